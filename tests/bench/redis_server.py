@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import free_port
+from tests.kits.servers.ports import free_port
 
 
 def is_installed() -> bool:

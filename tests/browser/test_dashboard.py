@@ -10,7 +10,8 @@ from playwright.async_api import Page, expect
 from tests.browser.visit import Visit
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
+from tests.kits.servers.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -13,10 +13,11 @@ from tests.browser.test_dashboard import REFUSED, operation
 from tests.browser.visit import REBOUND, Visit
 from tests.browser.website import Answer, Website
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
 from tests.kits.paths import ROOT
+from tests.kits.servers.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

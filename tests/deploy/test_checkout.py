@@ -15,10 +15,10 @@ import pytest
 import oplogd
 from tests.deploy.test_install_commands import tracked
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import free_port
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 from tests.kits.paths import ROOT
+from tests.kits.servers.ports import free_port
 
 
 @pytest.fixture(scope="module")

@@ -34,9 +34,10 @@ from oplogd.operation import EVENTS
 from oplogd.settings import Settings
 from oplogd.web.app import create_app
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.documents import pages
 from tests.kits.paths import ROOT
+from tests.kits.servers.ports import free_port
 
 # Error -> status of the answer to it.
 STATUS_OF = {

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of
+from tests.kits.servers.ports import free_port
 from tests.kits.web.chromium import chromium
 
 HOUR = 3_600

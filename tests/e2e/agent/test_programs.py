@@ -16,11 +16,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.wire import wait_until
 from tests.kits.documents.snippets import documents, name_of, snippets
 from tests.kits.paths import ROOT
 from tests.kits.processes.forked import Forked
+from tests.kits.servers.ports import free_port
 
 DEPLOY = "deploy/compose"
 

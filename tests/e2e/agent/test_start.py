@@ -22,9 +22,9 @@ from tests.kits.agents.runs import (
     refusal,
     udp_is_free,
 )
-from tests.kits.clients.restart import free_port
 from tests.kits.contract.wire import Target, operation, said
 from tests.kits.processes.logged import LoggedProcess
+from tests.kits.servers.ports import free_port
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, TellingAgent, write_lock
+from tests.kits.agents.agent import (
+    DEADLINE,
+    TELLING,
+    Agent,
+    NewAgent,
+    TellingAgent,
+    write_lock,
+)
 from tests.kits.processes import forked
 from tests.kits.web.connection import NDJSON, RawConnection
 
@@ -32,8 +39,6 @@ PATIENT_STORE = """
 from oplogd.store.sqlite import connection
 connection.BUSY_SECONDS = 3600.0
 """
-# Nothing ends the agent before it has told why: see TellingAgent.
-TELLING = "from oplogd import stop\nstop._GRACE_SECONDS = 60.0\n"
 # A request that begins a transaction does not end.
 HANGING_COMMIT = """
 import asyncio, sys

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import free_port
 from tests.kits.clock.waiting import attempts
 from tests.kits.pipe.processes import PipeFolder
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import ScriptedServer, answer
 

@@ -15,10 +15,11 @@ import httpx
 import psycopg
 
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.models.properties import chance, rounds
 from tests.kits.pipe.processes import PipeFolder, PipeProcess
 from tests.kits.servers.opensearch import OpenSearchServer
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.postgres import PostgresServer
 
 KILLS = rounds(8, 20)

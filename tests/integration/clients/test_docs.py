@@ -12,12 +12,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.documents import pages, strict
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked
 from tests.kits.processes.commands import Commands
 from tests.kits.servers.mongo import GO_FLAGS, go_program
+from tests.kits.servers.ports import free_port
 
 CLIENTS = ROOT / "clients"
 LANGUAGES = ("go", "js", "php", "python")

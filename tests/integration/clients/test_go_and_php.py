@@ -15,7 +15,8 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.examples import FAST, Example, shown, videos
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.servers.server import Server
 

@@ -17,8 +17,9 @@ from oplogc import tail
 from oplogc.tail_command import parse
 from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.processes import forked
+from tests.kits.servers.ports import free_port
 
 
 def start(

@@ -16,8 +16,9 @@ from oplog_pipe.sources import Sources
 from oplog_pipe.track import Track
 from oplogc.topics import Message, Topics
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.pipe.sources import ops, running, source, written
+from tests.kits.servers.ports import free_port
 
 
 def operation(id_: str, event: str = "insert", type_: str = "video") -> dict[str, object]:

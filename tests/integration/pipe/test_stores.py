@@ -14,8 +14,9 @@ from oplog_pipe.checkpoints import Checkpoints, Witness
 from oplog_pipe.errors import GapError, SourceError
 from oplogc.topics import Topics
 from tests.kits.agents.agent import Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.pipe.sources import ops, running, source, written
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import End, Reply, ScriptedServer, answer
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings
-from tests.kits.clients.restart import free_port
+from tests.kits.servers.ports import free_port
 
 PROBLEM = "application/problem+json"
 

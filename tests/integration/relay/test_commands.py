@@ -23,12 +23,12 @@ from oplog_relay.cli import main
 from oplog_relay.outbox import OutboxWriter
 from oplog_relay.schema import ddl
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import free_port
 from tests.kits.documents import pages
 from tests.kits.mongo.agents import wait_for
 from tests.kits.processes.forked import Forked
 from tests.kits.proxies.http import Fault, HttpProxy
 from tests.kits.relay.processes import BEGINS, ENDS, RelayProcess
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.postgres import PostgresServer
 from tests.kits.servers.scripted import ScriptedServer
 

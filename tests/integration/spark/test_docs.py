@@ -15,9 +15,10 @@ from oplog_sync.settings import flag_table
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import OPTION_NAMES
 from tests.kits.agents.agent import Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.wire import wait_until
 from tests.kits.documents import pages
+from tests.kits.servers.ports import free_port
 from tests.kits.spark.helpers import append, live, log, operation
 
 DOCS = pages.SYNC.read_text()

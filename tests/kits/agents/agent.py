@@ -44,7 +44,7 @@ class Agent(LoggedProcess):
             self.kill()
             raise AssertionError("the agent did not start:\n" + self.text())
         if self.count(_STORE_IS_SLOW) and self.url.startswith("http:"):
-            any(self.request("GET", "/ready").status == 200 for _ in attempts(DEADLINE))
+            self._wait_for_store()
 
     @property
     def port(self) -> int:
@@ -92,6 +92,12 @@ class Agent(LoggedProcess):
                     objects[event.key] = event
             return objects
 
+    def _wait_for_store(self) -> None:
+        """Wait until the agent takes requests, a deadline at most: a test may want it to hang."""
+        for _ in attempts(DEADLINE):
+            if self.request("GET", "/ready").status == 200:
+                return
+
     def _add(self, line: str) -> None:
         if match := _READY.search(line):
             self.udp_port = int(match[2].rpartition(":")[2]) if match[2] != "off" else 0
@@ -105,16 +111,14 @@ class NewAgent(Agent):
     start = staticmethod(subprocess.Popen)
 
 
+# The thread that ends an agent soon after its deadline comes a minute later.
+TELLING = "from oplogd import stop\nstop._GRACE_SECONDS = 60.0\n"
+
+
 class TellingAgent(Agent):
-    """An agent that tells why its stop was cut short, even if its event loop was suspended then.
+    """An agent that tells why its stop was cut short, even if its event loop was suspended then."""
 
-    The thread that ends an agent soon after its deadline comes a minute later.
-    """
-
-    program = (
-        "-c",
-        "from oplogd import stop; stop._GRACE_SECONDS = 60.0; from oplogd.cli import main; main()",
-    )
+    program = ("-c", f"{TELLING}from oplogd.cli import main\nmain()")
 
 
 class Answer(NamedTuple):

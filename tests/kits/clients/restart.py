@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from tests.kits.agents.agent import Agent
-from tests.kits.servers.ports import free_port as free_port
 
 
 def agent_on(port: int, folder: Path, *flags: str) -> Agent:

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Self
 
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import free_port
 from tests.kits.documents import strict
 from tests.kits.documents.snippets import Snippet, name_of, snippets
 from tests.kits.documents.staying import Staying, shape
 from tests.kits.processes import forked
+from tests.kits.servers.ports import free_port
 
 _PORT = "8042"
 

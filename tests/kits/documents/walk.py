@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import free_port
 from tests.kits.contract.wire import wait_until
 from tests.kits.documents.staying import shape
 from tests.kits.processes.commands import Commands
+from tests.kits.servers.ports import free_port
 
 
 class Walk:

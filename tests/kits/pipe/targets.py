@@ -19,10 +19,10 @@ from oplog_pipe.sinks.options import ElasticsearchOptions, MongodbOptions, Postg
 from oplog_pipe.sinks.ownership import Owner
 from oplog_pipe.sinks.postgres import PostgresSink
 from oplog_pipe.sinks.search import ElasticsearchSink
-from tests.kits.clients.restart import free_port
 from tests.kits.pipe.messages import owner
 from tests.kits.servers.mongo import RunningMongo, new_database
 from tests.kits.servers.opensearch import OpenSearchServer
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.postgres import PostgresServer
 
 # A password that no message of an error may show.

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from tests.contract.wire.old_client import OldEvent, read
 from tests.kits.agents.agent import Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.passwords import basic
 from tests.kits.contract.wire import SSE, RawStream, Target, operation
+from tests.kits.servers.ports import free_port
 
 # Headers of such a client. It asks for gzip but cannot read it.
 GIVEN = {**SSE, **basic("secret"), "Accept-Encoding": "gzip"}

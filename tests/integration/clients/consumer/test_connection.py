@@ -8,9 +8,9 @@ import pytest
 
 from oplogc import Consumer, Live
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import free_port
 from tests.kits.clients.streams import FAST, HEAD, Streams, keys, operation, take
 from tests.kits.contract.wire import wait_until
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.server import Server
 
 

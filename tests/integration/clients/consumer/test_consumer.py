@@ -23,7 +23,8 @@ from oplogc import (
 from oplogc.topics import TopicConsumer
 from tests.integration.clients.copies import FAST, ids, operations, take
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.servers.server import Server
 

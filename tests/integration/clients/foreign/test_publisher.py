@@ -15,9 +15,9 @@ from oplogc.topics import (
 from tests.integration.clients.scripted_pointers import MS, PointerServer, key
 from tests.integration.clients.scripted_transactions import refused
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import free_port
 from tests.kits.clients.topics_of import TopicsOf
 from tests.kits.processes import forked
+from tests.kits.servers.ports import free_port
 
 FAST = (0.01, 0.05)
 # As large as the pointers of Tephra: milliseconds times a million.

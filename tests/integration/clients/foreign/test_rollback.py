@@ -18,8 +18,8 @@ from oplogc.topics import (
 )
 from tests.integration.clients.scripted_pointers import OK, PointerServer, key, published
 from tests.integration.clients.scripted_transactions import refused
-from tests.kits.clients.restart import free_port
 from tests.kits.clients.topics_of import TopicsOf
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)

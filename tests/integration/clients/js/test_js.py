@@ -9,12 +9,13 @@ from pathlib import Path
 
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.following import Following
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.wire import wait_until
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 from tests.kits.paths import ROOT
 from tests.kits.proxies.chaos import ChaosProxy
+from tests.kits.servers.ports import free_port
 
 JS = ROOT / "clients" / "js"
 

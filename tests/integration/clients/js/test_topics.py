@@ -12,9 +12,10 @@ import pytest
 from tests.integration.clients.js.test_js import JS, documented, install
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.following import Following
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.passwords import basic
 from tests.kits.contract.wire import wait_until
+from tests.kits.servers.ports import free_port
 
 TOPIC = "/v1/namespaces/shop/topics/orders"
 PASSWORD = "gehéim"

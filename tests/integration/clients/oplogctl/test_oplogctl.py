@@ -16,8 +16,9 @@ import pytest
 from oplogc.topics import Message, Topics
 from tests.integration.clients.oplogctl.oplogctl import run, start
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.wire import wait_until
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"

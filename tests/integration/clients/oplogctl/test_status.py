@@ -9,7 +9,7 @@ import pytest
 
 from oplogc.ctl import cli
 from tests.kits.agents.agent import Agent
-from tests.kits.clients.restart import free_port
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 Capture = pytest.CaptureFixture[str]

@@ -13,9 +13,9 @@ import pytest
 from oplogc import AsyncProducer, FlushError, Producer
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.producers import Producers
-from tests.kits.clients.restart import free_port
 from tests.kits.contract.wire import wait_until
 from tests.kits.processes import forked
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)

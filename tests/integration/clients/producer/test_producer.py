@@ -8,9 +8,10 @@ import pytest
 
 from oplogc import AsyncProducer, BufferFullError, FlushError, OperationError, Overflow, Producer
 from tests.kits.agents.agent import Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.contract.wire import wait_until
 from tests.kits.proxies.chaos import ChaosProxy
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)

@@ -7,9 +7,9 @@ import pytest
 from oplogc.topics import AsyncTopics, TopicConsumer, TopicNotFound, Topics
 from tests.integration.clients.topics.test_stream import IDS, block
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import free_port
 from tests.kits.clients.streams import Streams
 from tests.kits.clients.topics_of import TopicsOf
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 NEVER = (600, 600)

@@ -22,8 +22,9 @@ from oplogc.topics import (
     UnavailableError,
 )
 from tests.kits.agents.agent import Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.clients.topics_of import TopicsOf
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 FAST = (0.01, 0.05)

@@ -21,10 +21,11 @@ from oplogc.topics import (
     UnavailableError,
 )
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.clients.topics_of import TopicsOf, all_texts
 from tests.kits.contract.wire import wait_until
 from tests.kits.proxies.chaos import ChaosProxy
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.servers.server import Server

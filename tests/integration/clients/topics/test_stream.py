@@ -21,10 +21,11 @@ from oplogc.topics import (
 )
 from oplogd.message_id import MessageId
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.clients.streams import FAST, HEAD, Streams, chunked
 from tests.kits.contract.wire import wait_until
 from tests.kits.proxies.chaos import ChaosProxy
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
 
 IDS = [str(MessageId(1_415_271_879_041, number)) for number in range(10)]

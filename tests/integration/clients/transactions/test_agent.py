@@ -21,9 +21,10 @@ from oplogc.topics import (
     TransactionError,
 )
 from tests.kits.agents.agent import DEADLINE, Agent
-from tests.kits.clients.restart import agent_on, free_port
+from tests.kits.clients.restart import agent_on
 from tests.kits.clients.topics_of import TopicsOf
 from tests.kits.proxies.chaos import ChaosProxy
+from tests.kits.servers.ports import free_port
 
 FAST = (0.01, 0.05)
 

@@ -27,8 +27,8 @@ from tests.integration.clients.scripted_transactions import (
     refused,
 )
 from tests.kits.agents.agent import DEADLINE
-from tests.kits.clients.restart import free_port
 from tests.kits.clients.topics_of import TopicsOf, errors_of
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import answer
 
 FAST = (0.01, 0.05)

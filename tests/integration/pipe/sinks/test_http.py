@@ -15,9 +15,9 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.sinks.http import HttpSink
 from oplog_pipe.sinks.options import HttpOptions, TlsOptions
 from tests.integration.relay.tls_files import certificate
-from tests.kits.clients.restart import free_port
 from tests.kits.pipe.messages import message, version
 from tests.kits.pipe.targets import SECRET, has_no_secret
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import Reply, ScriptedServer, answer
 
 MESSAGES = [message(0), message(1, "b", "delete"), message(2, "c")]
