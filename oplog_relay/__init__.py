@@ -1,6 +1,6 @@
 """oplog-relay: moves the rows of a service's outbox into topics and the oplog, in order per key."""
 
-from oplog_relay.bindings import (
+from oplog_relay.model.bindings import (
     Backlog,
     Bindings,
     CheckedOutbox,
@@ -13,8 +13,14 @@ from oplog_relay.bindings import (
     Purged,
     Verdict,
 )
-from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError, RelayError, RowError
-from oplog_relay.events import (
+from oplog_relay.model.errors import (
+    ConfigError,
+    LeaseUnavailableError,
+    OutboxError,
+    RelayError,
+    RowError,
+)
+from oplog_relay.model.events import (
     Event,
     Handler,
     LeaderAcquired,
@@ -23,10 +29,16 @@ from oplog_relay.events import (
     LeaderRevoked,
     MeterRead,
 )
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import (
+    AgentSettings,
+    DatabaseSettings,
+    Limits,
+    RelaySettings,
+    Table,
+)
+from oplog_relay.model.state import Blocked, Counters, State
 from oplog_relay.relay import Relay
-from oplog_relay.row import Row
-from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
-from oplog_relay.state import Blocked, Counters, State
 
 __all__ = [
     "AgentSettings",

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import click
 
 from oplog_kit.cli import run_command
-from oplog_relay.errors import ConfigError, RelayError
-from oplog_relay.exits import EXIT_FAILED, EXIT_USAGE, PROGRAM
+from oplog_relay.model.errors import ConfigError, RelayError
+from oplog_relay.model.exits import EXIT_FAILED, EXIT_USAGE, PROGRAM
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import Any
 
 from oplog_relay.db.names import Names
-from oplog_relay.errors import RowError
-from oplog_relay.schema import MAX_KEY, MAX_PAYLOAD, MAX_TOPIC
-from oplog_relay.settings import Table
+from oplog_relay.db.schema import MAX_KEY, MAX_PAYLOAD, MAX_TOPIC
+from oplog_relay.model.errors import RowError
+from oplog_relay.model.settings import Table
 from oplogc.errors import OperationError
 from oplogc.operation import encode
 from oplogc.topics.names import topic_name

@@ -10,11 +10,15 @@ from functools import partial
 from typing import Self
 from uuid import UUID, uuid4
 
-from oplog_relay.bindings import Bindings, LeaseClient, Outbox, Publisher
-from oplog_relay.blocked import BlockedKeys
-from oplog_relay.dispatch import Dispatcher
-from oplog_relay.errors import ConfigError, LeaseUnavailableError
-from oplog_relay.events import (
+from oplog_relay.leader.blocked import BlockedKeys
+from oplog_relay.leader.leadership import Leadership, Standing, boot_time
+from oplog_relay.leader.opening import check_table, close_binding, first_of, open_bindings
+from oplog_relay.leader.poller import Poller
+from oplog_relay.leader.rivals import Rivals
+from oplog_relay.leader.term import GRACE_S, Cause, End, Term, Tools
+from oplog_relay.model.bindings import Bindings, LeaseClient, Outbox, Publisher
+from oplog_relay.model.errors import ConfigError, LeaseUnavailableError
+from oplog_relay.model.events import (
     Handler,
     LeaderAcquired,
     LeaderFenced,
@@ -22,16 +26,12 @@ from oplog_relay.events import (
     LeaderRevoked,
     MeterRead,
 )
-from oplog_relay.leadership import Leadership, Standing, boot_time
-from oplog_relay.meter import Meter
-from oplog_relay.opening import check_table, close_binding, first_of, open_bindings
-from oplog_relay.place import Place
-from oplog_relay.poller import Poller
-from oplog_relay.progress import is_told
-from oplog_relay.rivals import Rivals
-from oplog_relay.settings import RelaySettings
-from oplog_relay.state import Blocked, Counters, State
-from oplog_relay.term import GRACE_S, Cause, End, Term, Tools
+from oplog_relay.model.place import Place
+from oplog_relay.model.settings import RelaySettings
+from oplog_relay.model.state import Blocked, Counters, State
+from oplog_relay.watch.dispatch import Dispatcher
+from oplog_relay.watch.meter import Meter
+from oplog_relay.watch.progress import is_told
 
 _log = logging.getLogger("oplog_relay")
 

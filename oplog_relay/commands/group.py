@@ -8,7 +8,7 @@ from oplog_relay.commands.schema import schema
 from oplog_relay.commands.skip import skip
 from oplog_relay.commands.status import status
 from oplog_relay.commands.validate import validate
-from oplog_relay.exits import PROGRAM
+from oplog_relay.model.exits import PROGRAM
 from oplogc import __version__
 
 _EPILOG = """\

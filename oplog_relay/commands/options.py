@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from oplog_kit.options import ParamType, Settings
-from oplog_relay.config import load
+from oplog_relay.config.file import load
 
 # Seconds that a command waits for one answer of an agent.
 PATIENCE = 10.0

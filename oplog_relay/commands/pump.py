@@ -14,11 +14,11 @@ import click
 from oplog_kit.options import Duration
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import Positive, settings_option
-from oplog_relay.errors import RowError
-from oplog_relay.exits import EXIT_OK
+from oplog_relay.db.table import connect, translated
+from oplog_relay.model.errors import RowError
+from oplog_relay.model.exits import EXIT_OK
+from oplog_relay.model.settings import RelaySettings
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.settings import RelaySettings
-from oplog_relay.table import connect, translated
 
 # Seconds between two lines with the rate.
 _TELL = 5.0

@@ -13,13 +13,13 @@ from oplog_kit.options import log_options
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import settings_option
 from oplog_relay.commands.shown import description
-from oplog_relay.exits import EXIT_OK
-from oplog_relay.metrics import Metrics
-from oplog_relay.metrics_server import serving
-from oplog_relay.progress import log_event
+from oplog_relay.model.exits import EXIT_OK
+from oplog_relay.model.settings import RelaySettings
+from oplog_relay.model.state import State
 from oplog_relay.relay import Relay
-from oplog_relay.settings import RelaySettings
-from oplog_relay.state import State
+from oplog_relay.watch.metrics import Metrics
+from oplog_relay.watch.progress import log_event
+from oplog_relay.watch.server import serving
 from oplogc import __version__
 
 # Seconds that the process may outlive the drain, if a database or an agent is unreachable.

@@ -5,8 +5,8 @@ import dataclasses
 import click
 
 from oplog_relay.commands.options import settings_option
-from oplog_relay.schema import ddl
-from oplog_relay.settings import RelaySettings, Table
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.settings import RelaySettings, Table
 
 
 @click.command()

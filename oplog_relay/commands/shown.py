@@ -1,7 +1,7 @@
 """Settings as people may see them: without passwords."""
 
-from oplog_relay.place import without_password
-from oplog_relay.settings import RelaySettings
+from oplog_relay.model.place import without_password
+from oplog_relay.model.settings import RelaySettings
 
 
 def description(settings: RelaySettings) -> str:

@@ -6,10 +6,10 @@ import click
 
 from oplog_kit.texts import counted, seconds
 from oplog_relay.commands.options import Positive, settings_option
-from oplog_relay.exits import EXIT_FAILED, EXIT_OK
-from oplog_relay.row import shown
-from oplog_relay.settings import RelaySettings
-from oplog_relay.table import OperatedTable, StoredRow
+from oplog_relay.db.table import OperatedTable, StoredRow
+from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
+from oplog_relay.model.row import shown
+from oplog_relay.model.settings import RelaySettings
 from oplogc.answers import printable
 
 

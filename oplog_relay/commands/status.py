@@ -10,19 +10,19 @@ from typing import Any
 import click
 
 from oplog_kit.texts import counted, seconds
-from oplog_relay.bindings import Backlog, LeaseState, MeasurableOutbox
+from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import PATIENCE, settings_option
 from oplog_relay.commands.validate import check_that_it_has_leases
 from oplog_relay.db import open_outbox
-from oplog_relay.errors import ConfigError, LeaseUnavailableError, OutboxError
-from oplog_relay.exits import EXIT_FAILED, EXIT_OK
-from oplog_relay.lease import HttpLease
-from oplog_relay.note import read_note
-from oplog_relay.place import conflict, holder_of, place_of
-from oplog_relay.rivals import identity_of
-from oplog_relay.settings import RelaySettings
-from oplog_relay.stamp import leader_part
-from oplog_relay.table import OperatedTable
+from oplog_relay.db.table import OperatedTable
+from oplog_relay.leader.rivals import identity_of
+from oplog_relay.model.bindings import Backlog, LeaseState, MeasurableOutbox
+from oplog_relay.model.errors import ConfigError, LeaseUnavailableError, OutboxError
+from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
+from oplog_relay.model.note import read_note
+from oplog_relay.model.place import conflict, holder_of, place_of
+from oplog_relay.model.settings import RelaySettings
+from oplog_relay.model.stamp import leader_part
 from oplogc.answers import printable
 
 # Rows that are counted at most, so that a large table costs little.

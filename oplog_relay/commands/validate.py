@@ -9,16 +9,16 @@ from uuid import uuid4
 import click
 
 from oplog_kit.texts import counted
+from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import PATIENCE, settings_option
-from oplog_relay.config import shown
+from oplog_relay.config.file import shown
 from oplog_relay.db import open_outbox
-from oplog_relay.errors import ConfigError, LeaseUnavailableError, RelayError
-from oplog_relay.exits import EXIT_FAILED, EXIT_OK, PROGRAM
-from oplog_relay.lease import HttpLease
-from oplog_relay.note import read_note
-from oplog_relay.place import Place, conflict, place_of, without_password
-from oplog_relay.rivals import identity_of
-from oplog_relay.settings import RelaySettings
+from oplog_relay.leader.rivals import identity_of
+from oplog_relay.model.errors import ConfigError, LeaseUnavailableError, RelayError
+from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_relay.model.note import read_note
+from oplog_relay.model.place import Place, conflict, place_of, without_password
+from oplog_relay.model.settings import RelaySettings
 from oplogc.answers import printable
 
 _NO_NAME = "!"  # an agent with leases refuses it, an older one does not know the path

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from oplog_relay.bindings import CheckedOutbox, IdentifiedOutbox, MeasurableOutbox, Outbox
 from oplog_relay.db.sqlite import SqliteOutbox
 from oplog_relay.db.url import SqliteUrl, parse
-from oplog_relay.errors import ConfigError
-from oplog_relay.settings import DatabaseSettings
+from oplog_relay.model.bindings import CheckedOutbox, IdentifiedOutbox, MeasurableOutbox, Outbox
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import DatabaseSettings
 
 
 class DatabaseOutbox(Outbox, MeasurableOutbox, CheckedOutbox, IdentifiedOutbox, Protocol):

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from oplog_relay.errors import OutboxError
+from oplog_relay.model.errors import OutboxError
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 _T = TypeVar("_T")

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from oplog_relay.bindings import Purged
+from oplog_relay.model.bindings import Purged
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import NamedTuple, Self
 
-from oplog_relay.errors import ConfigError
-from oplog_relay.settings import Table
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import Table
 
 COLUMNS = tuple(field.name for field in fields(Table) if field.name != "name")
 

@@ -15,17 +15,17 @@ import psycopg
 from psycopg import conninfo
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
-from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import names
 from oplog_relay.db.lane import Lane
 from oplog_relay.db.locked_rows import FOREIGN, KEY, LEFT, MINE, NOT_PASSED, LockedRows, purged
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_seconds, make_row
 from oplog_relay.db.url import PostgresUrl
-from oplog_relay.errors import ConfigError, OutboxError
-from oplog_relay.row import Row
-from oplog_relay.settings import Table
-from oplog_relay.stamp import stamp, stamps
+from oplog_relay.model.bindings import Backlog, Purged
+from oplog_relay.model.errors import ConfigError, OutboxError
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import Table
+from oplog_relay.model.stamp import stamp, stamps
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from oplog_relay.row import Row
+from oplog_relay.model.row import Row
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

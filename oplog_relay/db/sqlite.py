@@ -12,15 +12,15 @@ from typing import TypeVar
 from urllib.parse import quote
 from uuid import UUID
 
-from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import files, names
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_json, make_row, read_time, text_of
 from oplog_relay.db.url import SqliteUrl
-from oplog_relay.errors import ConfigError, OutboxError
-from oplog_relay.row import Row, is_text
-from oplog_relay.settings import Table
-from oplog_relay.stamp import stamp, stamps
+from oplog_relay.model.bindings import Backlog, Purged
+from oplog_relay.model.errors import ConfigError, OutboxError
+from oplog_relay.model.row import Row, is_text
+from oplog_relay.model.settings import Table
+from oplog_relay.model.stamp import stamp, stamps
 
 _log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from oplog_relay.errors import ConfigError
+from oplog_relay.model.errors import ConfigError
 
 EXAMPLES = "sqlite:///app.db (relative), sqlite:////data/app.db or postgresql://user@host/database"
 _DRIVERS = {

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import psycopg
 
-from oplog_relay.schema import ddl
+from oplog_relay.db.schema import ddl
 from tests.bench import kit
 from tests.bench.plain_loop import BATCH, BEGINS
 from tests.bench.topic_load import PAYLOAD_BYTES, Follower, open_streams, topic_path

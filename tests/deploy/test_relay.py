@@ -13,10 +13,10 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from oplog_relay.commands.group import command
-from oplog_relay.config import load
-from oplog_relay.metrics_server import serving
-from oplog_relay.schema import ddl
-from oplog_relay.settings import RelaySettings
+from oplog_relay.config.file import load
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.settings import RelaySettings
+from oplog_relay.watch.server import serving
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
 from tests.kits.deploy.files import (

@@ -6,7 +6,7 @@ from pathlib import Path
 from prometheus_client import generate_latest
 
 from oplog_relay import DatabaseSettings, MeterRead, Relay, RelaySettings
-from oplog_relay.metrics import Metrics
+from oplog_relay.watch.metrics import Metrics
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.documents import pages
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings
+from oplog_relay.model.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings
 from tests.kits.servers.ports import free_port
 
 PROBLEM = "application/problem+json"

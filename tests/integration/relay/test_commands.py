@@ -20,8 +20,8 @@ import psycopg
 import pytest
 
 from oplog_relay.cli import main
+from oplog_relay.db.schema import ddl
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.schema import ddl
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.documents import pages
 from tests.kits.mongo.agents import wait_for

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from oplog_kit.texts import duration_text
-from oplog_relay.config import load
-from oplog_relay.fields import FIELDS, Field, Kind, range_text
-from oplog_relay.settings import DatabaseSettings, RelaySettings
+from oplog_relay.config.fields import FIELDS, Field, Kind, range_text
+from oplog_relay.config.file import load
+from oplog_relay.model.settings import DatabaseSettings, RelaySettings
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 from tests.kits.relay.settings_file import LEAST, SettingsFile

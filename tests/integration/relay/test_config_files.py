@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from oplog_relay.config import load, shown
-from oplog_relay.errors import ConfigError
-from oplog_relay.fields import FIELDS, Kind
-from oplog_relay.publisher import HttpPublisher
-from oplog_relay.settings import AgentSettings, DatabaseSettings, RelaySettings, Table
+from oplog_relay.agent.publisher import HttpPublisher
+from oplog_relay.config.fields import FIELDS, Kind
+from oplog_relay.config.file import load, shown
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import AgentSettings, DatabaseSettings, RelaySettings, Table
 from tests.integration.relay.tls_files import Certificate, certificate, encrypted
 from tests.kits.relay.settings_file import SettingsFile
 

@@ -12,12 +12,12 @@ from typing import Any
 import httpx
 import pytest
 
-from oplog_relay.bindings import Outcome, Verdict
-from oplog_relay.errors import LeaseUnavailableError
-from oplog_relay.lease import HttpLease
-from oplog_relay.publisher import HttpPublisher
-from oplog_relay.row import Row
-from oplog_relay.settings import AgentSettings, DatabaseSettings, RelaySettings
+from oplog_relay.agent.lease import HttpLease
+from oplog_relay.agent.publisher import HttpPublisher
+from oplog_relay.model.bindings import Outcome, Verdict
+from oplog_relay.model.errors import LeaseUnavailableError
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import AgentSettings, DatabaseSettings, RelaySettings
 from tests.integration.relay.http_agents import respond
 from tests.integration.relay.tls_files import Certificate, certificate
 from tests.kits.agents.agent import DEADLINE, Agent

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from oplog_relay.agent_client import AgentClient
-from oplog_relay.bindings import LeaseState
-from oplog_relay.errors import LeaseUnavailableError
-from oplog_relay.lease import HttpLease
-from oplog_relay.settings import RelaySettings
+from oplog_relay.agent.client import AgentClient
+from oplog_relay.agent.lease import HttpLease
+from oplog_relay.model.bindings import LeaseState
+from oplog_relay.model.errors import LeaseUnavailableError
+from oplog_relay.model.settings import RelaySettings
 from oplogc.http_client import NoAnswer
 from tests.integration.relay.http_agents import nobody, problem, respond, settings_of
 from tests.kits.agents.agent import DEADLINE

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from oplog_relay.errors import RowError
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.errors import RowError
+from oplog_relay.model.settings import Table
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.schema import ddl
-from oplog_relay.settings import Table
 from tests.kits.servers.postgres import PostgresServer
 
 WRITER = OutboxWriter()

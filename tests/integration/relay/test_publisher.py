@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oplog_relay.bindings import Outcome, Verdict
-from oplog_relay.publisher import HttpPublisher
-from oplog_relay.row import Row
-from oplog_relay.settings import RelaySettings
+from oplog_relay.agent.publisher import HttpPublisher
+from oplog_relay.model.bindings import Outcome, Verdict
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import RelaySettings
 from tests.integration.relay.http_agents import nobody, problem, respond, settings_of
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.scripted import End, ScriptedServer

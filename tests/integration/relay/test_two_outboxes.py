@@ -14,9 +14,9 @@ import pytest
 from oplog_relay.cli import main
 from oplog_relay.db import open_outbox
 from oplog_relay.db.files import FileNumber, identity_of, number_of
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.settings import DatabaseSettings, Table
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.schema import ddl
-from oplog_relay.settings import DatabaseSettings, Table
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.mongo.agents import wait_for

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 from oplog_relay import Event, LeaderFenced, LeaderRevoked, Relay
-from oplog_relay.config import load
-from oplog_relay.progress import log_event
+from oplog_relay.config.file import load
+from oplog_relay.watch.progress import log_event
 
 PERIOD = 0.01
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from oplog_relay.schema import ddl
+from oplog_relay.db.schema import ddl
 from tests.kits.agents.agent import DEADLINE
 
 # Oplog operations carry no number of their own, so their time is the number, in seconds from here.

@@ -11,10 +11,10 @@ import psycopg
 
 from oplog_relay.db import DatabaseOutbox, open_outbox
 from oplog_relay.db.names import Names
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.settings import DatabaseSettings, Table
+from oplog_relay.model.stamp import stamp
 from oplog_relay.outbox import Headers, OutboxWriter
-from oplog_relay.schema import ddl
-from oplog_relay.settings import DatabaseSettings, Table
-from oplog_relay.stamp import stamp
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.postgres import PostgresServer
 

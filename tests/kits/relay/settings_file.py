@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from oplog_relay.config import load
-from oplog_relay.errors import ConfigError
+from oplog_relay.config.file import load
+from oplog_relay.model.errors import ConfigError
 
 LEAST = """\
 name: orders                                   # the leader group

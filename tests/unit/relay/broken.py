@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from uuid import UUID
 
 from oplog_relay import Purged, Row
-from oplog_relay.flow import Flow, Request
-from oplog_relay.leadership import Leadership
+from oplog_relay.leader.flow import Flow, Request
+from oplog_relay.leader.leadership import Leadership
 from tests.kits.relay.world import World
 
 
@@ -54,7 +54,7 @@ def mark_around_locks(
 
 
 _MARK = World.mark
-_FLOW = "oplog_relay.term.Flow"
+_FLOW = "oplog_relay.leader.term.Flow"
 _WORLD = "tests.kits.relay.world.World"
 
 # Names in the engine or in the world with their replacements, and seeds of schedules.

@@ -12,9 +12,9 @@ import pytest
 from oplog_relay import DatabaseSettings
 from oplog_relay.cli import main
 from oplog_relay.commands.group import command
+from oplog_relay.db.schema import ddl
+from oplog_relay.db.table import OperatedTable, StoredRow
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.schema import ddl
-from oplog_relay.table import OperatedTable, StoredRow
 
 Captured = pytest.CaptureFixture[str]
 LEADER = "4ffe2e3e-a1d3-4ee8-ac0e-b9bee02d8a12"

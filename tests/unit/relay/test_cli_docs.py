@@ -20,10 +20,10 @@ from oplog_relay.cli import main
 from oplog_relay.commands.group import command
 from oplog_relay.commands.shown import description
 from oplog_relay.commands.status import Status, lines
-from oplog_relay.note import note, read_note
-from oplog_relay.place import Place
-from oplog_relay.progress import progress
-from oplog_relay.schema import ddl
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.note import note, read_note
+from oplog_relay.model.place import Place
+from oplog_relay.watch.progress import progress
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 

@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 
-from oplog_relay.checks import check
-from oplog_relay.config import load, shown
-from oplog_relay.errors import ConfigError
-from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
+from oplog_relay.config.checks import check
+from oplog_relay.config.file import load, shown
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import (
+    AgentSettings,
+    DatabaseSettings,
+    Limits,
+    RelaySettings,
+    Table,
+)
 from tests.kits.relay.settings_file import LEAST, SettingsFile
 
 

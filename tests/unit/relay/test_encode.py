@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from oplog_relay.encode import RowError, encode, topic_of
-from oplog_relay.row import Row
+from oplog_relay.agent.encode import RowError, encode, topic_of
+from oplog_relay.model.row import Row
 from oplogc.topics import TopicName
 
 NOON = datetime(2026, 1, 31, 13, 0, 0, 123_999, timezone(timedelta(hours=1)))

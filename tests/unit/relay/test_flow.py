@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplog_relay import Limits, Row
-from oplog_relay.blocked import BlockedKeys
-from oplog_relay.flow import Flow, Request
+from oplog_relay.leader.blocked import BlockedKeys
+from oplog_relay.leader.flow import Flow, Request
 from tests.kits.models.properties import examples
 from tests.kits.relay.world import NOON
 

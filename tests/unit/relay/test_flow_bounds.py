@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from oplog_relay import Limits, Row
-from oplog_relay.blocked import BlockedKeys
-from oplog_relay.flow import Flow, Request
+from oplog_relay.leader.blocked import BlockedKeys
+from oplog_relay.leader.flow import Flow, Request
 from tests.kits.relay.running import row as _row
 
 

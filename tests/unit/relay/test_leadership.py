@@ -3,8 +3,8 @@
 import pytest
 
 from oplog_relay import LeaseState, Limits
-from oplog_relay.leadership import Leadership, Standing
-from oplog_relay.poller import Poller
+from oplog_relay.leader.leadership import Leadership, Standing
+from oplog_relay.leader.poller import Poller
 
 _LIMITS = Limits(heartbeat=5.0, session=10.0)
 

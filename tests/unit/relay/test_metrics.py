@@ -26,8 +26,8 @@ from oplog_relay import (
     State,
     Verdict,
 )
-from oplog_relay.bindings import Bindings
-from oplog_relay.metrics import Metrics
+from oplog_relay.model.bindings import Bindings
+from oplog_relay.watch.metrics import Metrics
 from tests.kits.processes.logged import DEADLINE
 
 LIMITS = Limits(

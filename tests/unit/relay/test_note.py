@@ -5,8 +5,8 @@ import os
 from uuid import UUID
 
 from oplog_relay import Blocked, DatabaseSettings, MeterRead, Table
-from oplog_relay.note import note
-from oplog_relay.place import Place, conflict, place_of
+from oplog_relay.model.note import note
+from oplog_relay.model.place import Place, conflict, place_of
 from tests.kits.relay.world import NOON
 
 _READING = MeterRead(12.34, 5, 4, 3, 2, 1.5, 1)

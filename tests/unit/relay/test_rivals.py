@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from oplog_relay.bindings import Bindings
-from oplog_relay.rivals import Rivals
-from oplog_relay.settings import DatabaseSettings, Limits, RelaySettings
+from oplog_relay.leader.rivals import Rivals
+from oplog_relay.model.bindings import Bindings
+from oplog_relay.model.settings import DatabaseSettings, Limits, RelaySettings
 
 
 class Files:

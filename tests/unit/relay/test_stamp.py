@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from oplog_relay.errors import OutboxError
-from oplog_relay.stamp import leader_part, stamp, stamps
+from oplog_relay.model.errors import OutboxError
+from oplog_relay.model.stamp import leader_part, stamp, stamps
 
 LEADER = UUID("4ffe2e3e-a1d3-4ee8-ac0e-b9bee02d8a12")
 

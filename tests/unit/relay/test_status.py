@@ -21,8 +21,8 @@ from oplog_relay import (
     MeterRead,
 )
 from oplog_relay.commands.status import MAX_COUNTED, Status, lines, members
-from oplog_relay.note import note, read_note
-from oplog_relay.progress import is_busy, log_event, progress
+from oplog_relay.model.note import note, read_note
+from oplog_relay.watch.progress import is_busy, log_event, progress
 
 IDLE = MeterRead(0.0, 5000, 0, 0, 0, 0.0, 0)
 MINE = UUID("4ffe2e3e-a1d3-4ee8-ac0e-b9bee02d8a12")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from oplog_pipe.sinks.lines import quoted
-from oplog_relay.encode import RowError, topic_of
+from oplog_relay.agent.encode import RowError, topic_of
 from oplogc import operation
 from oplogc.errors import OperationError
 from oplogd.errors import MessageError
@@ -29,8 +29,8 @@ CACHES = {
     "oplogd/transactions/rules.py: _short_topic_name": "499 characters, checked by the caller",
     "oplogd/web/forwarded.py: _short_address": "64 characters, checked by the caller",
     "oplog_pipe/sinks/lines.py: _short_quoted": "256 characters, checked by the caller",
-    "oplog_relay/encode.py: topic_of": "499 characters: an error is not cached",
-    "oplog_relay/publisher.py: self._endpoint": "the path of a name that topic_of returned",
+    "oplog_relay/agent/encode.py: topic_of": "499 characters: an error is not cached",
+    "oplog_relay/agent/publisher.py: self._endpoint": "the path of a name that topic_of returned",
     "oplogc/http_client.py: _tls_context": "two paths of the environment; one entry",
     "oplogc/operation.py: _check_event": "6 characters: an error is not cached",
     "oplogc/operation.py: _check_type": "255 bytes: an error is not cached",
@@ -76,14 +76,14 @@ TABLE_BOUNDS = {
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._judged": "indexes that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._ready": "indexes that exist",
     "oplog_pipe/steps.py: Namespaces._known": "10,000 types or names of topics",
-    "oplog_relay/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
-    "oplog_relay/blocked.py: BlockedKeys._freeing": "keys of blocked rows, up to MAX_BLOCKED",
-    "oplog_relay/config.py: _Reader._lines": "members of one file of settings",
-    "oplog_relay/config.py: _Reader._values": "members of one file of settings",
+    "oplog_relay/leader/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
+    "oplog_relay/leader/blocked.py: BlockedKeys._freeing": "keys of blocked rows, to MAX_BLOCKED",
+    "oplog_relay/config/file.py: _Reader._lines": "members of one file of settings",
+    "oplog_relay/config/file.py: _Reader._values": "members of one file of settings",
     "oplog_relay/db/locked_rows.py: LockedRows._keys": "10,000 keys, and those of one mark",
-    "oplog_relay/flow.py: Flow._keys": "keys of rows in flight",
-    "oplog_relay/flow.py: Flow._since": "keys of rows in flight",
-    "oplog_relay/flow.py: _Shard.ready": "topics of rows in flight",
+    "oplog_relay/leader/flow.py: Flow._keys": "keys of rows in flight",
+    "oplog_relay/leader/flow.py: Flow._since": "keys of rows in flight",
+    "oplog_relay/leader/flow.py: _Shard.ready": "topics of rows in flight",
     "oplogc/callbacks.py: Callbacks._events": OF_THE_CODE,
     "oplogc/callbacks.py: Callbacks._types": "names in the caller's code",
     "oplogc/sse.py: BlockParser._fields": "fields of one block, whose size has a bound",

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplog_relay.bindings import Backlog, Purged
 from oplog_relay.db import DatabaseOutbox
-from oplog_relay.errors import ConfigError, OutboxError
+from oplog_relay.model.bindings import Backlog, Purged
+from oplog_relay.model.errors import ConfigError, OutboxError
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import Table
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.row import Row
-from oplog_relay.settings import Table
 from tests.kits.models.properties import examples
 from tests.kits.relay.places import Place, ids_of, stamped
 

@@ -9,13 +9,13 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
-from oplog_relay.errors import ConfigError, OutboxError
-from oplog_relay.row import Row
-from oplog_relay.schema import ddl
-from oplog_relay.settings import DatabaseSettings, Table
-from oplog_relay.table import OperatedTable
+from oplog_relay.db.schema import ddl
+from oplog_relay.db.table import OperatedTable
+from oplog_relay.model.bindings import Purged
+from oplog_relay.model.errors import ConfigError, OutboxError
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import DatabaseSettings, Table
 from tests.kits.relay.places import Kind, Place, ids_of
 from tests.kits.servers.postgres import PostgresServer
 

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
-from oplog_relay.errors import OutboxError
-from oplog_relay.settings import DatabaseSettings
+from oplog_relay.model.bindings import Purged
+from oplog_relay.model.errors import OutboxError
+from oplog_relay.model.settings import DatabaseSettings
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.proxies.proxy import Proxy
 from tests.kits.relay.places import Kind, Place, ids_of, stamped

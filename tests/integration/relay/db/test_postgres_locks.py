@@ -9,10 +9,10 @@ from uuid import uuid4
 
 import pytest
 
-from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox
 from oplog_relay.db.locked_rows import LockedRows
-from oplog_relay.errors import OutboxError
+from oplog_relay.model.bindings import Purged
+from oplog_relay.model.errors import OutboxError
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.relay.places import Kind, Place, ids_of, stamped
 from tests.kits.servers.postgres import PostgresServer

@@ -10,13 +10,13 @@ from uuid import uuid4
 
 import pytest
 
-from oplog_relay.bindings import Purged
 from oplog_relay.db import DatabaseOutbox, open_outbox
-from oplog_relay.errors import ConfigError, OutboxError
+from oplog_relay.db.schema import ddl
+from oplog_relay.model.bindings import Purged
+from oplog_relay.model.errors import ConfigError, OutboxError
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import DatabaseSettings
 from oplog_relay.outbox import OutboxWriter
-from oplog_relay.row import Row
-from oplog_relay.schema import ddl
-from oplog_relay.settings import DatabaseSettings
 from tests.kits.relay.places import Kind, Place, ids_of
 
 A = uuid4()

@@ -5,8 +5,8 @@ import pytest
 from oplog_relay.db import open_outbox
 from oplog_relay.db.names import Names
 from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
-from oplog_relay.errors import ConfigError
-from oplog_relay.settings import DatabaseSettings, Table
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import DatabaseSettings, Table
 
 SERVERS = [
     "postgresql://host",

@@ -46,7 +46,7 @@ def test_a_poison_key_with_2000_rows_behind_it_delays_no_other_key(world: World)
 def test_marking_stops_while_the_agent_refuses_too_many_keys(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("oplog_relay.blocked.MAX_BLOCKED", 20)
+    monkeypatch.setattr("oplog_relay.leader.blocked.MAX_BLOCKED", 20)
     caplog.set_level(logging.ERROR, "oplog_relay")
     node = Node(world, replace(DEFAULTS, mark=5, in_flight=10))
     world.refused = {*range(1, 201)}

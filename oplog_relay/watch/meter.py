@@ -7,12 +7,12 @@ from contextlib import suppress
 from typing import Protocol
 from uuid import UUID
 
-from oplog_relay.bindings import Backlog, MeasurableOutbox, Outbox
-from oplog_relay.errors import OutboxError
-from oplog_relay.events import MeterRead
-from oplog_relay.note import note
-from oplog_relay.place import Place
-from oplog_relay.state import Blocked, Counters
+from oplog_relay.model.bindings import Backlog, MeasurableOutbox, Outbox
+from oplog_relay.model.errors import OutboxError
+from oplog_relay.model.events import MeterRead
+from oplog_relay.model.note import note
+from oplog_relay.model.place import Place
+from oplog_relay.model.state import Blocked, Counters
 
 # Rows at which counting the backlog ends.
 _MAX_BACKLOG = 100_000

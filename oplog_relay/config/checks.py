@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator
 
 from oplog_kit.listen import listen_address
 from oplog_kit.texts import duration_text
+from oplog_relay.config.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.db import names
-from oplog_relay.errors import ConfigError
-from oplog_relay.fields import FIELDS, Field, Kind, range_text
-from oplog_relay.settings import Limits, RelaySettings
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import Limits, RelaySettings
 from oplogc.address import base_endpoint
 from oplogc.topics.names import namespace_name
 

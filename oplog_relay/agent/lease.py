@@ -5,10 +5,10 @@ import logging
 import time
 from typing import Any
 
-from oplog_relay.agent_client import AgentClient, is_problem, refusal
-from oplog_relay.bindings import LeaseState
-from oplog_relay.errors import LeaseUnavailableError
-from oplog_relay.settings import RelaySettings
+from oplog_relay.agent.client import AgentClient, is_problem, refusal
+from oplog_relay.model.bindings import LeaseState
+from oplog_relay.model.errors import LeaseUnavailableError
+from oplog_relay.model.settings import RelaySettings
 from oplogc.address import shown
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer

@@ -13,14 +13,20 @@ from oplog_kit.mistakes import Mistakes
 from oplog_kit.texts import duration_text
 from oplog_kit.urls import hide_password
 from oplog_kit.yaml_file import is_null, is_text, line, read_yaml
-from oplog_relay.agent_client import tls_context
-from oplog_relay.checks import mistakes
-from oplog_relay.database_url import with_password
+from oplog_relay.agent.client import tls_context
+from oplog_relay.config.checks import mistakes
+from oplog_relay.config.database_url import with_password
+from oplog_relay.config.fields import BY_PATH, FIELDS, Field, Kind
+from oplog_relay.config.group_name import name_of_program
 from oplog_relay.db import url as database
-from oplog_relay.errors import ConfigError
-from oplog_relay.fields import BY_PATH, FIELDS, Field, Kind
-from oplog_relay.group_name import name_of_program
-from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import (
+    AgentSettings,
+    DatabaseSettings,
+    Limits,
+    RelaySettings,
+    Table,
+)
 from oplogc.address import base_endpoint
 from oplogc.address import shown as address_shown
 from oplogc.variables import near, unknown_variable

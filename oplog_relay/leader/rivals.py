@@ -5,11 +5,17 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from oplog_relay.bindings import Bindings, IdentifiedOutbox, LeaseClient, Outbox, VisibleLease
-from oplog_relay.errors import LeaseUnavailableError, OutboxError
-from oplog_relay.note import read_note
-from oplog_relay.place import conflict, place_of
-from oplog_relay.settings import RelaySettings
+from oplog_relay.model.bindings import (
+    Bindings,
+    IdentifiedOutbox,
+    LeaseClient,
+    Outbox,
+    VisibleLease,
+)
+from oplog_relay.model.errors import LeaseUnavailableError, OutboxError
+from oplog_relay.model.note import read_note
+from oplog_relay.model.place import conflict, place_of
+from oplog_relay.model.settings import RelaySettings
 
 _log = logging.getLogger("oplog_relay")
 

@@ -19,9 +19,9 @@ from math import inf
 from typing import NamedTuple
 from zlib import crc32
 
-from oplog_relay.blocked import BlockedKeys, Refusal
-from oplog_relay.row import Row
-from oplog_relay.settings import Limits
+from oplog_relay.leader.blocked import BlockedKeys, Refusal
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import Limits
 
 # A key may have this part of the room that is left.
 _SHARES = 8

@@ -1,16 +1,24 @@
 """The metrics of a relay for Prometheus."""
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from oplog_relay.bindings import Bindings
-from oplog_relay.events import Event, LeaderFenced, LeaderRefreshed, LeaderRevoked, MeterRead
-from oplog_relay.measured import MeasuredLease, MeasuredPublisher, Timings, measured_outbox
-from oplog_relay.relay import Relay
-from oplog_relay.settings import RelaySettings
+from oplog_relay.model.bindings import Bindings
+from oplog_relay.model.events import (
+    Event,
+    Handler,
+    LeaderFenced,
+    LeaderRefreshed,
+    LeaderRevoked,
+    MeterRead,
+)
+from oplog_relay.model.settings import RelaySettings
+from oplog_relay.watch.measured import MeasuredLease, MeasuredPublisher, Timings, measured_outbox
+from oplog_relay.watch.meter import Metered
 from oplogc import __version__
 
 _COUNTERS = {
@@ -22,6 +30,15 @@ _COUNTERS = {
     "acquired": ("leads_acquired", "Times that the relay began to lead"),
     "fenced": ("leads_fenced", "Times that the relay lost the lead instead of handing it over"),
 }
+
+
+class Watched(Metered, Protocol):
+    """A relay with metrics."""
+
+    @property
+    def term(self) -> int: ...
+
+    def on_event(self, handler: Handler) -> None: ...
 
 
 class Metrics:
@@ -53,7 +70,7 @@ class Metrics:
             MeasuredPublisher(bindings.publisher, self._timings),
         )
 
-    def watch(self, relay: Relay) -> None:
+    def watch(self, relay: Watched) -> None:
         """Add the figures of a relay. Call it once, before the relay starts."""
         relay.on_event(self._count)
         self._snapshot = _Snapshot(relay, self._name)
@@ -80,7 +97,7 @@ class Metrics:
 class _Snapshot(Collector):
     """``reading``: the last one of this relay as the leader."""
 
-    def __init__(self, relay: Relay, name: str) -> None:
+    def __init__(self, relay: Watched, name: str) -> None:
         self.reading: MeterRead | None = None
         self._relay = relay
         self._name = name

@@ -1,8 +1,8 @@
 """The outbox table as SQL, with the configured names."""
 
 from oplog_relay.db.names import Names
-from oplog_relay.errors import ConfigError
-from oplog_relay.settings import Table
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import Table
 
 MAX_TOPIC = 249
 MAX_KEY = 100

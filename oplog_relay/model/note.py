@@ -4,10 +4,10 @@ import json
 from typing import Any
 from uuid import UUID
 
-from oplog_relay.events import MeterRead
-from oplog_relay.place import Place
-from oplog_relay.row import shown
-from oplog_relay.state import Blocked
+from oplog_relay.model.events import MeterRead
+from oplog_relay.model.place import Place
+from oplog_relay.model.row import shown
+from oplog_relay.model.state import Blocked
 
 # An agent takes 8 KiB.
 _MAX_BYTES = 8_000

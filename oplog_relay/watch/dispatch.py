@@ -5,7 +5,7 @@ import inspect
 import logging
 from collections.abc import Awaitable
 
-from oplog_relay.events import Event, Handler
+from oplog_relay.model.events import Event, Handler
 
 _log = logging.getLogger("oplog_relay")
 

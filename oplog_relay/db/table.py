@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple, Self
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import read_time, text_of
 from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
-from oplog_relay.errors import OutboxError
-from oplog_relay.row import shown
-from oplog_relay.settings import DatabaseSettings
-from oplog_relay.stamp import PART
+from oplog_relay.model.errors import OutboxError
+from oplog_relay.model.row import shown
+from oplog_relay.model.settings import DatabaseSettings
+from oplog_relay.model.stamp import PART
 
 # Seconds to wait for a connection, for an answer of PostgreSQL, and for a lock of SQLite.
 _PATIENCE = 10

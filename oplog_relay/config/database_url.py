@@ -3,7 +3,7 @@
 import re
 from urllib.parse import quote
 
-from oplog_relay.errors import ConfigError
+from oplog_relay.model.errors import ConfigError
 
 _URL = re.compile(r"(?P<driver>[\w+]+://)(?:(?P<user>[^:/@]*)(?::[^@]*)?@)?(?P<rest>.*)", re.DOTALL)
 

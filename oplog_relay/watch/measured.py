@@ -7,7 +7,7 @@ from uuid import UUID
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from oplog_relay.bindings import (
+from oplog_relay.model.bindings import (
     Backlog,
     LeaseClient,
     LeaseState,
@@ -18,8 +18,8 @@ from oplog_relay.bindings import (
     Purged,
     Verdict,
 )
-from oplog_relay.errors import LeaseUnavailableError, OutboxError
-from oplog_relay.row import Row
+from oplog_relay.model.errors import LeaseUnavailableError, OutboxError
+from oplog_relay.model.row import Row
 
 # Upper bounds in seconds, from a fast disk to a request that times out.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from oplog_kit.texts import counted
-from oplog_relay.bindings import Outbox, Outcome, Publisher, Verdict
-from oplog_relay.blocked import BlockedKeys
-from oplog_relay.errors import OutboxError
-from oplog_relay.flow import Flow, Request
-from oplog_relay.row import Row, shown
-from oplog_relay.settings import Limits
-from oplog_relay.state import Counters
+from oplog_relay.leader.blocked import BlockedKeys
+from oplog_relay.leader.flow import Flow, Request
+from oplog_relay.model.bindings import Outbox, Outcome, Publisher, Verdict
+from oplog_relay.model.errors import OutboxError
+from oplog_relay.model.row import Row, shown
+from oplog_relay.model.settings import Limits
+from oplog_relay.model.state import Counters
 
 _log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")

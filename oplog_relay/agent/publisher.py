@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from oplog_relay.agent_client import AgentClient, is_problem, refusal
-from oplog_relay.bindings import Outcome, Verdict
-from oplog_relay.encode import RowError, encode, topic_of
-from oplog_relay.row import Row
-from oplog_relay.settings import RelaySettings
+from oplog_relay.agent.client import AgentClient, is_problem, refusal
+from oplog_relay.agent.encode import RowError, encode, topic_of
+from oplog_relay.model.bindings import Outcome, Verdict
+from oplog_relay.model.row import Row
+from oplog_relay.model.settings import RelaySettings
 from oplogc.address import Endpoint, shown
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from oplog_relay.bindings import Bindings, CheckedOutbox, LeaseClient, Outbox, Publisher
-from oplog_relay.errors import OutboxError
-from oplog_relay.settings import RelaySettings
-from oplog_relay.term import GRACE_S
+from oplog_relay.leader.term import GRACE_S
+from oplog_relay.model.bindings import Bindings, CheckedOutbox, LeaseClient, Outbox, Publisher
+from oplog_relay.model.errors import OutboxError
+from oplog_relay.model.settings import RelaySettings
 
 _log = logging.getLogger("oplog_relay")
 
@@ -23,15 +23,15 @@ def open_bindings(
     """Return the given bindings, and those of the settings instead of None. Raises ConfigError."""
     # Imported here: a relay with other bindings needs no library for these.
     if outbox is None or lease is None or publisher is None:
-        from oplog_relay.checks import check
+        from oplog_relay.config.checks import check
 
         check(settings)
     if lease is None:
-        from oplog_relay.lease import HttpLease
+        from oplog_relay.agent.lease import HttpLease
 
         lease = HttpLease(settings, holder)
     if publisher is None:
-        from oplog_relay.publisher import HttpPublisher
+        from oplog_relay.agent.publisher import HttpPublisher
 
         publisher = HttpPublisher(settings)
     if outbox is None:

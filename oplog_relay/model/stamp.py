@@ -6,7 +6,7 @@ So a row that has got the id of an older one does not have its stamp, and is not
 
 from uuid import UUID
 
-from oplog_relay.errors import OutboxError
+from oplog_relay.model.errors import OutboxError
 
 _DIGITS = 12
 _LARGEST = (1 << 4 * _DIGITS) - 1

@@ -3,8 +3,8 @@
 import time
 from enum import Enum, auto
 
-from oplog_relay.bindings import LeaseState
-from oplog_relay.settings import Limits
+from oplog_relay.model.bindings import LeaseState
+from oplog_relay.model.settings import Limits
 
 # The least that a poll gets.
 _LEAST_POLL_S = 0.001

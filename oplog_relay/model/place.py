@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from oplog_relay.settings import DatabaseSettings
+from oplog_relay.model.settings import DatabaseSettings
 
 # Characters of a URL in a lease's note.
 _MAX_URL = 500

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from oplog_relay.bindings import LeaseClient
-from oplog_relay.errors import LeaseUnavailableError
-from oplog_relay.leadership import Leadership, Standing
-from oplog_relay.settings import Limits
+from oplog_relay.leader.leadership import Leadership, Standing
+from oplog_relay.model.bindings import LeaseClient
+from oplog_relay.model.errors import LeaseUnavailableError
+from oplog_relay.model.settings import Limits
 
 _log = logging.getLogger("oplog_relay")
 

@@ -6,8 +6,8 @@ import ssl
 import httpx
 
 from oplog_kit import tls
-from oplog_relay.errors import ConfigError
-from oplog_relay.settings import AgentSettings
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.settings import AgentSettings
 from oplogc.address import Endpoint, base_endpoint, below
 from oplogc.answers import Answer
 from oplogc.http_client import Http, NoAnswer

@@ -5,8 +5,8 @@ from datetime import datetime
 from math import inf
 from typing import NamedTuple
 
-from oplog_relay.row import Row
-from oplog_relay.state import Blocked
+from oplog_relay.model.row import Row
+from oplog_relay.model.state import Blocked
 
 # Blocked keys at which no more rows are marked, except to try these again: bounds the memory, and
 # the requests of one row each, when everything is refused.

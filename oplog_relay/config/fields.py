@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from oplog_kit.texts import duration_text
-from oplog_relay.settings import RelaySettings
+from oplog_relay.model.settings import RelaySettings
 
 
 class Kind(Enum):

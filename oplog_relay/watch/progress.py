@@ -3,7 +3,7 @@
 import logging
 
 from oplog_kit.texts import counted, seconds
-from oplog_relay.events import (
+from oplog_relay.model.events import (
     Event,
     LeaderAcquired,
     LeaderFenced,

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
-from oplog_relay.row import Row
+from oplog_relay.model.row import Row
 
 
 class Purged(NamedTuple):
@@ -29,7 +29,7 @@ class Purged(NamedTuple):
 class Outbox(Protocol):
     """The outbox table. Methods raise OutboxError; the change may have been made all the same.
 
-    The stamp of a row is the leader id and the number of a mark: see ``oplog_relay.stamp``.
+    The stamp of a row is the leader id and the number of a mark: see ``oplog_relay.model.stamp``.
     """
 
     async def mark(

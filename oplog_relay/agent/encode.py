@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from oplog_relay.row import Row
+from oplog_relay.model.row import Row
 from oplogc.topics.names import OPLOG, TopicName, topic_name
 
 ID_HEADER = "outbox-id"

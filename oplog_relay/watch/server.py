@@ -7,8 +7,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from oplog_kit import http_server
 from oplog_kit.http_server import Answer
-from oplog_relay.errors import ConfigError
-from oplog_relay.exits import PROGRAM
+from oplog_relay.model.errors import ConfigError
+from oplog_relay.model.exits import PROGRAM
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""Calls to agents: publishing and the lease."""

@@ -1,0 +1,1 @@
+"""Figures, metrics, and the log of a relay's life."""
