@@ -6,7 +6,7 @@ import click
 
 from oplog_kit.cli import run_command
 from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
-from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_SINK, EXIT_USAGE, PROGRAM
+from oplog_pipe.model.exits import EXIT_FAILED, EXIT_GAP, EXIT_SINK, EXIT_USAGE, PROGRAM
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,23 +9,23 @@ from typing import Protocol
 
 import msgspec
 
-from oplog_pipe.ages import Ages
-from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.commitlog.room import Room
+from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import PipeError
-from oplog_pipe.exits import EXIT_OK
-from oplog_pipe.failures import PipeFailures
-from oplog_pipe.keeper import Keeper, Kept
-from oplog_pipe.opening import Build, make_sinks, make_workers, tell_start
-from oplog_pipe.private import close_to_others
-from oplog_pipe.retry import Clock
-from oplog_pipe.room import Room
-from oplog_pipe.settings import OPLOG, PipeSettings, SourceSettings
+from oplog_pipe.folder.backlog import Backlog
+from oplog_pipe.folder.failures import PipeFailures
+from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.opening import Build, make_sinks, make_workers, tell_start
+from oplog_pipe.folder.private import close_to_others
+from oplog_pipe.folder.start import Copies, begin, held_by_others
+from oplog_pipe.follow.sources import Sources
+from oplog_pipe.model.exits import EXIT_OK
+from oplog_pipe.model.settings import OPLOG, PipeSettings, SourceSettings
+from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.sinks.base import removes_at_end_of_copy
-from oplog_pipe.sources import Sources
-from oplog_pipe.start import Copies, begin, held_by_others
-from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
-from oplog_pipe.worker import Worker
+from oplog_pipe.watch.ages import Ages
 from oplogc import __version__
 
 # Seconds that threads get at the end of shutdown_timeout to finish their present step.

@@ -3,12 +3,12 @@
 import click
 
 from oplog_kit.texts import counted
-from oplog_pipe import operate
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.settings import PipeSettings
+from oplog_pipe.folder import operate
+from oplog_pipe.folder.start import owner_of
+from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.sinks.base import Owned
-from oplog_pipe.start import owner_of
 
 
 @click.command()
@@ -26,7 +26,7 @@ def adopt(name: str, former: str, settings: PipeSettings) -> None:
     Both pipes must be stopped. If the former owner goes on, it stops at its next change of such a
     row. PostgreSQL changes all rows or none; after a failure elsewhere, run the command again.
     """
-    from oplog_pipe.sinks.factory import build
+    from oplog_pipe.deliver.factory import build
 
     found = [each for each in settings.sinks if each.name == name]
     if not found:

@@ -2,9 +2,9 @@
 
 import click
 
-from oplog_pipe import operate
 from oplog_pipe.commands.options import settings_option
-from oplog_pipe.settings import PipeSettings
+from oplog_pipe.folder import operate
+from oplog_pipe.model.settings import PipeSettings
 
 
 @click.command()

@@ -9,7 +9,7 @@ from oplog_pipe.commands.offset import offset
 from oplog_pipe.commands.run import run
 from oplog_pipe.commands.status import status
 from oplog_pipe.commands.validate import validate
-from oplog_pipe.exits import PROGRAM
+from oplog_pipe.model.exits import PROGRAM
 from oplogc import __version__
 
 _EPILOG = """\

@@ -10,8 +10,8 @@ from oplog_pipe.commands.options import ParamType, settings_option
 from oplog_pipe.commands.shown import utc
 from oplog_pipe.commitlog import CommitLog, Entry
 from oplog_pipe.errors import LogError
-from oplog_pipe.operate import entries, record_of, view
-from oplog_pipe.settings import PipeSettings
+from oplog_pipe.folder.operate import entries, record_of, view
+from oplog_pipe.model.settings import PipeSettings
 from oplogc.answers import printable
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

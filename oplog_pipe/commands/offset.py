@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from oplog_pipe import operate
 from oplog_pipe.commands.options import ParamType, settings_option
 from oplog_pipe.commands.shown import table
 from oplog_pipe.commands.status import not_whole
-from oplog_pipe.operate import SinkOffsets
-from oplog_pipe.settings import PipeSettings
+from oplog_pipe.folder import operate
+from oplog_pipe.folder.operate import SinkOffsets
+from oplog_pipe.model.settings import PipeSettings
 from oplogc.answers import printable
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

@@ -14,11 +14,11 @@ from oplog_kit.ending import Ending
 from oplog_kit.listen import listen_address
 from oplog_kit.options import log_options
 from oplog_pipe.commands.options import settings_option
-from oplog_pipe.exits import PROGRAM
-from oplog_pipe.listen import listening
+from oplog_pipe.model.exits import PROGRAM
+from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.pipe import Pipe
-from oplog_pipe.progress import show_progress
-from oplog_pipe.settings import PipeSettings
+from oplog_pipe.watch.listen import listening
+from oplog_pipe.watch.progress import show_progress
 from oplogc import __version__
 
 # Seconds that threads may outlive the pipe.

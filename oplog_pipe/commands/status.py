@@ -8,15 +8,15 @@ import click
 import msgspec
 
 from oplog_kit.texts import counted, seconds
-from oplog_pipe.checkpoints import SourceCheckpoint
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import size, table
-from oplog_pipe.exits import PROGRAM
-from oplog_pipe.listen import ask
-from oplog_pipe.operate import Folder, SinkOffsets, log_status, view
-from oplog_pipe.remarks import left_behind
-from oplog_pipe.settings import PipeSettings
-from oplog_pipe.status import (
+from oplog_pipe.folder.operate import Folder, SinkOffsets, log_status, view
+from oplog_pipe.folder.remarks import left_behind
+from oplog_pipe.follow.checkpoints import SourceCheckpoint
+from oplog_pipe.follow.streams import START, is_oplog
+from oplog_pipe.model.exits import PROGRAM
+from oplog_pipe.model.settings import PipeSettings
+from oplog_pipe.model.status import (
     GAVE_UP,
     WAITS_FOR_COPY,
     LogStatus,
@@ -24,7 +24,7 @@ from oplog_pipe.status import (
     SinkStatus,
     SourceStatus,
 )
-from oplog_pipe.streams import START, is_oplog
+from oplog_pipe.watch.listen import ask
 from oplogc.answers import printable
 
 

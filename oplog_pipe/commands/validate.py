@@ -14,13 +14,13 @@ from oplog_kit.tls import tls_context
 from oplog_pipe.commands.options import PATIENCE, settings_option
 from oplog_pipe.config import shown
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
-from oplog_pipe.exits import EXIT_FAILED, EXIT_OK, PROGRAM
-from oplog_pipe.reasons import of_code
-from oplog_pipe.remarks import remarks
-from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
+from oplog_pipe.folder.remarks import remarks
+from oplog_pipe.follow.streams import is_oplog, oplog_endpoints, topic_endpoints
+from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_pipe.model.options import FileOptions
+from oplog_pipe.model.reasons import of_code
+from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Inspected, Sink, Upgrading
-from oplog_pipe.sinks.options import FileOptions
-from oplog_pipe.streams import is_oplog, oplog_endpoints, topic_endpoints
 from oplogc.address import Endpoint
 from oplogc.address import shown as address_shown
 from oplogc.answers import printable
@@ -56,8 +56,8 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
 
 def _made(settings: PipeSettings) -> list[Sink]:
     """Import all modules and make all sinks. Raises ConfigError, which has a line per problem."""
-    from oplog_pipe.imports import load as load_module
-    from oplog_pipe.sinks.factory import build
+    from oplog_pipe.deliver.factory import build
+    from oplog_pipe.model.imports import load as load_module
 
     sinks, problems = [], []
     for each in settings.sinks:

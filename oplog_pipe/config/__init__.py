@@ -9,7 +9,7 @@ from oplog_pipe.config.build import pipe
 from oplog_pipe.config.reader import Reader
 from oplog_pipe.config.show import shown
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.settings import PipeSettings
+from oplog_pipe.model.settings import PipeSettings
 from oplogc.variables import unknown_variable
 
 __all__ = ["load", "shown"]

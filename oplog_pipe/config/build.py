@@ -12,16 +12,7 @@ from oplog_kit.yaml_file import is_null, is_text, line
 from oplog_pipe.config import checks, hints, tables
 from oplog_pipe.config.reader import Reader, Section
 from oplog_pipe.config.rules import Rules
-from oplog_pipe.settings import (
-    ALIASES,
-    Batch,
-    FetchStep,
-    FunctionStep,
-    PipeSettings,
-    SinkSettings,
-    SourceSettings,
-)
-from oplog_pipe.sinks.options import (
+from oplog_pipe.model.options import (
     CustomOptions,
     ElasticsearchOptions,
     FileOptions,
@@ -31,6 +22,15 @@ from oplog_pipe.sinks.options import (
     PostgresOptions,
     SinkOptions,
     TlsOptions,
+)
+from oplog_pipe.model.settings import (
+    ALIASES,
+    Batch,
+    FetchStep,
+    FunctionStep,
+    PipeSettings,
+    SinkSettings,
+    SourceSettings,
 )
 
 OPTIONS: dict[str, type[SinkOptions]] = {

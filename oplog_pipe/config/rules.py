@@ -5,14 +5,14 @@ from urllib.parse import urlsplit
 
 from oplog_pipe.config import checks
 from oplog_pipe.config.reader import Reader, Section
-from oplog_pipe.settings import OPLOG, SinkSettings, SourceSettings
-from oplog_pipe.sinks.options import (
+from oplog_pipe.model.options import (
     ElasticsearchOptions,
     FileOptions,
     MongodbOptions,
     OplogOptions,
     PostgresOptions,
 )
+from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 
 _LOCAL = ("127.0.0.1", "::1", "0.0.0.0")
 

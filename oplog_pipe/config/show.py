@@ -10,9 +10,9 @@ from oplog_kit.texts import duration_text, size_text
 from oplog_kit.urls import hide_password
 from oplog_pipe.config import tables
 from oplog_pipe.config.fields import Field, Kind
-from oplog_pipe.reasons import of_url
-from oplog_pipe.settings import FetchStep, FunctionStep, PipeSettings, SinkSettings
-from oplog_pipe.sinks.options import CustomOptions
+from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.reasons import of_url
+from oplog_pipe.model.settings import FetchStep, FunctionStep, PipeSettings, SinkSettings
 from oplogc.address import shown as address_shown
 
 HIDDEN = "***"

@@ -5,7 +5,7 @@ The reference of the settings is generated from these tables.
 
 from oplog_pipe.config import checks
 from oplog_pipe.config.fields import Field, Kind
-from oplog_pipe.settings import ALIASES
+from oplog_pipe.model.settings import ALIASES
 
 _HOUR = 3600
 _DAY = 24 * _HOUR

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import Owner
 
 
 class Sink(Protocol):

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import cast
 
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.imports import load
-from oplog_pipe.reasons import of_code
+from oplog_pipe.model.imports import load
+from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.reasons import of_code
 from oplog_pipe.sinks.base import Sink
-from oplog_pipe.sinks.options import CustomOptions
 
 _METHODS = ("open", "write", "begin_copy", "end_copy", "close")
 

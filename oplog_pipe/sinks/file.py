@@ -13,8 +13,8 @@ from pathlib import Path
 from oplog_kit.disk import disk_failure
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.lines import encode_lines
-from oplog_pipe.sinks.options import FileOptions
+from oplog_pipe.model.options import FileOptions
+from oplog_pipe.sinks.parts.lines import encode_lines
 
 _BEGINS = b'{"offset":'
 _BLOCK = 1 << 16

@@ -11,10 +11,10 @@ import msgspec
 from oplog_kit.tls import tls_context
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.reasons import of_status, of_url
-from oplog_pipe.sinks.headers import check_headers
-from oplog_pipe.sinks.lines import encode_lines, full_line, version_text
-from oplog_pipe.sinks.options import HttpOptions
+from oplog_pipe.model.options import HttpOptions
+from oplog_pipe.model.reasons import of_status, of_url
+from oplog_pipe.sinks.parts.headers import check_headers
+from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
 from oplogc.address import Endpoint
 from oplogc.answers import Answer
 from oplogc.http_client import Http, NoAnswer

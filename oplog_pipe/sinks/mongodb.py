@@ -30,11 +30,11 @@ from pymongo.errors import (
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.reasons import is_of_id, of_mongodb
-from oplog_pipe.sinks.collapse import Numbered, collapse
-from oplog_pipe.sinks.options import MongodbOptions
-from oplog_pipe.sinks.ownership import Owner
-from oplog_pipe.sinks.template import Template
+from oplog_pipe.model.options import MongodbOptions
+from oplog_pipe.model.reasons import is_of_id, of_mongodb
+from oplog_pipe.sinks.parts.collapse import Numbered, collapse
+from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.template import Template
 
 Document = Mapping[str, Any]
 Result = TypeVar("Result")

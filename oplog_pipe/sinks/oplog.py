@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from oplog_pipe.calls import Calls
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.options import OplogOptions
-from oplog_pipe.sinks.origin import Circles, Own, Polled, marked, origins
+from oplog_pipe.model.options import OplogOptions
+from oplog_pipe.sinks.parts.calls import Calls
+from oplog_pipe.sinks.parts.origin import Circles, Own, Polled, marked, origins
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
 from oplogc.stream import STORE_HEADER

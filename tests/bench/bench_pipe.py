@@ -29,7 +29,7 @@ from typing import NamedTuple
 import psycopg
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
-from oplog_pipe.record import Record, encode_record
+from oplog_pipe.model.record import Record, encode_record
 from tests.bench import kit
 from tests.kits.agents.agent import Agent
 from tests.kits.pipe.processes import PipeFolder

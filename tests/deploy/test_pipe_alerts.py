@@ -8,8 +8,8 @@ from pathlib import Path
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
-from oplog_pipe.metrics import registry_of
-from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.watch.metrics import registry_of
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.documents import pages
 

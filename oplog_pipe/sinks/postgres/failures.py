@@ -5,7 +5,7 @@ import re
 import psycopg
 
 from oplog_pipe.errors import SinkError, TargetError
-from oplog_pipe.reasons import of_sql
+from oplog_pipe.model.reasons import of_sql
 
 # Classes and codes of SQLSTATE that pass by themselves: connection, conflict with another
 # transaction, resources, locks and time-outs, operator, system; a server that can only read, as a

@@ -8,9 +8,9 @@ import psycopg
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
+from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.postgres.rows import table_name
 from oplog_pipe.sinks.postgres.tables import OWNER, read_table
-from oplog_pipe.sinks.template import Template
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

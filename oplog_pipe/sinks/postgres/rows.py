@@ -8,8 +8,8 @@ import msgspec
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.collapse import Numbered
-from oplog_pipe.sinks.lines import not_json
+from oplog_pipe.sinks.parts.collapse import Numbered
+from oplog_pipe.sinks.parts.lines import not_json
 from oplog_pipe.sinks.postgres import arrays
 from oplog_pipe.sinks.postgres.tables import OWN, OWNER
 

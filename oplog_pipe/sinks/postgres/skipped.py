@@ -8,8 +8,8 @@ written again.
 from collections.abc import Mapping
 from typing import Any
 
-from oplog_pipe.sinks.collapse import Numbered
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.parts.collapse import Numbered
+from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.postgres.rows import Rows
 from oplog_pipe.sinks.postgres.session import Connection, Session
 

@@ -9,10 +9,10 @@ import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.reasons import of_search
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.model.reasons import of_search
+from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search.names import IndexNames, check_id
-from oplog_pipe.sinks.template import Template
 
 # The member of a document that tells which message it is from.
 OWN = "oplog"

@@ -6,13 +6,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from oplog_pipe.calls import Calls
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.reasons import of_search, of_status
-from oplog_pipe.sinks.headers import check_headers
-from oplog_pipe.sinks.options import ElasticsearchOptions
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.model.options import ElasticsearchOptions
+from oplog_pipe.model.reasons import of_search, of_status
+from oplog_pipe.sinks.parts.calls import Calls
+from oplog_pipe.sinks.parts.headers import check_headers
+from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search.bulk import (
     OWN,
     Item,
@@ -24,7 +25,6 @@ from oplog_pipe.sinks.search.bulk import (
     readable,
 )
 from oplog_pipe.sinks.search.names import IndexNames
-from oplog_pipe.sinks.template import Template
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
 

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from oplog_pipe.message import Message, Op
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import Owner
 
 # The version of offset 0.
 BASE = 1_790_000_000_000 << 20

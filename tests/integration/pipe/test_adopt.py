@@ -7,9 +7,9 @@ import pytest
 from oplog_pipe.cli import main
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.config import load
+from oplog_pipe.deliver.factory import build
 from oplog_pipe.message import version_of
-from oplog_pipe.sinks.factory import build
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.postgres import PostgresSink
 from tests.kits.pipe.messages import message, version
 from tests.kits.pipe.targets import PostgresTarget

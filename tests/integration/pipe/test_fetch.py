@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from oplog_pipe.deliver.fetch import Fetcher
 from oplog_pipe.errors import TransformError
-from oplog_pipe.fetch import Fetcher
 from oplog_pipe.message import Message
-from oplog_pipe.settings import FetchStep
+from oplog_pipe.model.settings import FetchStep
 from tests.integration.pipe.made import message
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.request import Request

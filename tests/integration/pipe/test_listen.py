@@ -15,8 +15,8 @@ import pytest_asyncio
 from oplog_pipe.cli import main
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.listen import listening
-from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.watch.listen import listening
 from tests.kits.agents.agent import DEADLINE
 
 STATUS = PipeStatus(
@@ -105,7 +105,7 @@ class Served:
 
 @pytest_asyncio.fixture
 async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    monkeypatch.setattr("oplog_pipe.listen._PATIENCE", DEADLINE)
+    monkeypatch.setattr("oplog_pipe.watch.listen._PATIENCE", DEADLINE)
     found = Served()
     with listening("localhost:0", lambda: found.status, lambda: found.is_live) as address:
         found.address = address

@@ -15,8 +15,8 @@ from oplog_pipe.commitlog.codec import Mode
 from oplog_pipe.commitlog.files import File, OsFiles
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import ConfigError, LogError, SourceError
-from oplog_pipe.sinks.options import TlsOptions
-from oplog_pipe.sources import Sources
+from oplog_pipe.follow.sources import Sources
+from oplog_pipe.model.options import TlsOptions
 from tests.integration.relay.http_agents import respond
 from tests.integration.relay.tls_files import certificate
 from tests.kits.agents.agent import Agent

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog.codec import Mode
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import ConfigError, GapError, LogDamagedError, SourceError
-from oplog_pipe.sources import Sources
-from oplog_pipe.track import Track
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
+from oplog_pipe.follow.sources import Sources
+from oplog_pipe.follow.track import Track
 from oplogc.topics import Message, Topics
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from oplog_pipe import source as source_module
-from oplog_pipe.checkpoints import Checkpoints, Witness
 from oplog_pipe.errors import GapError, SourceError
+from oplog_pipe.follow import source as source_module
+from oplog_pipe.follow.checkpoints import Checkpoints, Witness
 from oplogc.topics import Topics
 from tests.kits.agents.agent import Agent
 from tests.kits.clients.restart import agent_on

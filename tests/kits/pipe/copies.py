@@ -9,19 +9,19 @@ from typing import NamedTuple
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
-from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.commitlog.room import Room
+from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.steps import FunctionCalls, Steps
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
-from oplog_pipe.keeper import Keeper, Kept
+from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.operate import ended_copies
 from oplog_pipe.message import Message, version_of
-from oplog_pipe.operate import ended_copies
-from oplog_pipe.record import Record, decode_record
-from oplog_pipe.room import Room
-from oplog_pipe.settings import Batch, SinkSettings
-from oplog_pipe.sinks.options import CustomOptions
-from oplog_pipe.sinks.ownership import Owner
-from oplog_pipe.steps import FunctionCalls, Steps
-from oplog_pipe.wholeness import Wholeness
-from oplog_pipe.worker import Worker
+from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.record import Record, decode_record
+from oplog_pipe.model.settings import Batch, SinkSettings
+from oplog_pipe.model.wholeness import Wholeness
+from oplog_pipe.sinks.parts.ownership import Owner
 from tests.kits.pipe.disk import Disk
 from tests.kits.pipe.stores import SOURCE, Key, Source, Store
 from tests.kits.processes.logged import DEADLINE

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from oplog_pipe.message import Message, Op, version_of
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import Owner
 
 # Time of creation of the folder, in ms since 1970.
 CREATED = 1_700_000_000_000

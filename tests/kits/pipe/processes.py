@@ -10,7 +10,7 @@ from typing import Any
 from oplog_pipe.commands.status import folder_members
 from oplog_pipe.config import load
 from oplog_pipe.errors import LogError
-from oplog_pipe.operate import view
+from oplog_pipe.folder.operate import view
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.waiting import attempts
 from tests.kits.processes import forked

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from oplog_pipe.commitlog.codec import Mode
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.record import decode_record
-from oplog_pipe.settings import SourceSettings
-from oplog_pipe.sources import Sources
+from oplog_pipe.follow.sources import Sources
+from oplog_pipe.model.record import decode_record
+from oplog_pipe.model.settings import SourceSettings
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.streams import Streams
 from tests.kits.servers.request import Request

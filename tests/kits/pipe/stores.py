@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Raw
 
-from oplog_pipe.checkpoints import Witness
 from oplog_pipe.commitlog import Mode, NewEntry
-from oplog_pipe.record import Record, control_key, encode_record
+from oplog_pipe.follow.checkpoints import Witness
+from oplog_pipe.model.record import Record, control_key, encode_record
 
 SOURCE = "oplog"
 Key = tuple[str, str]

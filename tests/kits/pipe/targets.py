@@ -13,10 +13,10 @@ import pytest
 from psycopg import sql
 from pymongo import MongoClient
 
+from oplog_pipe.model.options import ElasticsearchOptions, MongodbOptions, PostgresOptions
 from oplog_pipe.sinks.base import Owned, Sink
 from oplog_pipe.sinks.mongodb import MongodbSink
-from oplog_pipe.sinks.options import ElasticsearchOptions, MongodbOptions, PostgresOptions
-from oplog_pipe.sinks.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.postgres import PostgresSink
 from oplog_pipe.sinks.search import ElasticsearchSink
 from tests.kits.pipe.messages import owner

@@ -15,7 +15,7 @@ import pytest
 from oplog_pipe.cli import main
 from oplog_pipe.commands.group import command
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
-from oplog_pipe.record import Record, encode_record
+from oplog_pipe.model.record import Record, encode_record
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import Snippet, snippets
 

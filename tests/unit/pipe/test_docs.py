@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from oplog_pipe import exits
 from oplog_pipe.commitlog import Mode
 from oplog_pipe.message import Message
+from oplog_pipe.model import exits
 from oplog_pipe.sinks.base import Sink
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.cli import main
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE, not_whole_key
-from oplog_pipe.record import Record, control_key, encode_record
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
+from oplog_pipe.model.record import Record, control_key, encode_record
 
 SOURCE = "system/oplog"
 SETTINGS = """\

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from oplog_pipe.progress import Meter, TerminalLine, show_progress
-from oplog_pipe.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.watch.progress import Meter, TerminalLine, show_progress
 
 
 def status(*parts: SourceStatus | SinkStatus) -> PipeStatus:

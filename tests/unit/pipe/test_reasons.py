@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from oplog_pipe.errors import SinkError
-from oplog_pipe.reasons import of_code, of_mongodb, of_search, of_sql, of_status, of_url
+from oplog_pipe.model.reasons import of_code, of_mongodb, of_search, of_sql, of_status, of_url
 
 CONTENT = "sEcret"
 PREVIEW = f" in document with id 'x'. Preview of field's value: '{CONTENT}'"

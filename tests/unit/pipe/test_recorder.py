@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog.codec import NewEntry
 from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.commitlog.room import Room
 from oplog_pipe.errors import LogError
-from oplog_pipe.recorder import Recorder
-from oplog_pipe.room import Room
-from oplog_pipe.settings import SourceSettings
-from oplog_pipe.source import Failures
-from oplog_pipe.streams import Change
-from oplog_pipe.track import Track
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
+from oplog_pipe.follow.recorder import Recorder
+from oplog_pipe.follow.source import Failures
+from oplog_pipe.follow.streams import Change
+from oplog_pipe.follow.track import Track
+from oplog_pipe.model.settings import SourceSettings
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.pipe.sources import ops
 

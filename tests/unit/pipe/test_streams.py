@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplog_pipe.streams import (
+from oplog_pipe.follow.streams import (
     Change,
     Item,
     consumer_name,

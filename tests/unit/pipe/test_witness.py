@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint, Witness
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.record import Record
-from oplog_pipe.recorder import Recorder
-from oplog_pipe.resume import behind
-from oplog_pipe.settings import SourceSettings
-from oplog_pipe.streams import Change
-from oplog_pipe.track import Track
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint, Witness
+from oplog_pipe.follow.recorder import Recorder
+from oplog_pipe.follow.resume import behind
+from oplog_pipe.follow.streams import Change
+from oplog_pipe.follow.track import Track
+from oplog_pipe.model.record import Record
+from oplog_pipe.model.settings import SourceSettings
 
 IDS = [f"545b55c7f095528dd0f3860{number}" for number in range(3)]
 STORE = "a" * 32

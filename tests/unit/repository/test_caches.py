@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from oplog_pipe.sinks.lines import quoted
+from oplog_pipe.sinks.parts.lines import quoted
 from oplog_relay.agent.encode import RowError, topic_of
 from oplogc import operation
 from oplogc.errors import OperationError
@@ -28,7 +28,7 @@ TEXTS = {"str", "bytes", "TopicName", "Filter", "Key"}
 CACHES = {
     "oplogd/transactions/rules.py: _short_topic_name": "499 characters, checked by the caller",
     "oplogd/web/forwarded.py: _short_address": "64 characters, checked by the caller",
-    "oplog_pipe/sinks/lines.py: _short_quoted": "256 characters, checked by the caller",
+    "oplog_pipe/sinks/parts/lines.py: _short_quoted": "256 characters, checked by the caller",
     "oplog_relay/agent/encode.py: topic_of": "499 characters: an error is not cached",
     "oplog_relay/agent/publisher.py: self._endpoint": "the path of a name that topic_of returned",
     "oplogc/http_client.py: _tls_context": "two paths of the environment; one entry",
@@ -60,22 +60,22 @@ TABLE_BOUNDS = {
     "oplogd/web/access/attempts.py: AttemptLimiter._known": "plain addresses; has a bound",
     "oplogd/web/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
-    "oplog_pipe/batch.py: Batch.keys": "keys of one batch",
+    "oplog_pipe/deliver/batch.py: Batch.keys": "keys of one batch",
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,
-    "oplog_pipe/delivery.py: Delivery._pending": "keys behind a letter that is held",
-    "oplog_pipe/fetch.py: Fetcher._fetched": "objects of one call, whose size has a bound",
-    "oplog_pipe/fetch.py: Fetcher._options": OF_THE_CODE,
-    "oplog_pipe/place.py: Place._unflushed": "keys since the last flush",
-    "oplog_pipe/recorder.py: Recorder._saved": OF_THE_SETTINGS,
+    "oplog_pipe/deliver/delivery.py: Delivery._pending": "keys behind a letter that is held",
+    "oplog_pipe/deliver/fetch.py: Fetcher._fetched": "objects of one call, whose size has a bound",
+    "oplog_pipe/deliver/fetch.py: Fetcher._options": OF_THE_CODE,
+    "oplog_pipe/deliver/place.py: Place._unflushed": "keys since the last flush",
+    "oplog_pipe/follow/recorder.py: Recorder._saved": OF_THE_SETTINGS,
     "oplog_pipe/sinks/mongodb.py: MongodbSink._judged": "collections that exist",
     "oplog_pipe/sinks/oplog.py: OplogSink._notices": OF_THE_SETTINGS,
-    "oplog_pipe/sinks/origin.py: Circles._watched": "64 operations",
-    "oplog_pipe/sinks/origin.py: Own._counts": OF_THE_SETTINGS,
+    "oplog_pipe/sinks/parts/origin.py: Circles._watched": "64 operations",
+    "oplog_pipe/sinks/parts/origin.py: Own._counts": OF_THE_SETTINGS,
     "oplog_pipe/sinks/postgres/sink.py: PostgresSink._judged": "tables that exist",
     "oplog_pipe/sinks/postgres/sink.py: PostgresSink._ready": "tables that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._judged": "indexes that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._ready": "indexes that exist",
-    "oplog_pipe/steps.py: Namespaces._known": "10,000 types or names of topics",
+    "oplog_pipe/deliver/steps.py: Namespaces._known": "10,000 types or names of topics",
     "oplog_relay/leader/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
     "oplog_relay/leader/blocked.py: BlockedKeys._freeing": "keys of blocked rows, to MAX_BLOCKED",
     "oplog_relay/config/file.py: _Reader._lines": "members of one file of settings",

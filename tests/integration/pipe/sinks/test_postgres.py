@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
-from oplog_pipe.sinks.options import PostgresOptions
+from oplog_pipe.model.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.pipe.messages import OPLOG, message, owner, version

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from oplog_pipe.errors import TargetError
-from oplog_pipe.sinks.options import PostgresOptions
+from oplog_pipe.model.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from tests.kits.pipe.messages import OPLOG, message, version
 from tests.kits.pipe.targets import PostgresTarget, opened

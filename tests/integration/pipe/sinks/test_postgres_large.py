@@ -13,7 +13,7 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.options import PostgresOptions
+from oplog_pipe.model.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from oplog_pipe.sinks.postgres.lanes import LANES, SPLIT_FROM, Lanes
 from oplog_pipe.sinks.postgres.rows import COPY_FROM, Statement

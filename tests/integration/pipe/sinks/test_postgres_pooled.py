@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from oplog_pipe.sinks.options import PostgresOptions
+from oplog_pipe.model.options import PostgresOptions
 from oplog_pipe.sinks.postgres import PostgresSink
 from oplog_pipe.sinks.postgres.lanes import SPLIT_FROM
 from oplog_pipe.sinks.postgres.rows import COPY_FROM

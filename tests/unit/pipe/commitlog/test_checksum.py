@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint, Witness
 from oplog_pipe.commitlog.about import About, load_about, save_about
 from oplog_pipe.commitlog.files import FILES
 from oplog_pipe.errors import LogDamagedError
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint, Witness
 
 ABOUT = About(1_700_000_000_000, 41, "0123456789abcdef")
 CHECKPOINT = SourceCheckpoint(

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog, long_read
 from oplog_pipe.commitlog.files import FILES
 from oplog_pipe.commitlog.index import Index, index_path
 from oplog_pipe.commitlog.long_read import LongRead
-from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.errors import LogError, PipeError
-from oplog_pipe.record import Record, encode_record
-from oplog_pipe.resume import resume
-from oplog_pipe.settings import SourceSettings
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
+from oplog_pipe.follow.resume import resume
+from oplog_pipe.model.options import FileOptions
+from oplog_pipe.model.record import Record, encode_record
+from oplog_pipe.model.settings import SourceSettings
 from oplog_pipe.sinks.file import FileSink
-from oplog_pipe.sinks.options import FileOptions
 from tests.kits.pipe.messages import message
 
 ENTRY = NewEntry(0, Mode.SYNC, "video", encode_record(Record("other", "1", "insert", "x")))

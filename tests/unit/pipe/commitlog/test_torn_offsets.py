@@ -8,8 +8,8 @@ import pytest
 
 from oplog_pipe.commitlog import OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE, not_whole_key
-from oplog_pipe.place import Place
-from oplog_pipe.wholeness import Wholeness
+from oplog_pipe.deliver.place import Place
+from oplog_pipe.model.wholeness import Wholeness
 
 
 class State(NamedTuple):

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.config import load, shown
-from oplog_pipe.settings import (
+from oplog_pipe.model.options import CustomOptions, FileOptions, HttpOptions, PostgresOptions
+from oplog_pipe.model.settings import (
     Batch,
     FetchStep,
     FunctionStep,
@@ -13,7 +14,6 @@ from oplog_pipe.settings import (
     SinkSettings,
     SourceSettings,
 )
-from oplog_pipe.sinks.options import CustomOptions, FileOptions, HttpOptions, PostgresOptions
 from tests.kits.pipe.settings_file import HEAD, LEAST, QUOTES, SettingsFile, sinks
 
 

@@ -16,7 +16,8 @@ from oplog_pipe.config.build import OPTIONS
 from oplog_pipe.config.fields import SECRETS, Field, Kind, range_text
 from oplog_pipe.config.show import value_of, value_text
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.settings import (
+from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.settings import (
     Batch,
     FetchStep,
     FunctionStep,
@@ -24,7 +25,6 @@ from oplog_pipe.settings import (
     SinkSettings,
     SourceSettings,
 )
-from oplog_pipe.sinks.options import CustomOptions
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 

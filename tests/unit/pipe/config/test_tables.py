@@ -8,7 +8,8 @@ import pytest
 from oplog_pipe.config import tables
 from oplog_pipe.config.build import OPTIONS
 from oplog_pipe.config.fields import Field
-from oplog_pipe.settings import (
+from oplog_pipe.model.options import TlsOptions
+from oplog_pipe.model.settings import (
     Batch,
     FetchStep,
     FunctionStep,
@@ -16,7 +17,6 @@ from oplog_pipe.settings import (
     SinkSettings,
     SourceSettings,
 )
-from oplog_pipe.sinks.options import TlsOptions
 
 TLS = {each.name for each in dataclasses.fields(TlsOptions)}
 

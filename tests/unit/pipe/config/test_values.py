@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.config import load, shown
-from oplog_pipe.fingerprint import fingerprints
-from oplog_pipe.settings import FetchStep, FunctionStep
+from oplog_pipe.folder.fingerprint import fingerprints
+from oplog_pipe.model.settings import FetchStep, FunctionStep
 from tests.kits.pipe.settings_file import HEAD, LEAST, SettingsFile, sinks
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.commitlog.codec import size_of
+from oplog_pipe.commitlog.room import Room
+from oplog_pipe.deliver.retry import Clock
 from oplog_pipe.errors import SinkError
-from oplog_pipe.retry import Clock
-from oplog_pipe.room import Room
-from oplog_pipe.settings import SourceSettings
+from oplog_pipe.model.settings import SourceSettings
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
     Folder,

@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import Raw
 
 from oplog_pipe.commitlog import Mode, NewEntry
-from oplog_pipe.record import Record, encode_record
+from oplog_pipe.model.record import Record, encode_record
 from tests.unit.pipe.engine.bound import ENTRY, SOON, BoundFolder, Target, changes, until, waits
 from tests.unit.pipe.engine.engine import RecordingSink, sink
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from oplog_pipe import delivery
 from oplog_pipe.commitlog import CommitLog, NewEntry
+from oplog_pipe.deliver import delivery
+from oplog_pipe.deliver.letters import Breaker
+from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.steps import Steps
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError, TargetError
-from oplog_pipe.exits import EXIT_OK, EXIT_SINK
-from oplog_pipe.letters import Breaker
-from oplog_pipe.retry import Clock
-from oplog_pipe.settings import Batch
-from oplog_pipe.steps import Steps
-from oplog_pipe.worker import Worker
+from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK
+from oplog_pipe.model.settings import Batch
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
     LONG,

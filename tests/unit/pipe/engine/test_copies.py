@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplog_pipe.message import Message
-from oplog_pipe.wholeness import Wholeness
+from oplog_pipe.model.wholeness import Wholeness
 from tests.kits.models.properties import examples
 from tests.kits.pipe.copies import (
     IDS,

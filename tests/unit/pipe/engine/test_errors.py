@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from oplog_pipe.commitlog import CommitLog
+from oplog_pipe.deliver.retry import Clock, LeftError, Retry
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
-from oplog_pipe.exits import EXIT_OK, EXIT_SINK, EXIT_USAGE
-from oplog_pipe.retry import Clock, LeftError, Retry
-from oplog_pipe.settings import Batch, FunctionStep
+from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK, EXIT_USAGE
+from oplog_pipe.model.settings import Batch, FunctionStep
 from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, control, refuse, sink
 
 

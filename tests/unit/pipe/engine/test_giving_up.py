@@ -8,12 +8,12 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.offsets import COPY_DUE
-from oplog_pipe.exits import EXIT_OK
+from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.steps import Steps
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.message import version_of
-from oplog_pipe.place import Place
-from oplog_pipe.steps import Steps
-from oplog_pipe.wholeness import Wholeness
-from oplog_pipe.worker import Worker
+from oplog_pipe.model.exits import EXIT_OK
+from oplog_pipe.model.wholeness import Wholeness
 from tests.unit.pipe.engine.bound import (
     ENTRY,
     SHOP,

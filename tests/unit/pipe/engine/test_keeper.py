@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from oplog_pipe.ages import Ages
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
+from oplog_pipe.deliver.steps import Steps
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import LogError
-from oplog_pipe.exits import EXIT_FAILED, EXIT_OK
-from oplog_pipe.keeper import Keeper, Kept
-from oplog_pipe.settings import Batch
-from oplog_pipe.steps import Steps
-from oplog_pipe.wholeness import Wholeness
-from oplog_pipe.worker import Worker
+from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK
+from oplog_pipe.model.settings import Batch
+from oplog_pipe.model.wholeness import Wholeness
+from oplog_pipe.watch.ages import Ages
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, Folder, Gate, RecordingSink, change, sink
 
 CLOSED = "ABCABCABCABCABCBA"  # 0 to 16: the last C is 14, B 15, A 16

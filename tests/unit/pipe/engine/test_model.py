@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
-from oplog_pipe.keeper import Keeper, Kept
-from oplog_pipe.settings import Batch
-from oplog_pipe.steps import Steps
-from oplog_pipe.worker import Worker
+from oplog_pipe.deliver.steps import Steps
+from oplog_pipe.deliver.worker import Worker
+from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.model.settings import Batch
 from tests.kits.pipe.disk import Disk
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, RecordingSink, change, sink
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.commitlog import CommitLog
-from oplog_pipe.dead_letters import DeadLetters
+from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.patience import Patience
+from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.steps import Steps
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
-from oplog_pipe.patience import Patience
-from oplog_pipe.retry import Clock
-from oplog_pipe.settings import Batch
-from oplog_pipe.steps import Steps
-from oplog_pipe.worker import Worker
+from oplog_pipe.model.settings import Batch
 from tests.kits.clock.waiting import attempts
 from tests.unit.pipe.engine.engine import DEADLINE, RecordingSink, change, sink
 

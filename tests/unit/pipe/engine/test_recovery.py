@@ -8,8 +8,8 @@ import pytest
 
 from oplog_pipe.commitlog import OffsetLog
 from oplog_pipe.errors import GapError, LogError, SinkError, SourceError
-from oplog_pipe.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK
-from oplog_pipe.settings import Batch
+from oplog_pipe.model.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK
+from oplog_pipe.model.settings import Batch
 from tests.unit.pipe.engine.engine import (
     CREATED,
     LONG,

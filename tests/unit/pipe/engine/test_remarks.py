@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from oplog_pipe.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.cli import main
-from oplog_pipe.remarks import remarks
-from oplog_pipe.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.options import (
+from oplog_pipe.folder.remarks import remarks
+from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
+from oplog_pipe.model.options import (
     FileOptions,
     HttpOptions,
     MongodbOptions,
     OplogOptions,
     PostgresOptions,
 )
+from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from tests.unit.pipe.engine.engine import Folder, RecordingSink, sink
 
 PLACES = PostgresOptions("postgresql://h/d")

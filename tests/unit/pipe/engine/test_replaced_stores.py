@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplog_pipe.checkpoints import Witness
-from oplog_pipe.record import decode_record
+from oplog_pipe.follow.checkpoints import Witness
+from oplog_pipe.model.record import decode_record
 from tests.kits.models.properties import examples
 from tests.kits.pipe.stores import Key, Source, Store
 

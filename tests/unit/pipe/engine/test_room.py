@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from oplog_pipe.backlog import Backlog
 from oplog_pipe.commitlog import CommitLog, OffsetLog
+from oplog_pipe.commitlog.room import Room
+from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.steps import Steps
+from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
-from oplog_pipe.keeper import Keeper, Kept
-from oplog_pipe.making_room import GiveUp, Holder, Wait, decide
-from oplog_pipe.retry import Clock
-from oplog_pipe.room import Room
-from oplog_pipe.settings import SourceSettings
-from oplog_pipe.steps import Steps
-from oplog_pipe.worker import Worker
+from oplog_pipe.folder.backlog import Backlog
+from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.making_room import GiveUp, Holder, Wait, decide
+from oplog_pipe.model.settings import SourceSettings
 from tests.unit.pipe.engine.bound import ENTRY, SHOP, changes
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
@@ -247,7 +247,7 @@ def test_a_late_answer_lets_no_other_append_pass(
         assert asked.acquire(timeout=DEADLINE)
         return answer
 
-    monkeypatch.setattr("oplog_pipe.keeper.decide", decide_late)
+    monkeypatch.setattr("oplog_pipe.folder.keeper.decide", decide_late)
     keeper = Keeper(found.log, found.kept, held={}, interval=LONG, room=room)
     room.max_bytes, room.asked = 0, asked.release
     appends = threading.Thread(target=append_twice)

@@ -7,8 +7,8 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.errors import SinkError
-from oplog_pipe.exits import EXIT_OK, EXIT_SINK
-from oplog_pipe.settings import Batch
+from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK
+from oplog_pipe.model.settings import Batch
 from tests.unit.pipe.engine.bound import until
 from tests.unit.pipe.engine.engine import (
     DEADLINE,

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
+from oplog_pipe.deliver.factory import build
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.settings import SinkSettings
-from oplog_pipe.sinks.base import removes_at_end_of_copy
-from oplog_pipe.sinks.factory import build
-from oplog_pipe.sinks.oplog import OplogSink
-from oplog_pipe.sinks.options import (
+from oplog_pipe.model.options import (
     CustomOptions,
     ElasticsearchOptions,
     FileOptions,
@@ -21,6 +18,9 @@ from oplog_pipe.sinks.options import (
     OplogOptions,
     PostgresOptions,
 )
+from oplog_pipe.model.settings import SinkSettings
+from oplog_pipe.sinks.base import removes_at_end_of_copy
+from oplog_pipe.sinks.oplog import OplogSink
 from oplog_pipe.sinks.search import ElasticsearchSink
 
 MODULE = """

@@ -5,7 +5,7 @@ import pytest
 
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.oplog import payload
-from oplog_pipe.sinks.origin import HEADER, Circles, Origin, origins
+from oplog_pipe.sinks.parts.origin import HEADER, Circles, Origin, origins
 
 ID = "0" * 40
 

@@ -1,0 +1,116 @@
+"""Refused messages on their way to the dead-letter file, and the breaker before it.
+
+One message that is refused is bad. Many in a row mean that the target is ill: their letters would
+drain the log into a file. So the letters of a row are held until a later message succeeds.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.errors import SinkError
+from oplog_pipe.message import Message
+
+HOLD_SECONDS = 2.0
+"""A letter of a row that is not full is written after this time without another message."""
+
+_WINDOW_SECONDS = 60.0
+
+
+class Letter(NamedTuple):
+    message: Message
+    reason: str
+
+
+class Breaker:
+    """Tells a bad message from a target that is ill. No I/O.
+
+    Trips at ``limit`` refusals in a row, or if within a minute at least five times as many messages
+    were refused, and as many as were written. ``limit`` 0: never. ``now``: seconds.
+    """
+
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self._limit = limit
+        self._now = now
+        self._row = 0
+        # Second, messages written, messages refused.
+        self._seconds: deque[tuple[int, int, int]] = deque()
+
+    def succeed(self, count: int) -> None:
+        self._row = 0
+        self._note(count, 0)
+
+    def refuse(self) -> bool:
+        """Note a refusal. Return whether the breaker trips; it then begins anew."""
+        self._row += 1
+        self._note(0, 1)
+        written = sum(each[1] for each in self._seconds)
+        refused = sum(each[2] for each in self._seconds)
+        is_many = refused >= 5 * self._limit and refused >= written
+        if not self._limit or not (self._row >= self._limit or is_many):
+            return False
+        self._row = 0
+        self._seconds.clear()
+        return True
+
+    def _note(self, written: int, refused: int) -> None:
+        seconds, second = self._seconds, int(self._now())
+        while seconds and seconds[0][0] <= second - _WINDOW_SECONDS:
+            seconds.popleft()
+        if seconds and seconds[-1][0] == second:
+            _, before, refused_before = seconds.pop()
+            written, refused = before + written, refused_before + refused
+        seconds.append((second, written, refused))
+
+
+class Letters:
+    """The refused messages of a sink. ``file`` None: none may be refused."""
+
+    def __init__(self, file: DeadLetters | None, limit: int, now: Callable[[], float]) -> None:
+        self._file = file
+        self._breaker = Breaker(limit, now)
+        self.held: list[Letter] = []
+        self.written = 0
+
+    @property
+    def has_file(self) -> bool:
+        return self._file is not None
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of the messages whose letters are held."""
+        return [each.message.offset for each in self.held]
+
+    def succeed(self, count: int) -> None:
+        """Note messages that the sink has written."""
+        self._breaker.succeed(count)
+
+    def hold(self, message: Message, error: SinkError) -> None:
+        """Hold a letter. Raises SinkError if the breaker trips: no letter is held then."""
+        self.held.append(Letter(message, str(error)))
+        if self._breaker.refuse():
+            count, first = len(self.held), self.held[0]
+            self.held.clear()
+            raise SinkError(
+                f"{count} messages in a row were refused, or as many as were written in a minute:"
+                f" the target seems to be ill, so they are no dead letters. The first one:"
+                f" {first.message!r}: {first.reason}"
+            )
+
+    def forget(self) -> None:
+        """Hold no letter any more: their messages come again."""
+        self.held.clear()
+
+    def release(self) -> list[int]:
+        """Write the held letters. Return the offsets of their messages. Raises SinkError."""
+        assert self._file is not None or not self.held
+        offsets = []
+        while self.held:
+            message, reason = self.held[0]
+            if self._file is not None:
+                self._file.add(message, reason)
+            offsets.append(message.offset)
+            del self.held[0]
+        self.written += len(offsets)
+        return offsets

@@ -1,0 +1,93 @@
+"""Repeats calls that fail for a while."""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from oplog_pipe.errors import PipeError, SinkError
+from oplog_pipe.model.reasons import of_code
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 10.0
+
+T = TypeVar("T")
+logger = logging.getLogger("oplog_pipe")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, as tests replace it. ``now``: seconds. ``pause``: wait for an event, at most seconds.
+
+    ``jitter``: from 0 to 1.
+    """
+
+    now: Callable[[], float] = time.monotonic
+    pause: Callable[[threading.Event, float], bool] = threading.Event.wait
+    jitter: Callable[[], float] = random.random
+
+
+class LeftError(Exception):
+    """A stop request has ended the attempts. The cause is the failure of the last one."""
+
+
+class Retry:
+    """Repeats the calls of one sink. ``retry_for``: seconds since the first failure of a call.
+
+    ``leaving``: a stop request; it ends a pause, and the attempt after it is the last one.
+    """
+
+    def __init__(self, name: str, retry_for: float, leaving: threading.Event, clock: Clock) -> None:
+        self._name = name
+        self._retry_for = retry_for
+        self._leaving = leaving
+        self._clock = clock
+        self.retries = 0
+        self.error: str | None = None
+        """The failure that is being tried again."""
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        """Return the result of the first call that succeeds.
+
+        Pauses grow from 0.1 s to 10 s. Raises LeftError, and SinkError: with ``transient`` if it
+        could not be repeated for longer. Other PipeErrors pass; other exceptions are permanent,
+        also ``sys.exit``: a sink is code of others.
+        """
+        clock, pause = self._clock, FIRST_PAUSE
+        give_up: float | None = None
+        failures = 0
+        while True:
+            last = self._leaving.is_set()
+            try:
+                result = call()
+            except SinkError as error:
+                if not error.transient:
+                    raise
+                failure = error
+            except PipeError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise SinkError(of_code(error)) from error
+            else:
+                self.error = None
+                if failures:
+                    logger.info("sink %r works again", self._name)
+                return result
+            self.error = str(failure)
+            if last:
+                raise LeftError(str(failure)) from failure
+            now = clock.now()
+            if give_up is None:
+                give_up = now + self._retry_for
+            if now >= give_up:
+                raise failure
+            failures += 1
+            self.retries += 1
+            wait = min(pause * (1 - clock.jitter() / 2), give_up - now)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            if failures & (failures - 1) == 0:  # the first, second, fourth, eighth …
+                logger.warning("sink %r: %s; trying again in %.1f s", self._name, failure, wait)
+            clock.pause(self._leaving, wait)

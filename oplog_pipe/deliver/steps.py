@@ -1,0 +1,178 @@
+"""A sink's namespace filter and its steps, in order. Nothing of the engine that runs them."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol, get_args
+
+from oplog_pipe.errors import ConfigError, SinkError, TransformError
+from oplog_pipe.message import Message, Op
+from oplog_pipe.model.imports import load
+from oplog_pipe.model.reasons import of_code
+from oplog_pipe.model.settings import FetchStep, FunctionStep, SinkSettings
+
+Function = Callable[[Message], Message | None]
+
+_OPS = get_args(Op)
+# More namespaces than this are searched again and again.
+_REMEMBERED = 10_000
+
+
+class Step(Protocol):
+    """Changes messages, or drops them."""
+
+    def __call__(self, messages: Sequence[Message]) -> Sequence[Message | None]:
+        """Return a message, or None to drop it, for each of the first ones, in order.
+
+        At least for one: raises SinkError with ``index`` 0 if this is not possible.
+        """
+
+    def close(self) -> None: ...
+
+
+class Namespaces:
+    """Tells which namespaces a regular expression is found in. Remembers them."""
+
+    def __init__(self, pattern: str) -> None:
+        self._search = re.compile(pattern).search
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, namespace: str) -> bool:
+        known = self._known.get(namespace)
+        if known is None:
+            known = self._search(namespace) is not None
+            if len(self._known) < _REMEMBERED:
+                self._known[namespace] = known
+        return known
+
+
+class Taken(NamedTuple):
+    """``messages``: those that are left of the first ``number`` ones."""
+
+    messages: list[Message]
+    number: int
+
+
+class Steps:
+    """The steps of one sink. A message that a step's namespace does not match goes no further."""
+
+    def __init__(self, steps: Sequence[tuple[str, Step]]) -> None:
+        """``steps``: each with its namespace."""
+        self._steps = [(Namespaces(namespace), step) for namespace, step in steps]
+
+    def __call__(self, messages: Sequence[Message]) -> Taken:
+        """Take the first messages, at least one, and return what is left of them.
+
+        A step sees the result of the step before it. Steps change the messages themselves: give
+        fresh ones to repeat a call. Raises SinkError with ``index`` 0 for the first message.
+        """
+        left = list(enumerate(messages))
+        count = len(messages)
+        for namespaces, step in self._steps:
+            left = [(place, each) for place, each in left if each.namespace in namespaces]
+            if not left:
+                break
+            try:
+                results = step([each for _, each in left])
+            except SinkError as error:
+                if error.index is None or not left[error.index][0]:
+                    raise
+                return Taken([], left[error.index][0])  # the messages before it are dropped
+            if len(results) < len(left):
+                count = left[len(results)][0]
+            left = [
+                (place, result)
+                for (place, _), result in zip(left, results, strict=False)
+                if result is not None
+            ]
+        return Taken([each for _, each in left], count)
+
+    def close(self) -> None:
+        for _, step in self._steps:
+            step.close()
+
+
+class FunctionCalls:
+    """Calls a function of the user with one message after another. ``name``: as in the settings."""
+
+    def __init__(self, name: str, function: Function) -> None:
+        self._name = name
+        self._function = function
+
+    def __call__(self, messages: Sequence[Message]) -> list[Message | None]:
+        """Return the results up to the first failure.
+
+        Raises TransformError, which names the function and the message, if the first one fails.
+        """
+        found: list[Message | None] = []
+        for message in messages:
+            try:
+                found.append(self._call(message))
+            except TransformError:
+                if found:
+                    break
+                raise
+        return found
+
+    def _call(self, message: Message) -> Message | None:
+        place = f"transform {self._name}: {message.namespace} {message.id}, offset {message.offset}"
+        try:
+            result = self._function(message)
+        except (Exception, SystemExit) as error:
+            raise TransformError(
+                f"{place}: {of_code(error)}",
+                transient=isinstance(error, SinkError) and error.transient,
+                index=0,
+            ) from error
+        if result is not None and (fault := _fault(result)):
+            raise TransformError(f"{place}: {fault}", index=0)
+        return result
+
+    def close(self) -> None: ...
+
+
+def _fault(result: object) -> str | None:
+    """Return why the result of a function is no message that a sink can take."""
+    if not isinstance(result, Message):
+        return f"it returned {type(result).__name__} instead of a message or None"
+    if result.op not in _OPS:  # a sink would write such a message like an update
+        return f"op is {result.op!r}, not insert, update or delete"
+    for name in ("namespace", "id"):
+        if not isinstance(value := getattr(result, name), str):
+            return f"{name} is {type(value).__name__}, not text"
+    if type(result.timestamp) is not int:
+        return f"timestamp is {type(result.timestamp).__name__}, not a number of milliseconds"
+    return None
+
+
+def build_steps(sink: SinkSettings, root: Path, place: str) -> Steps:
+    """Return the steps of a sink; import the functions of users.
+
+    ``root``: folder of the settings file. ``place``: of the sink in it, such as ``sinks[0]``.
+    Raises ConfigError.
+    """
+    steps: list[tuple[str, Step]] = []
+    for number, each in enumerate(sink.transforms):
+        try:
+            step = (
+                _function(each, root)
+                if isinstance(each, FunctionStep)
+                else _fetch(each, sink.batch.bytes)
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{place}.transforms[{number}]: {error}") from error.__cause__
+        steps.append((each.namespace, step))
+    return Steps(steps)
+
+
+def _function(step: FunctionStep, root: Path) -> Step:
+    function = load(step.function, root)
+    if not callable(function):
+        raise ConfigError(f"{step.function} is no function")
+    return FunctionCalls(step.function, function)
+
+
+def _fetch(step: FetchStep, together: int) -> Step:
+    from oplog_pipe.deliver.fetch import Fetcher  # its HTTP client is needed only here
+
+    return Fetcher(step, together=together)

@@ -1,0 +1,1 @@
+"""The folder of a pipe: opened, checked, bounded, and operated on from outside."""

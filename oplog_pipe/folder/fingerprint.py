@@ -1,0 +1,41 @@
+"""Numbers that tell whether settings have changed that decide which rows go where. No I/O."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from oplog_pipe.model.settings import ALIASES, FunctionStep, SinkSettings, SourceSettings
+
+# Options of sinks that name the place of a row. Addresses may change: a server moves.
+_PLACES = ("table", "database", "collection", "index", "id", "columns", "path", "log", "target")
+
+
+_SOURCE = "source "
+
+
+def former_sources(numbers: Iterable[str]) -> set[str]:
+    """Return the names of the sources among the parts of settings."""
+    return {each.removeprefix(_SOURCE) for each in numbers if each.startswith(_SOURCE)}
+
+
+def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[str, int]:
+    """Return a number for each part of the settings: 48 bits."""
+    steps = [
+        (each.namespace, each.function if isinstance(each, FunctionStep) else "fetch")
+        for each in sink.transforms
+    ]
+    places = {name: getattr(sink.options, name, None) for name in _PLACES}
+    parts: dict[str, Any] = {
+        "namespace": sink.namespace,
+        "transforms": steps,
+        "target": (ALIASES.get(sink.type, sink.type), places),
+    }
+    parts |= {f"{_SOURCE}{each.name}": (each.log, each.namespace) for each in sources}
+    return {name: _number(value) for name, value in parts.items()}
+
+
+def _number(value: Any) -> int:
+    encoded = msgspec.json.encode(value, order="sorted")
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=6).digest(), "big")

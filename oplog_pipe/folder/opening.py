@@ -1,0 +1,122 @@
+"""Makes the sinks of the settings and their workers, and tells what starts."""
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from oplog_kit.texts import counted
+from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.delivery import FOR_EVER
+from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.steps import Steps, build_steps
+from oplog_pipe.deliver.worker import Worker
+from oplog_pipe.folder.remarks import remarks
+from oplog_pipe.folder.start import Start, owner_of
+from oplog_pipe.model.exits import PROGRAM
+from oplog_pipe.model.settings import OPLOG, PipeSettings, SinkSettings
+from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY
+from oplog_pipe.model.wholeness import Wholeness
+from oplog_pipe.sinks.base import Mirroring, Owned, Sink
+
+Build = Callable[[SinkSettings, Path], Sink]
+
+logger = logging.getLogger("oplog_pipe")
+
+
+class Made(NamedTuple):
+    sink: Sink
+    steps: Steps
+
+
+def make_sinks(settings: PipeSettings, build: Build | None) -> list[Made]:
+    """Return each sink with its steps. ``build`` None: as the settings say. Raises ConfigError."""
+    steps = [
+        build_steps(each, settings.root, f"sinks[{number}]")
+        for number, each in enumerate(settings.sinks)
+    ]
+    build = build or _sink_builder()
+    sinks = [build(each, settings.root) for each in settings.sinks]
+    return list(map(Made, sinks, steps))
+
+
+def make_workers(
+    settings: PipeSettings,
+    made: Sequence[Made],
+    log: CommitLog,
+    starts: Sequence[Start],
+    *,
+    one_at_a_time: bool,
+    changed: Callable[[], None],
+    clock: Clock,
+) -> list[Worker]:
+    """Return a worker for each sink. They have not started."""
+    end = log.end - 1
+    workers = []
+    for number, (each, (sink, steps), start) in enumerate(
+        zip(settings.sinks, made, starts, strict=True)
+    ):
+        if isinstance(sink, Owned):
+            sink.own(owner_of(settings, each, log))
+        if isinstance(sink, Mirroring):
+            sink.mirror(f"{log.id}/{each.name}")
+        single_until = -1 if start.is_new else end
+        workers.append(
+            Worker(
+                each,
+                sink,
+                steps,
+                log,
+                offset=start.offset,
+                wholeness=Wholeness(start.whole_since, start.offsets.not_whole),
+                copy_due=start.offsets.copy_due,
+                single_until=FOR_EVER if one_at_a_time else single_until,
+                recover_until=single_until,
+                dead_letters=_dead_letters(each, settings.root),
+                place=f"sinks[{number}]",
+                changed=changed,
+                clock=clock,
+            )
+        )
+    return workers
+
+
+def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]) -> bool:
+    """Log what starts. Return whether the sources wait for backlogs."""
+    logger.info(
+        "folder %s, %s; sources: %s; sinks: %s",
+        settings.dir, counted(log.end, "entry", "entries"),
+        ", ".join(each.name for each in settings.sources),
+        ", ".join(f"{each.name} ({each.type})" for each in settings.sinks),
+    )  # fmt: skip
+    for name in [each.name for each in workers if each.copy_due >= 0]:
+        if any(each.log == OPLOG for each in settings.sources):
+            logger.warning("sink %r %s; %s", name, GAVE_UP, WAITS_FOR_COPY)
+        else:
+            logger.error(
+                "sink %r %s; no source of %s is in the settings that could copy the objects again:"
+                " add one to sources, or remove the sink and run `%s offset delete %s`",
+                name, GAVE_UP, OPLOG, PROGRAM, name,
+            )  # fmt: skip
+    for sentence in remarks(settings):
+        logger.warning("%s", sentence)
+    backlogs = [
+        f"{each.name} {log.end - 1 - each.offset:,}" for each in workers if not each.is_ready
+    ]
+    if backlogs:
+        logger.info(
+            "recovery: the sources wait until sinks have written their backlogs, one message"
+            " at a time: %s", ", ".join(backlogs),
+        )  # fmt: skip
+    return bool(backlogs)
+
+
+def _sink_builder() -> Build:
+    from oplog_pipe.deliver.factory import build
+
+    return build
+
+
+def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:
+    return None if sink.dead_letter is None else DeadLetters(root / sink.dead_letter)

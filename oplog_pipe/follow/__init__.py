@@ -1,0 +1,1 @@
+"""Sources: each follows a log and records its entries in the commit log."""

@@ -1,0 +1,94 @@
+"""Questions to an agent about its store: identity, head, number of objects, a known position."""
+
+import asyncio
+import ssl
+from itertools import count
+from typing import NamedTuple
+
+import msgspec
+
+from oplog_pipe.follow.streams import Change, is_reset
+from oplogc.address import Endpoint, base_endpoint, below
+from oplogc.answers import Answer
+from oplogc.http_client import Http, http_client
+from oplogc.stream import STORE_HEADER, DisconnectedError, Stream, named_store, open_stream
+from oplogc.stream_format import StreamFormat
+
+_TIMEOUT_SECONDS = 5.0
+
+
+class Told(NamedTuple):
+    """What an agent tells of its store. None: it does not tell.
+
+    ``head``: newest id of the oplog, not older than the question. ``live``: number of objects.
+    """
+
+    store: str | None = None
+    head: str | None = None
+    live: int | None = None
+
+
+class _Store(msgspec.Struct):
+    newest_id: str | None = None
+    live: int | None = None
+
+
+class _Status(msgspec.Struct):
+    store: _Store = msgspec.field(default_factory=_Store)
+
+
+_read = msgspec.json.Decoder(_Status).decode
+
+
+async def ask_store(url: str, password: str | None, verify: ssl.SSLContext | bool) -> Told | None:
+    """Ask the agent at an address. None: it does not answer."""
+    http = Http(None, _TIMEOUT_SECONDS, verify=verify)
+    try:
+        endpoint = below(base_endpoint(url, password), "/status")
+        answer = await http.ask("GET", endpoint, None, {"Accept": "application/json"})
+    finally:
+        await http.aclose()
+    if not isinstance(answer, Answer):
+        return None
+    store = answer.headers.get(STORE_HEADER)
+    try:
+        status = _read(answer.body)
+    except ValueError:
+        return Told(store)
+    return Told(store, status.store.newest_id, status.store.live)
+
+
+async def knows(
+    endpoint: Endpoint,
+    position: str,
+    store: str | None,
+    stream_format: StreamFormat[Change],
+    verify: ssl.SSLContext | bool,
+) -> bool:
+    """Return whether the history of an agent's oplog contains a position. Not: it is another one.
+
+    ``store``: the identity that must answer. Raises DisconnectedError, and OplogError for good.
+    """
+    client = http_client(None, verify=verify)
+    try:
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            response = await open_stream(
+                client, endpoint, position, _TIMEOUT_SECONDS, stream_format.refused
+            )
+            stream = Stream(
+                response, stream_format, position, count(1), _TIMEOUT_SECONDS, lambda _: None
+            )
+            try:
+                other = named_store(response)
+                if None not in (store, other) and store != other:
+                    raise DisconnectedError("its answers come from different stores")
+                # The agent sends the position first if its log continues there.
+                while not (items := await stream.read()):
+                    pass
+            finally:
+                await stream.aclose()
+    except TimeoutError:
+        raise DisconnectedError(f"no answer within {_TIMEOUT_SECONDS:g} s") from None
+    finally:
+        await client.aclose()
+    return not is_reset(items[0])

@@ -1,0 +1,1 @@
+"""The values of a pipe: settings, records, status, reasons."""

@@ -1,0 +1,115 @@
+"""The settings of a pipe, as frozen values. Times are seconds, sizes bytes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from oplog_pipe.model.options import SinkOptions, TlsOptions
+
+OPLOG = "system/oplog"
+# Other names of types of sinks.
+ALIASES = {"opensearch": "elasticsearch"}
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """One log, and the agents that serve it from one store.
+
+    - ``name``: under which the folder keeps its position; by default the log.
+    - ``namespace``: regular expression, searched in the type or the topic.
+    - ``on_gap``: of a topic. ``isolation``: of a topic.
+    """
+
+    name: str
+    agents: tuple[str, ...] = field(repr=False)
+    log: str = OPLOG
+    password: str | None = field(default=None, repr=False)
+    namespace: str = ".*"
+    on_gap: Literal["stop", "continue"] = "stop"
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+
+@dataclass(frozen=True)
+class FunctionStep:
+    """``function``: ``module:function``, called with a Message; returns a Message, or None."""
+
+    function: str
+    namespace: str = ".*"
+
+
+@dataclass(frozen=True)
+class FetchStep:
+    """Replace ``data`` by the JSON document at ``data["ref"]``. Deletes pass. 404 and 410 drop.
+
+    ``hosts``: that are asked, ``host`` or ``host:port``; None: every host.
+    """
+
+    namespace: str = ".*"
+    concurrency: int = 8
+    timeout: float = 10.0
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: TlsOptions = field(default_factory=TlsOptions)
+    hosts: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch is written when one of these is reached. ``time`` counts from its first message."""
+
+    messages: int = 1000
+    bytes: int = 1_000_000
+    time: float = 0.1
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """- ``type``: as in the file, such as ``postgres`` or ``module:Class``.
+    - ``retry_for``: seconds for which a transient failure is tried again, with growing pauses.
+    - ``dead_letter``: file for messages that the sink refuses for good; None: a failure instead.
+    - ``dead_letter_limit``: so many refusals in a row are a failure of the target; 0: no limit.
+    - ``on_failure``: of the sink: stop the pipe, or park the sink, which keeps its place.
+    - ``start``: of a sink that is new in the folder; None: at the oldest entry, which is refused if
+      the log is compacted.
+    """
+
+    name: str
+    type: str
+    options: SinkOptions
+    namespace: str = ".*"
+    transforms: tuple[FunctionStep | FetchStep, ...] = ()
+    batch: Batch = Batch()
+    retry_for: float = 60.0
+    dead_letter: str | None = None
+    dead_letter_limit: int = 20
+    on_failure: Literal["stop", "park"] = "stop"
+    start: Literal["end", "copy"] | None = None
+
+
+@dataclass(frozen=True)
+class PipeSettings:
+    """- ``dir``: folder of the commit log.
+    - ``max_log_bytes``: of the commit log; None: no bound.
+    - ``root``: folder of the settings file; modules are imported from it, and relative paths start
+      there.
+    - ``name``: owner of the rows in targets, with the name of the sink; None: the id of the folder.
+    """
+
+    dir: Path
+    root: Path
+    sources: tuple[SourceSettings, ...]
+    sinks: tuple[SinkSettings, ...]
+    max_segment_bytes: int = 1_000_000_000
+    max_log_bytes: int | None = None
+    offset_flush: float = 1.0
+    shutdown_timeout: float = 30.0
+    listen: str | None = None
+    name: str | None = None
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size at which a segment is closed. Only closed ones give room back."""
+        if self.max_log_bytes is None:
+            return self.max_segment_bytes
+        return min(self.max_segment_bytes, self.max_log_bytes // 4)

@@ -1,0 +1,1 @@
+"""What several sinks share: places, owners, lines, requests."""

@@ -1,0 +1,83 @@
+"""HTTP requests of synchronous code, one after another, with a bound for the whole request."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import httpx
+
+from oplog_kit.tls import tls_context
+from oplog_pipe.model.options import TlsOptions
+from oplogc.address import Endpoint, base_endpoint, shown
+from oplogc.answers import Answer
+from oplogc.http_client import Http, NoAnswer
+
+# Idle connections are closed before the server does so: a request that meets this has no answer.
+_IDLE_SECONDS = 3.0
+# The rest of a longer answer is not read. An answer to a bulk request may have 300 bytes per item.
+_MAX_ANSWER_BYTES = 64_000_000
+
+
+class Calls:
+    """Sends requests to the present one of several servers. ``move_on`` chooses the next one.
+
+    ``timeout``: seconds for a request, its answer included. User and password take precedence over
+    those of an address. Raises ValueError for an address or a file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        tls: TlsOptions,
+        timeout: float,
+        *,
+        user: str | None = None,
+        password: str | None = None,
+    ) -> None:
+        if not urls:
+            raise ValueError("give at least one address")
+        self._bases = [_base(url, user, password) for url in urls]
+        self._present = 0
+        self._http = Http(
+            None,
+            timeout,
+            _MAX_ANSWER_BYTES,
+            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
+            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
+        )
+        self._runner = asyncio.Runner()
+        self._closed = False
+
+    @property
+    def count(self) -> int:
+        return len(self._bases)
+
+    @property
+    def server(self) -> str:
+        """Return the address of the present server, as it may be shown."""
+        return shown(self._bases[self._present].url)
+
+    def ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer | NoAnswer:
+        """Send a request once. ``path``: escaped, with a query if there is one."""
+        base = self._bases[self._present]
+        raw_path = base.url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode()
+        to = base._replace(url=base.url.copy_with(raw_path=raw_path))
+        return self._runner.run(self._http.ask(method, to, body, dict(headers)))
+
+    def move_on(self) -> None:
+        self._present = (self._present + 1) % len(self._bases)
+
+    def close(self) -> None:
+        """Close the connections. Nothing can be sent any more."""
+        if not self._closed:
+            self._closed = True
+            self._runner.run(self._http.aclose())
+            self._runner.close()
+
+
+def _base(url: str, user: str | None, password: str | None) -> Endpoint:
+    base = base_endpoint(url, None)
+    if user is None and password is None:
+        return base
+    return base._replace(auth=httpx.BasicAuth(user or "", password or ""))

@@ -1,0 +1,1 @@
+"""Metrics, the HTTP server for them, progress."""
