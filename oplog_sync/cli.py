@@ -12,8 +12,8 @@ from types import FrameType
 
 from oplog_sync.errors import EXIT_FAILED, EXIT_OK, SyncError
 from oplog_sync.settings import JobSettings, command
+from oplogd.config.extras import how_to_install
 from oplogd.errors import OplogError
-from oplogd.extras import how_to_install
 
 
 class _Leaving:

@@ -16,7 +16,7 @@ from oplog_sync.failure import reason
 from oplog_sync.report import NOT_EMITTED, UNKNOWN, ObjectCounts, tell, write_report
 from oplog_sync.settings import JobSettings
 from oplogd.errors import StoreError
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import Correction, CorrectionResult
 from oplogd.wording import counted
 

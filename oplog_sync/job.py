@@ -45,7 +45,7 @@ from oplog_sync.settings import JobSettings
 from oplog_sync.source import check_master, register
 from oplog_sync.source.options import read_options
 from oplogd.clock import now_ms
-from oplogd.operation import format_ms
+from oplogd.model.operation import format_ms
 from oplogd.wording import counted
 
 SHOWN_ROWS = 10

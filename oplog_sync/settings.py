@@ -13,10 +13,10 @@ import click
 import oplogd
 from oplog_sync.backend.base import NewLog
 from oplog_sync.guard import Limit
-from oplogd import values
-from oplogd.flags import Flag, flags_of, secret, setting
-from oplogd.settings_command import Given, SettingsCommand
-from oplogd.values import Secret
+from oplogd.config import values
+from oplogd.config.flags import Flag, flags_of, secret, setting
+from oplogd.config.settings_command import Given, SettingsCommand
+from oplogd.config.values import Secret
 
 _ABOUT = (
     "Compare a dump of the source with the objects that an oplog knows, and emit corrections to the"

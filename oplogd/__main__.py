@@ -1,6 +1,6 @@
 """Starts the command ``oplogd``. Signals are handled before its modules are imported."""
 
-from oplogd.early import leave_at_signals
+from oplogd.host.early import leave_at_signals
 
 
 def main() -> None:

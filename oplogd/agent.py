@@ -9,10 +9,10 @@ from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.keeper import ClockKeeper
-from oplogd.descriptors import Descriptors
+from oplogd.config.settings import Settings
 from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
-from oplogd.health import Health
+from oplogd.host.descriptors import Descriptors
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.fenced import FencedQueue, FencedWriter
@@ -22,29 +22,29 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
-from oplogd.latency import LatencyProbe
-from oplogd.leases.counters import LeaseCounters
-from oplogd.pointers.keeper import keep_pointers
-from oplogd.pointers.service import PointerService
-from oplogd.rates import RateMeter, Rates
-from oplogd.settings import Settings
 from oplogd.store import Store
 from oplogd.store.transactions import Limits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
-from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
-from oplogd.stream.ring import Ring
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
-from oplogd.stream.waker import Waker
 from oplogd.tombstones import purge_tombstones
+from oplogd.topics.keeper import keep_transactions
 from oplogd.topics.parts import TopicParts
+from oplogd.topics.pointers.keeper import keep_pointers
+from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.sweep import keep_bounds, sweep_topics
-from oplogd.transactions.idle import retire_groups
-from oplogd.transactions.keeper import keep_transactions
-from oplogd.transactions.room import Room
-from oplogd.transactions.service import TransactionService
-from oplogd.turns import Turns, watch_turns
+from oplogd.topics.transactions.idle import retire_groups
+from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.service import TransactionService
+from oplogd.watch.health import Health
+from oplogd.watch.latency import LatencyProbe
+from oplogd.watch.lease_counters import LeaseCounters
+from oplogd.watch.rates import RateMeter, Rates
+from oplogd.watch.turns import Turns, watch_turns
 
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from socket import socket
 
 from oplogd import __version__
-from oplogd.settings import LOCAL, Settings
-from oplogd.sockets import ANY_IPV4, ANY_IPV6, interfaces, is_on_all_interfaces
+from oplogd.config.settings import LOCAL, Settings
+from oplogd.host.sockets import ANY_IPV4, ANY_IPV6, interfaces, is_on_all_interfaces
 
 logger = logging.getLogger("oplogd")
 

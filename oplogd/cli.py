@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.early import fail_at_signals, leave_at_signals
-from oplogd.settings import Settings, command
-from oplogd.stop import EXIT_FAILED
+from oplogd.config.settings import Settings, command
+from oplogd.host.early import fail_at_signals, leave_at_signals
+from oplogd.host.stop import EXIT_FAILED
 
 
 def main(clock: Clock = SYSTEM) -> None:
@@ -42,8 +42,9 @@ def _unusable_now(path: Path) -> str | None:
 
 def _run(settings: Settings, clock: Clock) -> int:
     # Imported late: --help, --version, a bad flag and a completion need no server.
-    from oplogd import logs, new_epoch, server
+    from oplogd import new_epoch, server
     from oplogd.errors import SettingError, StartupError, StoreError, StoreFlagError
+    from oplogd.host import logs
 
     async def begin_epoch() -> int:
         print(await new_epoch.begin(settings, clock))

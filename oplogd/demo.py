@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from oplogd import logs, server
+from oplogd import server
+from oplogd.config.settings import parse
 from oplogd.errors import StartupError
-from oplogd.settings import parse
+from oplogd.host import logs
 
 _WELCOME = """
   oplog runs, with a small producer that sends operations over UDP.

@@ -4,11 +4,11 @@ import contextlib
 import errno
 import socket
 
+from oplogd.config.settings import Settings
+from oplogd.config.values import Address
 from oplogd.errors import StartupError
+from oplogd.host.sockets import bind
 from oplogd.ingest.udp import open_sockets
-from oplogd.settings import Settings
-from oplogd.sockets import bind
-from oplogd.values import Address
 
 _ATTEMPTS = 20
 _Endpoint = tuple[socket.AddressFamily, str, int]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from oplogd import server
 from oplogd.clock import SYSTEM, Clock
+from oplogd.config.settings import Settings
 from oplogd.errors import StartupError, StoreError
-from oplogd.settings import Settings
 
 
 async def begin(settings: Settings, clock: Clock = SYSTEM) -> str:
@@ -56,7 +56,7 @@ def _require_file(path: Path) -> None:
 
 
 async def _require_database(url: str) -> None:
-    from oplogd.store.mongo.probe import look_for_log
+    from oplogd.store.mongo.link.probe import look_for_log
 
     name, found = await look_for_log(url)
     if not found:

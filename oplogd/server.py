@@ -12,10 +12,11 @@ from typing import Any
 
 import uvicorn
 
-from oplogd import __version__, systemd
+from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.announce import announce, warn
 from oplogd.clock import SYSTEM, Clock
+from oplogd.config.settings import Settings
 from oplogd.errors import (
     ForeignStoreError,
     SettingError,
@@ -23,17 +24,17 @@ from oplogd.errors import (
     StoreError,
     StoreFlagError,
 )
+from oplogd.host import systemd
+from oplogd.host.sockets import base_url
+from oplogd.host.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
 from oplogd.listen import open_listeners
-from oplogd.settings import Settings
-from oplogd.sockets import base_url
-from oplogd.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.connection.cancelled import AnsweredWhenCancelled
+from oplogd.web.connection.forwarded import ClientAddress
 from oplogd.web.connection.limited import protocol_class
 from oplogd.web.connection.uvicorn_parts import require_parts
-from oplogd.web.forwarded import ClientAddress
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 

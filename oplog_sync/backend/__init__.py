@@ -5,7 +5,7 @@ from pathlib import Path
 from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoredRow, Wanted, split
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
-from oplogd.extras import how_to_install, is_installed
+from oplogd.config.extras import how_to_install, is_installed
 
 __all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoredRow", "Wanted", "make_backend", "split"]
 

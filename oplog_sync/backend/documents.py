@@ -7,10 +7,10 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from oplog_sync.backend.base import StoredRow, Wanted
-from oplogd.event_id import MAX_MS, MAX_OFFSET, Mark, format_id
-from oplogd.operation import parse_timestamp
-from oplogd.store.mongo.damage import milliseconds, offset_of, sound_event
-from oplogd.store.mongo.layout import LOG, STATES, Document, key_of, mark_of, text
+from oplogd.model.event_id import MAX_MS, MAX_OFFSET, Mark, format_id
+from oplogd.model.operation import parse_timestamp
+from oplogd.store.mongo.link.damage import milliseconds, offset_of, sound_event
+from oplogd.store.mongo.link.layout import LOG, STATES, Document, key_of, mark_of, text
 
 
 class Table(NamedTuple):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pymongo.collection import Collection
 
 from oplog_sync.backend.documents import past
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 
 # Keys sampled for each range. The size of a range is then right within about a quarter.
 _SAMPLES = 20

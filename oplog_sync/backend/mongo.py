@@ -33,12 +33,12 @@ from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
 from oplogd.store import Correction, CorrectionResult, Corrector, LogBounds
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.errors import REFUSALS, refused_url, shown, translating, unavailable
-from oplogd.store.mongo.layout import LOG, META, STATES, Document
-from oplogd.store.mongo.link import DEFAULT_DATABASE, Link
-from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.quirks import Quirks
-from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind
+from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable
+from oplogd.store.mongo.link.layout import LOG, META, STATES, Document
+from oplogd.store.mongo.link.link import DEFAULT_DATABASE, Link
+from oplogd.store.mongo.link.quirks import Quirks
+from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES, CollectionKind
 
 CHUNK_ROWS = 10_000
 _OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}

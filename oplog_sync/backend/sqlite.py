@@ -23,10 +23,10 @@ from oplogd.store.sqlite import (
     DEFAULT_CAP_BYTES,
     MIGRATIONS,
     SqliteStore,
-    clock_rows,
     read_bounds,
 )
-from oplogd.store.sqlite.connection import BUSY_SECONDS
+from oplogd.store.sqlite.file.connection import BUSY_SECONDS
+from oplogd.store.sqlite.log import clock_rows
 
 _CHUNK = 10_000
 

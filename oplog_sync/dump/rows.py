@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from oplog_sync.source.columns import instants
 from oplogd.errors import OperationError
-from oplogd.operation import decode_row, encode_data
+from oplogd.model.operation import decode_row, encode_data
 
 # The key of an invalid row. The key of an object begins with its type, which is never empty.
 INVALID = "/"

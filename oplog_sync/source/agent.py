@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from oplog_sync.backend import StoredRow
 from oplog_sync.errors import AgentError
-from oplogd.event_id import EventId, Millis, parse_position
+from oplogd.model.event_id import EventId, Millis, parse_position
 from oplogd.store import decode_stored
 
 # Longest silence of an agent. It sends a heartbeat at least every 25 s.

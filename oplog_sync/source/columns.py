@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructT
 
 from oplog_sync.backend import StoredRow
 from oplog_sync.errors import OptionError
-from oplogd.event_id import Mark, format_id
+from oplogd.model.event_id import Mark, format_id
 from oplogd.store import decode_stored
 
 # Position of the timestamp in the output of ``encode_data``.

@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.errors import OptionError
-from oplogd.values import count
+from oplogd.config.values import count
 
 OPTION_NAMES = (
     "store",

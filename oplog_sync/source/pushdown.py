@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from oplog_sync.backend import Wanted
 from oplog_sync.source.columns import milliseconds
-from oplogd.operation import format_ms
+from oplogd.model.operation import format_ms
 
 _EQUAL = (EqualTo, EqualNullSafe)
 _FROM = (*_EQUAL, GreaterThan, GreaterThanOrEqual)

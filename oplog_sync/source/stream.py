@@ -21,7 +21,7 @@ from oplog_sync.source.agent import AgentClient, is_past
 from oplog_sync.source.columns import arrow_batch
 from oplog_sync.source.options import Options
 from oplogd.errors import PositionError
-from oplogd.event_id import EventId, Mark, Millis, format_id, parse_position
+from oplogd.model.event_id import EventId, Mark, Millis, format_id, parse_position
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow

@@ -18,7 +18,7 @@ from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import Options
 from oplogd.clock import now_ms
 from oplogd.errors import OperationError, StoreError
-from oplogd.operation import decode, format_ms
+from oplogd.model.operation import decode, format_ms
 from oplogd.store import Correction, CorrectionResult
 from oplogd.wording import counted
 

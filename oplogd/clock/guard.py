@@ -22,7 +22,7 @@ from oplogd.clock.rule import (
     removal_ms,
     save,
 )
-from oplogd.operation import format_ms
+from oplogd.model.operation import format_ms
 
 # The guarded time is saved so often, besides at each begin and end of a pause.
 _SAVE_MS = 60_000

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import NotConfirmedError, OplogError, StoreError, StoreUnavailableError
-from oplogd.health import Health
-from oplogd.logs import Episode
+from oplogd.host.logs import Episode
+from oplogd.watch.health import Health, Part
 
 # An append that takes longer degrades the agent. One that waits for a lock of SQLite, or for a
 # MongoDB that is unreachable, fails after 4 or 5 seconds, and tells the reason.
@@ -161,3 +161,19 @@ class Appends:
 def _fail(future: "asyncio.Future[None]", error: NotConfirmedError) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+@contextmanager
+def as_unavailable(part: Part, logger: logging.Logger) -> Iterator[None]:
+    """Raise every failure as StoreUnavailableError: any other error would end the agent."""
+    try:
+        yield
+    except StoreUnavailableError:
+        raise
+    except StoreError as error:
+        raise StoreUnavailableError(str(error)) from error
+    except Exception as error:
+        message = f"the store failed, see the log: {error!r}"
+        if part.trouble != message:
+            logger.error("an append failed", exc_info=error)
+        raise StoreUnavailableError(message) from error

@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError
-from oplogd.ingest.body import TooLargeError
 
 # Bodies up to this size, in bytes, may also use the reserve.
 SMALL_BODY = 64 * 1024

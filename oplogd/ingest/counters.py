@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from oplogd.histogram import Histogram
+from oplogd.watch.histogram import Histogram
 
 
 @dataclass

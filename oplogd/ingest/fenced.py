@@ -10,16 +10,16 @@ import time
 from collections.abc import Sequence
 
 from oplogd.errors import StaleFenceError
-from oplogd.health import Health
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.bounded import Admit, BoundedQueue, admit_all
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import Item
 from oplogd.ingest.request_writer import RequestWriter
-from oplogd.lease import Fence, stale
-from oplogd.leases.counters import LeaseCounters
-from oplogd.operation import Operation
+from oplogd.model.lease import Fence, stale
+from oplogd.model.operation import Operation
 from oplogd.store.base import FencedBatch, Store
+from oplogd.watch.bounded import Admit, BoundedQueue, admit_all
+from oplogd.watch.health import Health
+from oplogd.watch.lease_counters import LeaseCounters
 
 logger = logging.getLogger("oplogd.writer")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import DiskFullError
-from oplogd.health import Health
 from oplogd.store.space import UNKNOWN, Space, SpaceFigures
+from oplogd.watch.health import Health
 
 LOOK_SECONDS = 1.0
 # While the gate is closed, messages expire and other agents delete topics.

@@ -5,9 +5,10 @@ import re
 from collections.abc import Collection, Mapping
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.decode.buffers import Text
+from oplogd.host.senders import SenderEpisodes
 from oplogd.ingest.counters import Counters
-from oplogd.operation import Text, unknown_members
-from oplogd.senders import SenderEpisodes
+from oplogd.model.operation import unknown_members
 
 # Most names that are told for one request, or for the datagrams of a sender that are read together.
 MAX_NAMES = 8

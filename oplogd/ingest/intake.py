@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import QueueFullError, StoreUnavailableError
-from oplogd.health import Part
-from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.fenced import FencedQueue
 from oplogd.ingest.queue import IngestQueue
-from oplogd.lease import Fence
-from oplogd.operation import Operation
+from oplogd.model.lease import Fence
+from oplogd.model.operation import Operation
+from oplogd.watch.health import Part
 
 
 class Intake:

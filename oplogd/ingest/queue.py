@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from oplogd.ingest.bounded import Admit, BoundedQueue, Waiting, admit_all
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
+from oplogd.watch.bounded import Admit, BoundedQueue, Waiting, admit_all
 
 
 class Item(Waiting):

@@ -3,8 +3,8 @@
 from collections import deque
 from typing import Any, NamedTuple
 
-from oplogd.operation import format_ms
-from oplogd.values import Address
+from oplogd.config.values import Address
+from oplogd.model.operation import format_ms
 
 _REMEMBERED = 20
 _SHOWN_BYTES = 200

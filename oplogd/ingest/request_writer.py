@@ -8,10 +8,9 @@ from logging import Logger
 from typing import Generic, TypeVar
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
-from oplogd.health import Health
-from oplogd.ingest.appends import Appends
-from oplogd.ingest.bounded import BoundedQueue, Waiting
-from oplogd.ingest.store_errors import as_unavailable
+from oplogd.ingest.appends import Appends, as_unavailable
+from oplogd.watch.bounded import BoundedQueue, Waiting
+from oplogd.watch.health import Health
 
 BATCH_COUNT = 5_000
 BATCH_BYTES = 4 * 1024 * 1024

@@ -13,11 +13,11 @@ from typing import TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreError
-from oplogd.health import Health, Part
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.spool_file import SpooledBatch, SpoolFile, reason, size_of
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId
+from oplogd.watch.health import Health, Part
 
 MEND_SECONDS = 1.0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from oplogd.errors import StoreError
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId
 
 PRAGMAS = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"

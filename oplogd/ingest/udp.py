@@ -15,13 +15,13 @@ from typing import Any
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import DiskFullError, OperationError, QueueFullError
+from oplogd.host.logs import Episode
+from oplogd.host.sockets import address_of, bind
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.refused import RefusedDatagrams, host_of, shown_address
-from oplogd.logs import Episode
-from oplogd.operation import Operation, decode, format_ms
-from oplogd.sockets import address_of, bind
+from oplogd.model.operation import Operation, decode, format_ms
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
 DATAGRAMS_PER_CALL = 256

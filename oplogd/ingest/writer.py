@@ -8,16 +8,15 @@ from collections.abc import Sequence
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
-from oplogd.health import Health
-from oplogd.ingest.appends import Appends
+from oplogd.ingest.appends import Appends, as_unavailable
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.gate import Gate
 from oplogd.ingest.queue import IngestQueue, Item
 from oplogd.ingest.spool import Spool
-from oplogd.ingest.store_errors import as_unavailable
-from oplogd.latency import LatencyProbe
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId, Store
+from oplogd.watch.health import Health
+from oplogd.watch.latency import LatencyProbe
 
 BATCH_OPERATIONS = 5_000
 BATCH_BYTES = 4 * 1024 * 1024

@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from oplogd.decode.buffers import Buffer, Text
+from oplogd.decode.typed import Rules, read
 from oplogd.errors import LeaseError
-from oplogd.ingest.body import Octets
-from oplogd.json_input import Rules, read
-from oplogd.lease import MAX_HOLDER_BYTES, MAX_NOTE_BYTES, MAX_TERM, MAX_TTL_MS, MIN_TTL_MS
-from oplogd.operation import Text
+from oplogd.model.lease import MAX_HOLDER_BYTES, MAX_NOTE_BYTES, MAX_TERM, MAX_TTL_MS, MIN_TTL_MS
 from oplogd.store.leases import Lease, LeaseRequest
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -51,7 +50,7 @@ _decode_poll: Callable[[Text], _Poll] = msgspec.json.Decoder(_Poll).decode
 _decode_release: Callable[[Text], _Release] = msgspec.json.Decoder(_Release).decode
 
 
-def parse_poll(name: str, raw: Octets) -> LeaseRequest:
+def parse_poll(name: str, raw: Buffer) -> LeaseRequest:
     """Read the body of a poll. Raises LeaseError and MessageError."""
     given = read(_decode_poll, raw.strip() or b"{}", "body", _RULES)
     ttl, note = given.ttl_ms, given.note
@@ -64,7 +63,7 @@ def parse_poll(name: str, raw: Octets) -> LeaseRequest:
     return LeaseRequest(name, _holder(given.holder), ttl, given.refresh, note)
 
 
-def parse_release(raw: Octets) -> Release:
+def parse_release(raw: Buffer) -> Release:
     """Read the body of a release. Raises LeaseError and MessageError."""
     given = read(_decode_release, raw.strip() or b"{}", "body", _RULES)
     if given.term is None:

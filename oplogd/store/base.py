@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from oplogd.clock.guard import GuardedClock
-from oplogd.event_id import Mark
-from oplogd.lease import Fence
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
+from oplogd.model.operation import Operation
 from oplogd.store.leases import Leases
 from oplogd.store.pointers import Pointers
 from oplogd.store.space import Space

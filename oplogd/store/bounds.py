@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from oplogd.errors import MessageTooLargeError
-from oplogd.message import Message
-from oplogd.names import TopicName
+from oplogd.model.message import Message
+from oplogd.model.names import TopicName
 from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic
 
 # Records that stay although the front has passed them.

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import stamp, unstamp
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import stamp, unstamp
+from oplogd.model.pointer import Decision
 from oplogd.store.transactions import Limits
 
 

@@ -1,7 +1,7 @@
 """Operations as a store holds them."""
 
 from oplogd.errors import OperationError, StoreUnavailableError
-from oplogd.operation import Data, decode_data
+from oplogd.model.operation import Data, decode_data
 
 
 def decode_stored(text: str) -> Data:

@@ -6,13 +6,13 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from oplogd.clock.ages import MAX_LEAD_MS, Present
-from oplogd.event_id import Mark
-from oplogd.isolation import EntryKind as EntryKind
-from oplogd.lease import Fence
-from oplogd.message import Message
-from oplogd.message_id import MessageId, record_id, stored_id
-from oplogd.names import TopicName
-from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
+from oplogd.model.event_id import Mark
+from oplogd.model.isolation import EntryKind as EntryKind
+from oplogd.model.lease import Fence
+from oplogd.model.message import Message
+from oplogd.model.message_id import MessageId, record_id, stored_id
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
 
 # Time to live in seconds of topics that have none of their own, in a new store: seven days.
 DEFAULT_TTL = 7 * 86_400

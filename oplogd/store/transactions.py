@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from oplogd.event_id import Mark, format_id
-from oplogd.lease import Fence
-from oplogd.message_id import record_id
-from oplogd.transaction import Reason, Record, State
+from oplogd.model.event_id import Mark, format_id
+from oplogd.model.lease import Fence
+from oplogd.model.message_id import record_id
+from oplogd.model.transaction import Reason, Record, State
 
 # Rows of finished transactions are forgotten after this time.
 KEPT_MS = 86_400_000

@@ -7,16 +7,16 @@ from typing import Any
 
 from oplogd.clock import Clock
 from oplogd.errors import TopicNotFoundError
-from oplogd.names import TopicName
-from oplogd.stream.catch_up import CatchUp
+from oplogd.model.names import TopicName
 from oplogd.stream.connection import Connection
-from oplogd.stream.expansion import Expansion
-from oplogd.stream.frames import HEARTBEAT, held_comment
-from oplogd.stream.live import Live, LogPhase
-from oplogd.stream.phase import Lag, Phase, Step, Subscription
-from oplogd.stream.replication import Replication
-from oplogd.stream.store_phase import StorePhase
-from oplogd.stream.view import View
+from oplogd.stream.phases.catch_up import CatchUp
+from oplogd.stream.phases.expansion import Expansion
+from oplogd.stream.phases.live import Live, LogPhase
+from oplogd.stream.phases.phase import Lag, Phase, Step, Subscription
+from oplogd.stream.phases.replication import Replication
+from oplogd.stream.phases.store_phase import StorePhase
+from oplogd.stream.ring.frames import HEARTBEAT, held_comment
+from oplogd.stream.ring.view import View
 
 
 @dataclass(eq=False)
@@ -182,6 +182,7 @@ class Consumer:
         phase = self.phase
         if isinstance(phase, Replication):
             return phase.next_step()
+        assert isinstance(phase, LogPhase)
         if phase.epoch != phase.ring.epoch:
             return self.subscription.feed.bridge.resume(phase)
         if isinstance(phase, Expansion):

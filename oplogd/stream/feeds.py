@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
-from oplogd.message_id import MessageId
+from oplogd.model.message_id import MessageId
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, Topics
-from oplogd.stream.peeked import Peeked
-from oplogd.stream.topic_bridge import TopicBridge
+from oplogd.stream.phases.topic_bridge import TopicBridge
+from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.postings import Waiter
+from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.topic_feed import TopicFeed
-from oplogd.stream.topic_ring import SharedParts, TopicRing
-from oplogd.stream.view import Waiter
-from oplogd.transaction import Isolation
 
 # A second poll within this many seconds of a first one creates a feed.
 POLL_SECONDS = 10.0

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
-from oplogd.health import Health
-from oplogd.latency import LatencyProbe
 from oplogd.store import Entry, Store
 from oplogd.store.topics import TopicEntry
 from oplogd.stream.pace import Pace
-from oplogd.stream.ring import Ring
+from oplogd.stream.ring.ring import Ring
+from oplogd.watch.health import Health
+from oplogd.watch.latency import LatencyProbe
 
 _BATCH = 2_000
 

@@ -9,20 +9,19 @@ from typing import Literal, get_args
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Position
+from oplogd.model.event_id import Position
+from oplogd.model.transaction import Isolation
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.feed import Feed
 from oplogd.stream.feeds import Feeds
-from oplogd.stream.filters import Filter
-from oplogd.stream.frames import Framer
-from oplogd.stream.oplog_bridge import OplogBridge
-from oplogd.stream.phase import ReadSlots, StreamCounters, Subscription
-from oplogd.stream.record_pages import RecordPages
-from oplogd.stream.ring import Ring
-from oplogd.stream.topic_start import TopicPosition
-from oplogd.transaction import Isolation
+from oplogd.stream.phases.oplog_bridge import OplogBridge
+from oplogd.stream.phases.phase import Feed, ReadSlots, StreamCounters, Subscription
+from oplogd.stream.phases.record_pages import RecordPages
+from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.ring import Ring
 
 # Time between two looks at the consumers. With a short heartbeat it is a quarter of the heartbeat.
 _TICK_SECONDS = 0.5

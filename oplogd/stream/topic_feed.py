@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from oplogd.message_id import MessageId
+from oplogd.model.message_id import MessageId
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicLog
-from oplogd.stream.feed import Feed
-from oplogd.stream.peeked import Peeked
-from oplogd.stream.topic_bridge import TopicBridge
-from oplogd.stream.topic_ring import TopicRing
-from oplogd.stream.topic_start import is_within
-from oplogd.stream.view import View
-from oplogd.transaction import Isolation
+from oplogd.stream.phases.phase import Feed
+from oplogd.stream.phases.topic_bridge import TopicBridge
+from oplogd.stream.phases.topic_start import is_within
+from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.topic_ring import TopicRing
+from oplogd.stream.ring.view import View
 
 
 @dataclass(eq=False, slots=True)

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError, TopicNotFoundError
-from oplogd.health import Health
 from oplogd.store.topics import News, Topics
-from oplogd.stream.blocks import read_blocks
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import pieces
 from oplogd.stream.pace import Pace
+from oplogd.stream.ring.blocks import read_blocks
 from oplogd.stream.topic_feed import TopicFeed
+from oplogd.watch.health import Health
 
 _BATCH = 2_000
 

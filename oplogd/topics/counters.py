@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 
 LABELS = 200
 # Stands for all topics without a label. No topic has this name: it has no namespace.

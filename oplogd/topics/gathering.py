@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from oplogd.isolation import EntryKind, Reading, reading
-from oplogd.pointer import Judge, by_decisions
+from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.pointer import Judge, by_decisions
+from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
-from oplogd.topics.codec import Polled
+from oplogd.topics.codec.codec import Polled
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, Begin
 from oplogd.topics.voids import NO_VOIDS, Void, Voids
-from oplogd.transaction import Isolation, decode_marker
 
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 _UNDECIDED = by_decisions({})

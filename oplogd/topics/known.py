@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from oplogd.message import Message
-from oplogd.names import TopicName, no_topic
+from oplogd.model.message import Message
+from oplogd.model.names import TopicName, no_topic
 from oplogd.store.bounds import require_fitting
 from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic, Topics
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from oplogd.event_id import EventId, Mark, format_id, parse_position
-from oplogd.names import OPLOG
+from oplogd.model.event_id import EventId, Mark, format_id, parse_position
+from oplogd.model.names import OPLOG
 from oplogd.store import Entry, LogBounds, Store
-from oplogd.topics.codec import Polled, PollRequest
+from oplogd.topics.codec.codec import Polled, PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, limit_of, require_id
 

@@ -1,9 +1,6 @@
 """The parts of an agent that serve topics, composed."""
 
-from oplogd.health import Health
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.bounded import Admit, admit_all
-from oplogd.leases.counters import LeaseCounters
 from oplogd.store import Store
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -11,6 +8,9 @@ from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.poller import Peek, Poller
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.writer import Acknowledged, MessageWriter, without_rings
+from oplogd.watch.bounded import Admit, admit_all
+from oplogd.watch.health import Health
+from oplogd.watch.lease_counters import LeaseCounters
 
 
 class TopicParts:

@@ -3,10 +3,17 @@
 from typing import NamedTuple
 
 from oplogd.errors import MessageError
-from oplogd.message_id import MESSAGE_ID_BYTES, MessageId, before_record, end_id, stamp, unstamp
+from oplogd.model.message_id import (
+    MESSAGE_ID_BYTES,
+    MessageId,
+    before_record,
+    end_id,
+    stamp,
+    unstamp,
+)
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MAX_ID_MS, TopicBounds, is_in
-from oplogd.topics.codec import Polled, PollRequest
-from oplogd.transaction import Isolation
+from oplogd.topics.codec.codec import Polled, PollRequest
 
 # About this many bytes of messages are in an answer, but at least one message.
 MAX_ANSWER_BYTES = 1_000_000

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Sequence
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.isolation import EntryKind
-from oplogd.message_id import MessageId
-from oplogd.names import TopicName
-from oplogd.pointer import Decision, Judge, by_decisions
+from oplogd.model.isolation import EntryKind
+from oplogd.model.message_id import MessageId
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision, Judge, by_decisions
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
-from oplogd.stream.peeked import Peeked
-from oplogd.topics.codec import Polled, PollRequest
+from oplogd.stream.ring.peeked import Peeked
+from oplogd.topics.codec.codec import Polled, PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.gathering import Expansion, Gathering
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, PollStart, limit_of
 from oplogd.topics.voids import NO_VOIDS, Voids
 from oplogd.topics.writer import Acknowledged, without_rings
-from oplogd.transaction import Isolation
 
 # Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.

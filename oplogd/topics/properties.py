@@ -5,11 +5,11 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from oplogd.decode.buffers import Text
+from oplogd.decode.typed import Rules, read
 from oplogd.errors import MessageError, TopicError
-from oplogd.json_input import Rules, read
-from oplogd.message import REASONS, Ttl, ttl_seconds
-from oplogd.operation import Text
-from oplogd.pointer import DEFAULT_RULES, MAX_TIMEOUT, PointerRules
+from oplogd.model.message import REASONS, Ttl, ttl_seconds
+from oplogd.model.pointer import DEFAULT_RULES, MAX_TIMEOUT, PointerRules
 from oplogd.store.topics import MIN_MAX_BYTES
 
 

@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, StaleFenceError, TopicFullError
-from oplogd.ingest.body import TooLargeError
-from oplogd.ingest.bounded import BoundedQueue, Waiting
-from oplogd.lease import Fence, stale
-from oplogd.leases.counters import LeaseCounters
-from oplogd.message import Message
-from oplogd.names import TopicName
+from oplogd.model.lease import Fence, stale
+from oplogd.model.message import Message
+from oplogd.model.names import TopicName
 from oplogd.store.topics import Full, Outcome, Refused
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
+from oplogd.watch.bounded import BoundedQueue, Waiting
+from oplogd.watch.lease_counters import LeaseCounters
 
 
 class MessageItem(Waiting):

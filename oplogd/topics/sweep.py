@@ -6,7 +6,7 @@ import logging
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.topics import Topics
-from oplogd.transactions.keeper import keep
+from oplogd.topics.keeper import keep
 
 # A restart often follows a full disk, so the first sweep does not wait for long.
 FIRST_SECONDS = 10.0

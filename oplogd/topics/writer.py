@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.request_writer import RequestWriter
-from oplogd.lease import Fence
-from oplogd.message import Message
+from oplogd.model.lease import Fence
+from oplogd.model.message import Message
 from oplogd.store.topics import MessageBatch, Placed, Topics
 from oplogd.topics.publish import MessageItem, MessageQueue
+from oplogd.watch.health import Health
 
 # Gets a log and the offset of a durable entry of which a publisher or a reader is told.
 Acknowledged = Callable[[int, int], None]

@@ -8,21 +8,21 @@ from oplogd.agent import Agent
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.intake import Intake
 from oplogd.topics.rights import Rights
-from oplogd.web import describe
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
-from oplogd.web.bodies import BodyReader
-from oplogd.web.clock_figures import ClockFigures
-from oplogd.web.docs import add_docs
-from oplogd.web.error_handlers import add_error_handlers
-from oplogd.web.ingest import add_ingest
-from oplogd.web.methods import add_head, add_preflight
-from oplogd.web.monitoring import add_monitoring
-from oplogd.web.refused_bodies import RefusedBodies
-from oplogd.web.session import add_session
-from oplogd.web.status import StatusReport, StoreProbe
-from oplogd.web.stream import Streams, add_stream
-from oplogd.web.topic_figures import TopicFigures
-from oplogd.web.transaction_figures import PointerFigures, TransactionFigures
+from oplogd.web.describe import describe
+from oplogd.web.describe.docs import add_docs
+from oplogd.web.figures.clock import ClockFigures
+from oplogd.web.figures.status import StatusReport, StoreProbe
+from oplogd.web.figures.topics import TopicFigures
+from oplogd.web.figures.transactions import PointerFigures, TransactionFigures
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.error_handlers import add_error_handlers
+from oplogd.web.http.methods import add_head, add_preflight
+from oplogd.web.http.refused_bodies import RefusedBodies
+from oplogd.web.oplog.ingest import add_ingest
+from oplogd.web.oplog.monitoring import add_monitoring
+from oplogd.web.oplog.session import add_session
+from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.pointers import add_pointers

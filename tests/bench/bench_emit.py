@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from oplog_sync import apply
 from oplog_sync.backend.sqlite import SqliteBackend
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 from tests.bench import kit
 from tests.kits.agents.agent import Agent

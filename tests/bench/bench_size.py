@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from oplogd.operation import Operation, encode_data
+from oplogd.model.operation import Operation, encode_data
 from oplogd.store.sqlite import SqliteStore
 from tests.bench import kit
 

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 from pymongo import MongoClient
 
-from oplogd.operation import decode
+from oplogd.model.operation import decode
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import LOG, META, STATES
+from oplogd.store.mongo.link.layout import LOG, META, STATES
 from tests.bench import kit
 from tests.kits.spark.large import NEW, OLD, data, make_store
 

@@ -21,14 +21,14 @@ from typing import cast
 
 import uvloop
 
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.server import raise_file_limit
 from oplogd.store import Entry, Store
-from oplogd.stream.filters import Filter
 from oplogd.stream.follower import advance
-from oplogd.stream.frames import Framer
-from oplogd.stream.ring import Ring
-from oplogd.stream.waker import Waker
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.waker import Waker
 from tests.bench import kit
 from tests.kits.agents.agent import Agent
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from oplogd.settings import Settings
+from oplogd.config.settings import Settings
 from tests.kits.agents.agent import Agent
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.documents import pages

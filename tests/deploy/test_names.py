@@ -18,11 +18,11 @@ from oplog_sync.errors import (
 )
 from oplog_sync.settings import flag_table as sync_flag_table
 from oplog_sync.settings import parse as parse_sync
-from oplogd.settings import Settings, flag_table
-from oplogd.settings import parse as parse_agent
-from oplogd.values import Address
-from oplogd.web.asked import STORE_TIMEOUT_SECONDS
-from oplogd.web.forwarded import VARIABLE, TrustedProxies
+from oplogd.config.settings import Settings, flag_table
+from oplogd.config.settings import parse as parse_agent
+from oplogd.config.values import Address
+from oplogd.web.connection.forwarded import VARIABLE, TrustedProxies
+from oplogd.web.figures.asked import STORE_TIMEOUT_SECONDS
 from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
 from tests.kits.documents import pages
 from tests.kits.paths import ROOT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.systemd import notify
+from oplogd.host.systemd import notify
 from tests.kits.processes.logged import DEADLINE
 
 pytestmark = pytest.mark.skipif(

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from oplogd.config.settings import Settings, parse
+from oplogd.config.values import Address
 from oplogd.server import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN
-from oplogd.settings import Settings, parse
-from oplogd.values import Address
 from tests.kits.deploy.files import DEPLOY, must_pass, program, run
 
 UNIT = DEPLOY / "systemd/oplogd.service"

@@ -27,11 +27,12 @@ from oplogc.ctl.status import consumers, status
 from oplogc.ctl.topic import topic
 from oplogc.ctl.txn import txn
 from oplogc.tail_settings import FLAGS
-from oplogd import server, settings
+from oplogd import server
 from oplogd.agent import Agent as Parts
-from oplogd.flags import Flag
-from oplogd.operation import EVENTS
-from oplogd.settings import Settings
+from oplogd.config import settings
+from oplogd.config.flags import Flag
+from oplogd.config.settings import Settings
+from oplogd.model.operation import EVENTS
 from oplogd.web.app import create_app
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clients.restart import agent_on
@@ -282,7 +283,7 @@ def test_every_trouble_with_the_store_is_explained() -> None:
     reasons = [row.split("|")[1].strip() for row in table.splitlines()[2:]]
     code = "".join(path.read_text() for path in (ROOT / "oplogd").rglob("*.py"))
     assert [reason for reason in reasons if reason.replace("…", "") not in code] == []
-    tree = ast.parse((ROOT / "oplogd/store/sqlite/connection.py").read_text())
+    tree = ast.parse((ROOT / "oplogd/store/sqlite/file/connection.py").read_text())
     (translate,) = (
         n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate"
     )

@@ -23,8 +23,8 @@ CONTRACTS: dict[str, dict[str, Any]] = {
         "contracts"
     ]
 }
-# Contracts of one module that is too small for a row of the table.
-WITHOUT_ROW = {"values"}
+FORBIDDEN = {id_: each for id_, each in CONTRACTS.items() if each["type"] == "forbidden"}
+LAYERS = {id_: each for id_, each in CONTRACTS.items() if each["type"] == "layers"}
 
 
 def test_each_row_of_the_table_is_a_contract() -> None:
@@ -32,8 +32,16 @@ def test_each_row_of_the_table_is_a_contract() -> None:
     table = text.partition("| does not know |\n")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[1:]]
     assert len(rows) > 5
-    named = [CONTRACTS[each]["name"] for each in CONTRACTS if each not in WITHOUT_ROW]
+    named = [contract["name"] for contract in FORBIDDEN.values()]
     assert named == [f"{folder}: {unknown}" for folder, _, unknown in rows]
+
+
+def test_each_drawing_is_a_contract() -> None:
+    text = pages.DESIGN.read_text().partition("\n## Layers\n")[2].partition("\n## ")[0]
+    drawn = re.findall(r"^\*\*`([^`]+)/`\*\*\n\n```\n(.+?)\n```$", text, re.MULTILINE | re.DOTALL)
+    assert [(folder.replace("/", "."), layers.split("\n")) for folder, layers in drawn] == [
+        (contract["containers"][0], contract["layers"]) for contract in LAYERS.values()
+    ]
 
 
 def lint_imports(folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -63,7 +71,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def complaints(copy: Path) -> dict[str, str]:
     """Return the complaint for each contract after a module of it imports all that it forbids."""
     before: dict[Path, str] = {}
-    for contract in CONTRACTS.values():
+    for contract in FORBIDDEN.values():
         source, *_ = contract["source_modules"]
         place = copy / ("clients/python/oplogc" if source == "oplogc" else source.replace(".", "/"))
         module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
@@ -74,6 +82,10 @@ def complaints(copy: Path) -> dict[str, str]:
     for module, text in before.items():
         module.write_text(text)
     assert done.returncode == 1, done.stdout
+    # An arrow up is an error of its drawing, and a circle.
+    assert {LAYERS["layers of oplogd"]["name"], CONTRACTS["circles"]["name"]} <= set(
+        re.findall(r"^(.+)\n-{9,}$", done.stdout, re.MULTILINE)
+    )
     # A complaint has the name of its contract, underlined, as a title.
     _, *parts = re.split(r"^(.+)\n-{9,}$", done.stdout, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
@@ -85,7 +97,7 @@ def test_the_copy_keeps_all_contracts(copy: Path) -> None:
     assert f"{len(CONTRACTS)} kept, 0 broken" in re.sub(r"\s+", " ", done.stdout)
 
 
-@pytest.mark.parametrize("name", CONTRACTS)
+@pytest.mark.parametrize("name", FORBIDDEN)
 def test_a_contract_fails_for_each_module_that_it_forbids(
     name: str, complaints: dict[str, str]
 ) -> None:

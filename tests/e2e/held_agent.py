@@ -22,9 +22,15 @@ from typing import Any
 from oplogd.cli import main
 from oplogd.clock import SYSTEM
 from oplogd.ingest import appends
-from oplogd.pointers.keeper import keep_pointers
-from oplogd.store.sqlite import connection, shared_write, transaction_commit, transaction_steps
-from oplogd.transactions.keeper import keep_transactions
+from oplogd.store.sqlite.file import connection, shared_write
+from oplogd.store.sqlite.transactions import (
+    commit as transaction_commit,
+)
+from oplogd.store.sqlite.transactions import (
+    steps as transaction_steps,
+)
+from oplogd.topics.keeper import keep_transactions
+from oplogd.topics.pointers.keeper import keep_pointers
 
 PERIOD = 0.04
 
@@ -67,7 +73,7 @@ class Steps:
 
 def hold_mongo(steps: Steps) -> None:
     """Also write the entries of a commit one by one, so that there are steps between them."""
-    from oplogd.store.mongo.timing import DEFAULT_TIMING
+    from oplogd.store.mongo.link.timing import DEFAULT_TIMING
     from oplogd.store.mongo.transactions import payloads
 
     payloads.MOST_PAYLOADS = 1

@@ -15,8 +15,8 @@ from pymongo.monitoring import CommandListener
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.rule import lead
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from oplogd.store.base import (
     BatchId,
     Correction,
@@ -29,30 +29,30 @@ from oplogd.store.base import (
     StoreStats,
 )
 from oplogd.store.cached_count import CachedCount
-from oplogd.store.mongo.batch import BatchAppender
-from oplogd.store.mongo.checkpoint import CheckpointWaiter
-from oplogd.store.mongo.conditional import ConditionalAppender
-from oplogd.store.mongo.corrections import CorrectionGuard
-from oplogd.store.mongo.errors import translating
-from oplogd.store.mongo.fenced_batch import FencedAppender
-from oplogd.store.mongo.layout import LOG
-from oplogd.store.mongo.lease import Lease, older_holds
-from oplogd.store.mongo.leases import MongoLeases
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.log_row import LOST_STATES, LogRow
-from oplogd.store.mongo.notifier import wait
-from oplogd.store.mongo.pointers.pointers import MongoPointers
-from oplogd.store.mongo.projection import Projection
-from oplogd.store.mongo.room import Room
-from oplogd.store.mongo.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
-from oplogd.store.mongo.state_pages import StatePages
-from oplogd.store.mongo.tail import Tail
-from oplogd.store.mongo.timing import DEFAULT_TIMING, Timing
-from oplogd.store.mongo.topics.topics import MongoTopics
+from oplogd.store.mongo.interface.pointers import MongoPointers
+from oplogd.store.mongo.interface.topics import MongoTopics
+from oplogd.store.mongo.interface.transactions import MongoTransactions
+from oplogd.store.mongo.link.errors import translating
+from oplogd.store.mongo.link.layout import LOG
+from oplogd.store.mongo.link.lease import Lease, older_holds
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.notifier import wait
+from oplogd.store.mongo.link.timing import DEFAULT_TIMING, Timing
+from oplogd.store.mongo.log.batch import BatchAppender
+from oplogd.store.mongo.log.checkpoint import CheckpointWaiter
+from oplogd.store.mongo.log.conditional import ConditionalAppender
+from oplogd.store.mongo.log.corrections import CorrectionGuard
+from oplogd.store.mongo.log.fenced_batch import FencedAppender
+from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.log.room import Room
+from oplogd.store.mongo.log.row import LOST_STATES, LogRow
+from oplogd.store.mongo.log.tail import Tail
+from oplogd.store.mongo.reading.leases import MongoLeases
+from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
+from oplogd.store.mongo.states.pages import StatePages
+from oplogd.store.mongo.states.projection import Projection
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.transactions import MongoTransactions
 
 LEASE_SECONDS = 5.0
 

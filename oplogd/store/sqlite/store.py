@@ -18,8 +18,8 @@ from typing import NamedTuple
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from oplogd.store.base import (
     BatchId,
     Correction,
@@ -32,15 +32,16 @@ from oplogd.store.base import (
     StoreStats,
 )
 from oplogd.store.cached_count import CachedCount
-from oplogd.store.sqlite import clock_rows, log, topic_statements
-from oplogd.store.sqlite import statements as sql
-from oplogd.store.sqlite.connection import ConnectionPool, StoreFile, snapshot
-from oplogd.store.sqlite.disk import Disk
-from oplogd.store.sqlite.leases import SqliteLeases
-from oplogd.store.sqlite.pointers import SqlitePointers
-from oplogd.store.sqlite.space import SqliteSpace
-from oplogd.store.sqlite.topics import SqliteTopics
-from oplogd.store.sqlite.transactions import SqliteTransactions
+from oplogd.store.sqlite.file import statements as sql
+from oplogd.store.sqlite.file.connection import ConnectionPool, StoreFile, snapshot
+from oplogd.store.sqlite.file.disk import Disk
+from oplogd.store.sqlite.file.space import SqliteSpace
+from oplogd.store.sqlite.interface.pointers import SqlitePointers
+from oplogd.store.sqlite.interface.topics import SqliteTopics
+from oplogd.store.sqlite.interface.transactions import SqliteTransactions
+from oplogd.store.sqlite.leases.leases import SqliteLeases
+from oplogd.store.sqlite.log import clock_rows, log
+from oplogd.store.sqlite.topics import statements as topic_statements
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 # How often the follower looks for entries of other processes.

@@ -27,7 +27,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oplogd.networks import units_of
+from oplogd.host.networks import units_of
 
 
 class AttemptLimit(NamedTuple):

@@ -17,13 +17,13 @@ from typing import Literal
 from starlette.requests import HTTPConnection
 
 from oplogd.clock import Clock
-from oplogd.logs import Episode
-from oplogd.values import Secret
+from oplogd.config.values import Secret
+from oplogd.host.logs import Episode
 from oplogd.web.access.attempts import AttemptLimiter
 from oplogd.web.access.origin import is_from_page, is_own_host
 from oplogd.web.access.refused import RefusedPasswords
 from oplogd.web.access.signing import ExpiringSigner, Purpose
-from oplogd.web.problem import Problem
+from oplogd.web.http.problem import Problem
 
 COOKIE = "oplog"
 COOKIE_SECONDS = 8 * 3600

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from oplogd.values import host_name
+from oplogd.config.values import host_name
 
 _HOST = re.compile(r"(?:\[([^\[\]]*)\]|([^\[\]:]*))(?::[0-9]{0,5})?")
 

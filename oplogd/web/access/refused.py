@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 
-from oplogd.senders import SenderEpisodes
+from oplogd.host.senders import SenderEpisodes
 
 QUIET_SECONDS = 60.0
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from oplogd.web.problem import Problem
+from oplogd.web.http.problem import Problem
 
 RawHeader = tuple[bytes, bytes]
 

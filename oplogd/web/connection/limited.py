@@ -2,9 +2,9 @@
 
 import logging
 
-from oplogd.descriptors import Descriptors
-from oplogd.logs import Episode
-from oplogd.settings import Settings
+from oplogd.config.settings import Settings
+from oplogd.host.descriptors import Descriptors
+from oplogd.host.logs import Episode
 from oplogd.web.connection.limits import RequestLimits
 from oplogd.web.connection.protocol import HttpProtocol
 

@@ -14,10 +14,11 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from oplogd.descriptors import Descriptors
-from oplogd.logs import Episode
+from oplogd.host.descriptors import Descriptors
+from oplogd.host.logs import Episode
 from oplogd.web.connection import refusals
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
+from oplogd.web.connection.forwarded import plain_address
 from oplogd.web.connection.framing import (
     framing_problem,
     head_without_upgrade,
@@ -27,8 +28,7 @@ from oplogd.web.connection.framing import (
 from oplogd.web.connection.limits import MAX_HEADERS, RequestLimits
 from oplogd.web.connection.timing import BodyDeadline, Timer, TimerPurpose
 from oplogd.web.connection.unsent import AnswerWatch, unsent_bytes
-from oplogd.web.forwarded import plain_address
-from oplogd.web.problem import Problem
+from oplogd.web.http.problem import Problem
 
 # Bytes parsed at a time. The bounds are checked after each piece. A piece also bounds the number of
 # pipelined requests.

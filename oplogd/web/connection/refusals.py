@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from oplogd.web.connection.limits import MAX_HEADERS, MIN_BODY_RATE
-from oplogd.web.problem import Problem
+from oplogd.web.http.problem import Problem
 
 _RETRY = {"Retry-After": "1"}
 

@@ -6,19 +6,19 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplogd.decode.media_types import JSON
 from oplogd.errors import TopicError
 from oplogd.ingest.appends import Appends
-from oplogd.lease import lease_name
 from oplogd.leases import rules
-from oplogd.leases.counters import LeaseCounters
-from oplogd.media_types import JSON
-from oplogd.names import SYSTEM
+from oplogd.model.lease import lease_name
+from oplogd.model.names import SYSTEM
 from oplogd.store import Store
 from oplogd.store.leases import Lease
 from oplogd.topics.rights import Right, Rights
-from oplogd.web.bodies import BodyReader
-from oplogd.web.problem import COMMON_HEADERS, Problem
-from oplogd.web.v1 import describe_leases as describe
+from oplogd.watch.lease_counters import LeaseCounters
+from oplogd.web.describe import leases as describe
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.v1.pages import asked_page, key_in, listed
 from oplogd.web.v1.requests import HEADERS, continuing, problems, read_json, refuse_stopping
 

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Callable
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 
+from oplogd.decode.media_types import JSON
+from oplogd.decode.pieces import Pieces
 from oplogd.errors import MessageError
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
-from oplogd.media_types import JSON
-from oplogd.names import OPLOG
-from oplogd.operation import Operation, decode
-from oplogd.pieces import Pieces
-from oplogd.pointers.service import PointerService
+from oplogd.model.names import OPLOG
+from oplogd.model.operation import Operation, decode
+from oplogd.model.transaction import Isolation
 from oplogd.store.pointers import Marks
-from oplogd.topics.codec import (
+from oplogd.topics.codec.codec import (
     PART_MARKS,
     Codec,
     InvalidMessagesError,
@@ -24,15 +24,15 @@ from oplogd.topics.codec import (
     reading_publish,
 )
 from oplogd.topics.oplog import OplogPoller
+from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
-from oplogd.transaction import Isolation
-from oplogd.web.bodies import BodyReader
-from oplogd.web.fence import fence_of, refuse_fence
-from oplogd.web.ignored import told
-from oplogd.web.problem import Problem
-from oplogd.web.v1 import describe
+from oplogd.web.describe import topics as describe
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.fence import fence_of, refuse_fence
+from oplogd.web.http.ignored import told
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import (
     CONTINUES,
     HEADERS,

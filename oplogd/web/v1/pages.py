@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from fastapi import Response
 
+from oplogd.decode.media_types import JSON
 from oplogd.errors import MessageError
-from oplogd.media_types import JSON
-from oplogd.transactions.rules import MAX_LIMIT, parse_limit
-from oplogd.web.problem import COMMON_HEADERS
+from oplogd.topics.transactions.rules import MAX_LIMIT, parse_limit
+from oplogd.web.http.problem import COMMON_HEADERS
 
 # The header of a page that is not the last one: ``after`` of the next page.
 NEXT = "Oplog-Next"

@@ -9,21 +9,21 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplogd.decode.media_types import JSON
 from oplogd.errors import MessageError
 from oplogd.ingest.appends import Appends
-from oplogd.media_types import JSON
-from oplogd.names import OPLOG, SYSTEM, TopicName
-from oplogd.pointer import Decision, parse_pointer
-from oplogd.pointers import rules
-from oplogd.pointers.service import PointerService
+from oplogd.model.names import OPLOG, SYSTEM, TopicName
+from oplogd.model.pointer import Decision, parse_pointer
 from oplogd.store.pointers import OpenPointer, PointerKey
+from oplogd.topics.pointers import rules
+from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
-from oplogd.transactions.rules import parse_limit
-from oplogd.web.bodies import BodyReader
-from oplogd.web.fence import refuse_fence
-from oplogd.web.problem import COMMON_HEADERS, Problem
-from oplogd.web.v1 import describe_pointers as describe
+from oplogd.topics.transactions.rules import parse_limit
+from oplogd.web.describe import pointers as describe
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.fence import refuse_fence
+from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.v1.pages import Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,

@@ -5,6 +5,9 @@ from contextlib import contextmanager
 
 from fastapi import Request
 
+from oplogd.decode.buffers import Buffer
+from oplogd.decode.compressed import TooLargeError
+from oplogd.decode.media_types import AVRO, JSON
 from oplogd.errors import (
     DiskFullError,
     LeaseConflictError,
@@ -26,19 +29,17 @@ from oplogd.errors import (
     TransactionNotFoundError,
     TransactionTooLargeError,
 )
-from oplogd.ingest.body import Octets, TooLargeError
 from oplogd.ingest.budget import NoRoomError
-from oplogd.media_types import AVRO, JSON
-from oplogd.message import Message, ttl_seconds
-from oplogd.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
-from oplogd.topics.codec import Codec, InvalidMessagesError, reading_publish
-from oplogd.topics.codecs import MEDIA_TYPES, codec_of
+from oplogd.model.message import Message, ttl_seconds
+from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
+from oplogd.model.transaction import is_group_log
+from oplogd.topics.codec.codec import Codec, InvalidMessagesError, reading_publish
+from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
 from oplogd.topics.publish import Publisher
-from oplogd.transaction import is_group_log
 from oplogd.web.access.origin import is_from_page
-from oplogd.web.bodies import BodyReader
-from oplogd.web.negotiate import media_type, not_understood
-from oplogd.web.problem import Problem
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.negotiate import media_type, not_understood
+from oplogd.web.http.problem import Problem
 
 # Answers to writes and polls: no page of another origin may read them.
 HEADERS = {"Cache-Control": "no-cache, no-store, must-revalidate"}
@@ -99,14 +100,14 @@ def codec_for(request: Request, *, default: str = "") -> Codec:
     raise not_understood(given, MEDIA_TYPES)
 
 
-async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> Octets:
+async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> Buffer:
     """Return a body of JSON, which may be empty. Raises Problem 415, and TooLargeError."""
     async with bodies.received(request, "", max_bytes) as raw:
         require_json(request, raw)
         return raw
 
 
-def require_json(request: Request, raw: Octets) -> None:
+def require_json(request: Request, raw: Buffer) -> None:
     """Raise Problem 415 for a body of another type.
 
     An empty body needs no type, except from a page in a browser: pages of other origins may send

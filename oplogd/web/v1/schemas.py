@@ -3,10 +3,10 @@
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from oplogd.media_types import JSON
-from oplogd.topics.avro import SCHEMAS
-from oplogd.web.problem import COMMON_HEADERS, Problem
-from oplogd.web.v1 import describe
+from oplogd.decode.media_types import JSON
+from oplogd.topics.codec.avro import SCHEMAS
+from oplogd.web.describe import topics as describe
+from oplogd.web.http.problem import COMMON_HEADERS, Problem
 
 
 def add_schemas(app: FastAPI) -> None:

@@ -3,14 +3,14 @@
 from fastapi import FastAPI, Request, Response
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.names import OPLOG, TopicName
+from oplogd.model.names import OPLOG, TopicName
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
-from oplogd.web.stream import Streams
-from oplogd.web.v1 import describe
+from oplogd.web.describe import topics as describe
+from oplogd.web.oplog.stream import Streams
 from oplogd.web.v1.requests import name_of, problems, require_known
 from oplogd.web.v1.stream_request import isolation_of, parse_topic_request
 from oplogd.web.v1.topics import TOPIC

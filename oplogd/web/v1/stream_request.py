@@ -4,14 +4,14 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers, QueryParams
 
-from oplogd import isolation
 from oplogd.errors import MessageError, PositionError
-from oplogd.event_id import Millis
-from oplogd.message_id import parse_message_id
-from oplogd.stream.topic_start import TopicPosition
-from oplogd.transaction import Isolation
-from oplogd.web.problem import Problem
-from oplogd.web.stream_request import (
+from oplogd.model import isolation
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import parse_message_id
+from oplogd.model.transaction import Isolation
+from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.web.http.problem import Problem
+from oplogd.web.oplog.stream_request import (
     FILTER_SLIPS,
     checkpoints_of,
     name_of,

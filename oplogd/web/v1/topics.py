@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplogd.decode.media_types import JSON
+from oplogd.decode.pieces import Pieces
 from oplogd.ingest.appends import Appends
-from oplogd.media_types import JSON
-from oplogd.names import OPLOG, SYSTEM, TopicName, no_topic
-from oplogd.pieces import Pieces
+from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
 from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import parse_properties, rules_shown, shown
 from oplogd.topics.rights import Right, Rights
-from oplogd.web.bodies import BodyReader, small_body
-from oplogd.web.problem import COMMON_HEADERS
-from oplogd.web.v1 import describe
+from oplogd.web.describe import topics as describe
+from oplogd.web.http.bodies import BodyReader, small_body
+from oplogd.web.http.problem import COMMON_HEADERS
 from oplogd.web.v1.pages import asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,

@@ -6,22 +6,22 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplogd.decode.buffers import Buffer
+from oplogd.decode.media_types import JSON
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.body import Octets
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
-from oplogd.media_types import JSON
-from oplogd.names import SYSTEM
-from oplogd.operation import format_ms
+from oplogd.model.names import SYSTEM
+from oplogd.model.operation import format_ms
+from oplogd.model.transaction import parse_id
 from oplogd.store.transactions import Transaction
 from oplogd.topics.rights import Right, Rights
-from oplogd.transaction import parse_id
-from oplogd.transactions import rules
-from oplogd.transactions.service import TransactionService
-from oplogd.web.bodies import BodyReader
-from oplogd.web.fence import fence_of
-from oplogd.web.ignored import told
-from oplogd.web.problem import COMMON_HEADERS
-from oplogd.web.v1 import describe_transactions as describe
+from oplogd.topics.transactions import rules
+from oplogd.topics.transactions.service import TransactionService
+from oplogd.web.describe import transactions as describe
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.fence import fence_of
+from oplogd.web.http.ignored import told
+from oplogd.web.http.problem import COMMON_HEADERS
 from oplogd.web.v1.pages import Asked, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
@@ -117,7 +117,7 @@ def add_transactions(
         rights.require(request, Right.WRITE, SYSTEM)
         refuse_stopping(is_stopping)
 
-    async def read(request: Request) -> Octets:
+    async def read(request: Request) -> Buffer:
         return await read_json(bodies, request, _MAX_BYTES)
 
     async def read_records(request: Request, found: Ignored) -> rules.Writing:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from oplogd.store import Entry, FencedBatch
 from oplogd.store.leases import Leases
 from oplogd.store.pointers import Pointers

@@ -3,16 +3,16 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oplogd.isolation import EntryKind, Reading, reading
-from oplogd.message_id import MessageId, parse_message_id
-from oplogd.pointer import Snapshot, by_decisions
+from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.message_id import MessageId, parse_message_id
+from oplogd.model.pointer import Snapshot, by_decisions
+from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, id_of_record
 from oplogd.stream.consumer import Consumer
-from oplogd.topics.codec import PollRequest
+from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
-from oplogd.transaction import Isolation, decode_marker
 from tests.contract.store.stream_readers import Streams, read_messages
 from tests.contract.store.transaction_reference import ALL, Named, Part, View
 from tests.kits.clock.virtual import VirtualClock

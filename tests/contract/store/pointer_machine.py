@@ -8,13 +8,13 @@ from typing import NamedTuple
 from hypothesis import strategies as some
 from hypothesis.stateful import invariant, precondition, rule
 
-from oplogd.isolation import EntryKind
-from oplogd.message_id import stamp
-from oplogd.pointer import Decision, decided_by
+from oplogd.model.isolation import EntryKind
+from oplogd.model.message_id import stamp
+from oplogd.model.pointer import Decision, decided_by
+from oplogd.model.transaction import Isolation
 from oplogd.store.pointers import OpenPointer
 from oplogd.store.topics import TopicEntry, TopicLog
 from oplogd.store.transactions import Limits
-from oplogd.transaction import Isolation
 from tests.contract.store.model_readers import Pair, read_entries
 from tests.contract.store.pointer_reference import PointerReference
 from tests.contract.store.reader_machine import AGENTS, ALL_POINTERS, NUMBERS, POINTERS

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 
 from oplogd.errors import MessageError, TopicNotFoundError, TransactionTooLargeError
-from oplogd.isolation import EntryKind
-from oplogd.pointer import Decision
+from oplogd.model.isolation import EntryKind
+from oplogd.model.pointer import Decision
 from tests.contract.store.transaction_reference import (
     CONFLICT,
     Errors,

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from oplogd.isolation import EntryKind
-from oplogd.message_id import MessageId
-from oplogd.pointer import MAX_POINTER, Snapshot
+from oplogd.model.isolation import EntryKind
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import MAX_POINTER, Snapshot
+from oplogd.model.transaction import Isolation, State
 from oplogd.store.transactions import Transaction
-from oplogd.transaction import Isolation, State
 from tests.contract.store.model_readers import Agent, Pair, Polled, read_entries
 from tests.contract.store.transaction_reference import (
     ALL,

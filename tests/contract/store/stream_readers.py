@@ -2,17 +2,17 @@
 
 from collections.abc import Iterable
 
-from oplogd.event_id import Millis
-from oplogd.message_id import parse_message_id
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import parse_message_id
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.feeds import Feeds
-from oplogd.stream.frames import TOPIC_RESET, Framer
 from oplogd.stream.hub import Hub
-from oplogd.stream.ring import Ring
+from oplogd.stream.ring.frames import TOPIC_RESET, Framer
+from oplogd.stream.ring.postings import Waiter
+from oplogd.stream.ring.ring import Ring
 from oplogd.stream.topic_follower import TopicFollower
-from oplogd.stream.view import Waiter
-from oplogd.transaction import Isolation
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.transacting import payload_of
 from tests.kits.stream.topic_worlds import read_all

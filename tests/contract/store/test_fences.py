@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from oplogd.event_id import Mark
-from oplogd.lease import Fence
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
 from oplogd.store import Store
 from oplogd.store.topics import Placed, Refused
 from tests.kits.models.operations import fold, operation

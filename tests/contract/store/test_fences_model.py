@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from oplogd.errors import LeaseConflictError, LeaseNotFoundError
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
 from oplogd.store import Store
 from oplogd.store.leases import Leases
 from oplogd.store.topics import Placed, Refused, Topic

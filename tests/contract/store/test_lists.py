@@ -5,8 +5,8 @@ from typing import TypeVar
 
 import pytest
 
-from oplogd.names import TopicName
-from oplogd.pointer import Decision
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision
 from oplogd.store import Store
 from oplogd.store.pointers import FoundPointer, PointerKey
 from oplogd.store.topics import Namespace

@@ -3,7 +3,7 @@
 import pytest
 
 from oplogd.errors import OperationError, StoreUnavailableError
-from oplogd.operation import decode_data
+from oplogd.model.operation import decode_data
 from oplogd.store import decode_stored
 from tests.kits.models.operations import operation
 

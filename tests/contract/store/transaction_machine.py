@@ -6,11 +6,11 @@ from hypothesis import strategies as some
 from hypothesis.stateful import initialize, precondition, rule
 
 from oplogd.errors import TopicExistsError
-from oplogd.event_id import Mark, format_id
-from oplogd.isolation import EntryKind
-from oplogd.message_id import stamp
+from oplogd.model.event_id import Mark, format_id
+from oplogd.model.isolation import EntryKind
+from oplogd.model.message_id import stamp
+from oplogd.model.transaction import Record, State
 from oplogd.store.transactions import Transaction
-from oplogd.transaction import Record, State
 from tests.contract.store.model_readers import Pair
 from tests.contract.store.reader_machine import AGENTS, NUMBERS, ReaderMachine
 from tests.contract.store.transaction_reference import (

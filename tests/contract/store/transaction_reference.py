@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oplogd.errors import TopicError, TopicNotFoundError, TransactionConflictError
-from oplogd.isolation import EntryKind
-from oplogd.message_id import MessageId
-from oplogd.pointer import Decision, Snapshot
-from oplogd.transaction import Isolation, State
+from oplogd.model.isolation import EntryKind
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import Decision, Snapshot
+from oplogd.model.transaction import Isolation, State
 
 # The errors that a call may raise, from which none has an effect. Empty: it succeeds.
 Errors = set[type[Exception]]

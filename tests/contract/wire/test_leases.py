@@ -7,8 +7,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from oplogd.media_types import AVRO
-from oplogd.topics.avro import SCHEMAS
+from oplogd.decode.media_types import AVRO
+from oplogd.topics.codec.avro import SCHEMAS
 from tests.contract.wire.leases import LEASES, LONG_MS, LeaseClient, fence
 from tests.contract.wire.store_kinds import EACH_DRIVER, kinds_of_store, on_each_store, on_one_store
 from tests.contract.wire.topics.topics import OPLOG, TopicClient

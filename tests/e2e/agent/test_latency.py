@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.histogram import Histogram
-from oplogd.latency import LatencyProbe
+from oplogd.watch.histogram import Histogram
+from oplogd.watch.latency import LatencyProbe
 from tests.kits.agents.agent import Agent
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import entry, numbered

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.sockets import base_url, bind, interfaces
+from oplogd.host.sockets import base_url, bind, interfaces
 from tests.kits.agents.agent import DEADLINE, Agent, NewAgent, write_lock
 from tests.kits.agents.runs import (
     a_folder,

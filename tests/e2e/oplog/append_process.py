@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from oplogd.clock import SYSTEM, now_ms
-from oplogd.ingest.body import decode_body
-from oplogd.media_types import JSON
-from oplogd.operation import Operation, format_ms
+from oplogd.decode.media_types import JSON
+from oplogd.ingest.operations import decode_body
+from oplogd.model.operation import Operation, format_ms
 from oplogd.store.sqlite import SqliteStore
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.paths import ROOT

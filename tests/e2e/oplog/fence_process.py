@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.lease import Fence
-from oplogd.message import of_payload
+from oplogd.model.lease import Fence
+from oplogd.model.message import of_payload
 from oplogd.store import FencedBatch
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.sqlite import SqliteStore

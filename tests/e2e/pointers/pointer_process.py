@@ -13,8 +13,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from unittest import mock
 
-from oplogd.pointer import Decision
-from oplogd.store.sqlite import SqliteStore, pointer_ends, pointer_steps, statements
+from oplogd.model.pointer import Decision
+from oplogd.store.sqlite import SqliteStore
+from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.pointers import ends as pointer_ends
+from oplogd.store.sqlite.pointers import steps as pointer_steps
 from oplogd.store.transactions import Limits
 from tests.e2e.transactions.commit_process import SMALL_CACHE, stop
 from tests.kits.store.messages import messages

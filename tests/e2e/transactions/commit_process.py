@@ -15,7 +15,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest import mock
 
-from oplogd.store.sqlite import SqliteStore, statements, transaction_commit
+from oplogd.store.sqlite import SqliteStore
+from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.transactions import commit as transaction_commit
 from tests.kits.processes.stopping import stopped
 
 # Changed pages go to the -wal before the commit, as those of a very large one do.

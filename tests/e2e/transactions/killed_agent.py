@@ -10,7 +10,7 @@ import signal
 from collections.abc import Awaitable, Callable
 
 from oplogd.cli import main
-from oplogd.store.mongo.timing import DEFAULT_TIMING
+from oplogd.store.mongo.link.timing import DEFAULT_TIMING
 from oplogd.store.mongo.transactions import payloads
 
 PAGES_VARIABLE = "OPLOG_TEST_KILLED_AFTER_PAGES"

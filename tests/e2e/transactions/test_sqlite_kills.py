@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.event_id import Mark, format_id
+from oplogd.model.event_id import Mark, format_id
+from oplogd.model.transaction import Marker, State
 from oplogd.store.topics import EntryKind
-from oplogd.transaction import Marker, State
 from tests.e2e.transactions.commit_process import committing
 from tests.kits.models.operations import numbered
 from tests.kits.store.kits import log_of, states_of

@@ -14,7 +14,7 @@ from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
-from oplogd.operation import format_ms
+from oplogd.model.operation import format_ms
 from tests.kits.models.operations import operation
 
 CALLS = 8

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from oplogd.message import of_payload
-from oplogd.names import TopicName
-from oplogd.operation import Operation
+from oplogd.model.message import of_payload
+from oplogd.model.names import TopicName
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import Record, decode_marker
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.topics import EntryKind, Topic
 from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction
-from oplogd.transaction import Record, decode_marker
 from tests.integration.mongo.topics.topics import entries_of
 from tests.kits.mongo.fixtures import MakeStore
 

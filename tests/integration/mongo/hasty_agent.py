@@ -1,7 +1,7 @@
 """An agent that soon sweeps entries of topics, and soon treats an insert as late."""
 
 import oplogd.cli
-from oplogd.store.mongo.timing import DEFAULT_TIMING
+from oplogd.store.mongo.link.timing import DEFAULT_TIMING
 
 
 def main() -> None:

@@ -2,12 +2,12 @@
 
 from pymongo.database import Database
 
-from oplogd.event_id import Mark
-from oplogd.message import of_payload
-from oplogd.message_id import stamp
-from oplogd.pointer import decode_voided
+from oplogd.model.event_id import Mark
+from oplogd.model.message import of_payload
+from oplogd.model.message_id import stamp
+from oplogd.model.pointer import decode_voided
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import EntryKind, Topic
 from oplogd.store.transactions import Limits
 from tests.integration.mongo.topics.topics import entries_of

@@ -6,10 +6,10 @@ import pytest
 
 from oplogd.agent import Agent
 from oplogd.clock import SYSTEM, Clock, now_ms
-from oplogd.event_id import Millis
-from oplogd.settings import parse
+from oplogd.config.settings import parse
+from oplogd.model.event_id import Millis
 from oplogd.store.mongo import MongoStore
-from oplogd.stream.start import Since, resolve
+from oplogd.stream.phases.start import Since, resolve
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import op, whole_log

@@ -5,10 +5,10 @@ from collections.abc import Awaitable
 import pytest
 from pymongo.database import Database
 
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import State
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
-from oplogd.transaction import State
+from oplogd.store.mongo.link.layout import Document
 from tests.integration.mongo.committing import (
     KilledError,
     Steps,

@@ -6,7 +6,7 @@ from pymongo.database import Database
 from oplogd.errors import TransactionNotFoundError
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from tests.integration.mongo.committing import (
     Steps,
     begin,

@@ -13,8 +13,8 @@ import pytest
 from pymongo import MongoClient
 
 from oplogd.clock import now_ms
-from oplogd.operation import format_ms
-from oplogd.store.mongo.layout import LOG, STATES
+from oplogd.model.operation import format_ms
+from oplogd.store.mongo.link.layout import LOG, STATES
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.mongo.agents import (

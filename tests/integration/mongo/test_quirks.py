@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.quirks import Quirks, quirks_of
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.quirks import Quirks, quirks_of
 from tests.kits.paths import ROOT
 from tests.kits.servers.mongo import RunningMongo
 

@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from oplogd.health import Health
 from oplogd.ingest.spool import Spool
 from oplogd.store import BatchId
+from oplogd.watch.health import Health
 from tests.integration.mongo.interruptions import InterruptedServer
 from tests.kits.agents.agent import DEADLINE, Agent, TellingAgent
 from tests.kits.models.operations import operation as made

@@ -8,8 +8,8 @@ import pytest
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreFlagError
-from oplogd.store.mongo.errors import UNREADABLE, shown
-from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.link.errors import UNREADABLE, shown
+from oplogd.store.mongo.link.link import Link
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes import forked
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from oplogd.settings import Settings, command, flag_table, parse
-from oplogd.values import Secret
+from oplogd.config.settings import Settings, command, flag_table, parse
+from oplogd.config.values import Secret
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked
@@ -139,7 +139,9 @@ def test_version_is_printed_alone(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_process_with_a_bad_value_ends_with_2_and_one_sentence() -> None:
-    script = "import os, sys; from oplogd.settings import parse; parse(sys.argv[1:], os.environ)"
+    script = (
+        "import os, sys; from oplogd.config.settings import parse; parse(sys.argv[1:], os.environ)"
+    )
     ended = forked.run(
         [sys.executable, "-c", script, "--ring-size", "2"],
         cwd=ROOT,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from oplogd.settings import flag_table
+from oplogd.config.settings import flag_table
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes import command_lines, forked
 from tests.kits.processes.command_lines import completion_script, completions

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from oplogd.config.settings import Settings
+from oplogd.config.values import Address
 from oplogd.errors import StartupError
 from oplogd.server import serve
-from oplogd.settings import Settings
-from oplogd.values import Address
 
 
 async def test_an_agent_does_not_start_on_a_uvicorn_that_lacks_an_overridden_part(

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from oplogd.operation import Data, Operation, decode_data, encode_data
+from oplogd.model.operation import Data, Operation, decode_data, encode_data
 from oplogd.store import Entry
 
 TIMESTAMP = "2014-11-06T11:04:39.041Z"

@@ -13,8 +13,8 @@ from pymongo import monitoring
 
 from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.fold import fold, raise_checkpoint
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.setup.setup import CollectionKind
+from oplogd.store.mongo.states.fold import fold, raise_checkpoint
 from tests.kits.mongo.operations import op
 from tests.kits.servers.mongo import MongoServer, ferretdb, java_server
 

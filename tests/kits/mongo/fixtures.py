@@ -10,8 +10,8 @@ from pymongo.database import Database
 
 from oplogd.clock import SYSTEM
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.wire import Wire
 from tests.kits.processes.logged import DEADLINE

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from pymongo.database import Database
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation, encode_data
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation, encode_data
 from oplogd.store import Entry, State, StateCursor, Store
-from oplogd.store.mongo.layout import Document, entry_document
+from oplogd.store.mongo.link.layout import Document, entry_document
 
 TIMESTAMP = "2014-11-06T11:04:39.041Z"
 
@@ -51,7 +51,7 @@ async def whole_log(store: Store) -> list[Entry]:
 
 
 def _key(data: str) -> str:
-    from oplogd.operation import decode_data
+    from oplogd.model.operation import decode_data
 
     decoded = decode_data(data)
     return f"{decoded.type}/{decoded.id}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oplogd.settings_command import SettingsCommand
+from oplogd.config.settings_command import SettingsCommand
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes import forked
 

@@ -59,7 +59,7 @@ def preload() -> None:
     for name in _LATE:
         importlib.import_module(name)
 
-    from oplogd.store.mongo import tail
+    from oplogd.store.mongo.log import tail
     from oplogd.store.mongo.topics import news
 
     # Instead of 20 ms: an idle agent on MongoDB would take 3.5 % of a core, its server up to 19 %.
@@ -76,7 +76,7 @@ async def _fill_caches() -> None:
     """
     from oplogc.http_client import http_client
     from oplogd import agent, server
-    from oplogd.settings import parse
+    from oplogd.config.settings import parse
 
     settings = parse([], {})
     server._uvicorn_config(settings, agent.Agent(settings, server.make_store(settings), ()))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from oplogd.store.sqlite import statements
+from oplogd.store.sqlite.file import statements
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.mongo import RunningMongo, new_database
 
 if TYPE_CHECKING:  # tests on SQLite must not need the driver
-    from oplogd.store.mongo.setup import CollectionKind
+    from oplogd.store.mongo.setup.setup import CollectionKind
 
 # A SQLite file, or the URL of a database in MongoDB that holds a log.
 StoreLocation = Path | str

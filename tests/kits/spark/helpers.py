@@ -21,7 +21,7 @@ from oplog_sync.job import run
 from oplog_sync.report import ObjectCounts
 from oplog_sync.session import utc
 from oplog_sync.settings import parse
-from oplogd.operation import decode
+from oplogd.model.operation import decode
 from oplogd.store import Correction, CorrectionResult, Entry
 from oplogd.store.mongo import MongoStore
 from oplogd.store.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from typing import Protocol
 import pytest
 from pymongo import MongoClient
 
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.sqlite import SqliteStore

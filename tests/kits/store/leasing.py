@@ -1,6 +1,6 @@
 """Short ways to poll leases, and to append with their fences."""
 
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
 from oplogd.store import FencedBatch, Store
 from oplogd.store.leases import Lease, LeaseRequest
 from oplogd.store.topics import MessageBatch, Placed, Refused, Topic

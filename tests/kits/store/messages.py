@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from oplogd.event_id import Mark
-from oplogd.message import Message, decode_content, of_payload
-from oplogd.names import TopicName
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message, decode_content, of_payload
+from oplogd.model.names import TopicName
 from oplogd.store.topics import (
     EntryKind,
     MessageBatch,

@@ -5,13 +5,13 @@ The stores and their marks are those of the tests of transactions: ``txn_store``
 
 from typing import NamedTuple
 
-from oplogd.event_id import Mark
-from oplogd.isolation import Reading, reading
-from oplogd.message_id import MessageId, stamp
-from oplogd.pointer import MAX_POINTER, Judge, Snapshot, by_decisions, decode_voided
+from oplogd.model.event_id import Mark
+from oplogd.model.isolation import Reading, reading
+from oplogd.model.message_id import MessageId, stamp
+from oplogd.model.pointer import MAX_POINTER, Judge, Snapshot, by_decisions, decode_voided
+from oplogd.model.transaction import Isolation, Marker, decode_marker
 from oplogd.store.topics import EntryKind, Topic, TopicEntry, TopicLog, id_of_record
 from oplogd.store.transactions import Limits
-from oplogd.transaction import Isolation, Marker, decode_marker
 from tests.kits.store.messages import entries_of, messages
 from tests.kits.store.transacting import LIMITS, Seen, StoreHandle, payload_of
 

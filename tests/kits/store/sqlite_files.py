@@ -9,21 +9,22 @@ import pytest
 
 from oplogd.clock import SYSTEM
 from oplogd.clock.ages import Present
-from oplogd.message_id import stamp
-from oplogd.names import TopicName
-from oplogd.operation import Operation
-from oplogd.store.sqlite import (
-    APPLICATION_ID,
-    MIGRATIONS,
-    SqliteStore,
+from oplogd.model.message_id import stamp
+from oplogd.model.names import TopicName
+from oplogd.model.operation import Operation
+from oplogd.store.sqlite import APPLICATION_ID, MIGRATIONS, SqliteStore
+from oplogd.store.sqlite.file import connection, schema
+from oplogd.store.sqlite.topics import (
     catalogue,
-    connection,
     news,
-    schema,
-    topic_entries,
-    topic_statements,
 )
-from oplogd.store.sqlite.bounds import leaving, room
+from oplogd.store.sqlite.topics import (
+    entries as topic_entries,
+)
+from oplogd.store.sqlite.topics import (
+    statements as topic_statements,
+)
+from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import MessageBatch, Outcome, Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import NamedTuple, Protocol
 
-from oplogd.message import Message, decode_content, of_payload
-from oplogd.message_id import MessageId, record_id
-from oplogd.names import TopicName
-from oplogd.operation import Operation
+from oplogd.model.message import Message, decode_content, of_payload
+from oplogd.model.message_id import MessageId, record_id
+from oplogd.model.names import TopicName
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import Marker, Record, decode_marker
 from oplogd.store import Entry
 from oplogd.store.pointers import Pointers
 from oplogd.store.topics import EntryKind, Topic, TopicEntry, Topics
@@ -18,7 +19,6 @@ from oplogd.store.transactions import (
     Transaction,
     Transactions,
 )
-from oplogd.transaction import Marker, Record, decode_marker
 from tests.kits.store.messages import entries_of
 
 LIMITS = Limits()

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from oplogd.event_id import parse_position
+from oplogd.model.event_id import parse_position
 
 
 class Block(NamedTuple):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import EventId, Millis, parse_position
-from oplogd.stream.filters import Filter
-from oplogd.stream.replication import Replication
+from oplogd.model.event_id import EventId, Millis, parse_position
+from oplogd.stream.phases.replication import Replication
+from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.blocks import parse
 from tests.kits.stream.checks import StreamChecker, mark_of
 from tests.kits.stream.worlds import ACTING, DEADLINE, WatchedConsumer

@@ -4,20 +4,20 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from oplogd.event_id import Mark, Millis
-from oplogd.health import Health
-from oplogd.message import Message, decode_content, of_payload
-from oplogd.message_id import MessageId, end_id, parse_message_id
-from oplogd.names import TopicName
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.message import Message, decode_content, of_payload
+from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch, Placed, Topic
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.feeds import Feeds
-from oplogd.stream.frames import TOPIC_RESET, Framer
 from oplogd.stream.hub import Hub
-from oplogd.stream.ring import Ring
+from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.ring.frames import TOPIC_RESET, Framer
+from oplogd.stream.ring.postings import Waiter
+from oplogd.stream.ring.ring import Ring
 from oplogd.stream.topic_follower import TopicFollower
-from oplogd.stream.topic_start import TopicPosition
-from oplogd.stream.view import Waiter
+from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.stream.worlds import DEADLINE, WatchedConsumer
 from tests.kits.topics.memory import MemoryTopics

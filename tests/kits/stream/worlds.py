@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pytest
 
 from oplogd.clock import Clock
-from oplogd.event_id import Mark, Millis, Position
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark, Millis, Position
+from oplogd.model.operation import Operation
 from oplogd.store import Entry, LogBounds, StatesPage
 from oplogd.store.sqlite import SqliteStore
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.follower import advance
-from oplogd.stream.frames import Framer
 from oplogd.stream.hub import Hub
-from oplogd.stream.ring import Ring
-from oplogd.stream.waker import Waker
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.waker import Waker
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, entry, fold
 from tests.kits.processes.logged import DEADLINE as DEADLINE
@@ -108,9 +108,9 @@ class World:
     def __init__(self, folder: Path, sizes: Sizes, patch: pytest.MonkeyPatch) -> None:
         self.clock = VirtualClock()
         skip_fsync(patch)
-        patch.setattr("oplogd.stream.catch_up.PAGE", sizes.page)
-        patch.setattr("oplogd.stream.replication.PAGE", sizes.page)
-        patch.setattr("oplogd.stream.live.CHUNK_BYTES", sizes.chunk)
+        patch.setattr("oplogd.stream.phases.catch_up.PAGE", sizes.page)
+        patch.setattr("oplogd.stream.phases.replication.PAGE", sizes.page)
+        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", sizes.chunk)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
         self.store = MeddledStore(folder / "oplog.db", sizes.cap, self.clock.dates)
         framer = Framer()

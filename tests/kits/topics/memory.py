@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oplogd.errors import LogReplacedError, TopicExistsError, TopicNotFoundError
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import stamp, unstamp
-from oplogd.names import TopicName
-from oplogd.pointer import (
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import stamp, unstamp
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import (
     DEFAULT_RULES,
     Decision,
     PointerRules,
@@ -19,6 +19,7 @@ from oplogd.pointer import (
     encode_voided,
     runs_of,
 )
+from oplogd.model.transaction import decode_marker
 from oplogd.store.topics import (
     DEFAULT_TTL,
     EntryKind,
@@ -35,7 +36,6 @@ from oplogd.store.topics import (
     TopicRecord,
     TopicStats,
 )
-from oplogd.transaction import decode_marker
 from tests.kits.topics.memory_leases import MemoryLeases
 
 READ_BYTES = 1_000_000

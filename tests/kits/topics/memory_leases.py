@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
 from oplogd.store.leases import Lease, LeaseRequest, lease_conflict, no_lease
 
 

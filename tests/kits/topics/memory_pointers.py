@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import next_write_stamp, stamp
-from oplogd.pointer import (
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import next_write_stamp, stamp
+from oplogd.model.pointer import (
     Decision,
     Voided,
     decided,
@@ -20,6 +20,7 @@ from oplogd.pointer import (
     too_late,
     too_many_stored,
 )
+from oplogd.model.transaction import Marker, decode_marker, encode_marker
 from oplogd.store.pointers import (
     FoundPointer,
     Marks,
@@ -31,7 +32,6 @@ from oplogd.store.pointers import (
 )
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
-from oplogd.transaction import Marker, decode_marker, encode_marker
 from tests.kits.topics.memory import MemoryTopics, mark
 
 

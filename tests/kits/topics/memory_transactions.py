@@ -16,9 +16,21 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.lease import stale, stale_transaction
-from oplogd.message import Message
-from oplogd.operation import Operation, format_ms
+from oplogd.model.lease import stale, stale_transaction
+from oplogd.model.message import Message
+from oplogd.model.operation import Operation, format_ms
+from oplogd.model.transaction import (
+    FIRST_ID,
+    Marker,
+    Reason,
+    Record,
+    State,
+    encode_marker,
+    is_group_log,
+    lacking,
+    no_transaction,
+    reused,
+)
 from oplogd.store.base import Entry
 from oplogd.store.topics import EntryKind, TopicEntry
 from oplogd.store.transactions import (
@@ -33,18 +45,6 @@ from oplogd.store.transactions import (
     Run,
     Transaction,
     TransactionStats,
-)
-from oplogd.transaction import (
-    FIRST_ID,
-    Marker,
-    Reason,
-    Record,
-    State,
-    encode_marker,
-    is_group_log,
-    lacking,
-    no_transaction,
-    reused,
 )
 from tests.kits.topics.memory import MemoryTopics, mark
 from tests.kits.topics.messages import of_json

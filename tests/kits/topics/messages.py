@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from oplogd.message import Message, decode_message
-from oplogd.pieces import at_once
-from oplogd.topics.codec import Codec, PollRequest
-from oplogd.transaction import Isolation
+from oplogd.decode.pieces import at_once
+from oplogd.model.message import Message, decode_message
+from oplogd.model.transaction import Isolation
+from oplogd.topics.codec.codec import Codec, PollRequest
 
 
 def of_json(given: Any) -> Message:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import PositionError
-from oplogd.event_id import (
+from oplogd.model.event_id import (
     MAX_MS,
     MAX_OFFSET,
     EventId,

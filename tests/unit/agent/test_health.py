@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from oplogd.health import Health
+from oplogd.watch.health import Health
 
 
 def test_the_first_trouble_is_reported_until_its_part_works() -> None:

@@ -1,8 +1,8 @@
 import pytest
 
 from oplogd.errors import MessageError
-from oplogd.isolation import EntryKind, Reading, isolation_of, reading
-from oplogd.transaction import Isolation
+from oplogd.model.isolation import EntryKind, Reading, isolation_of, reading
+from oplogd.model.transaction import Isolation
 
 PASS, SKIP, EXPAND, HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 UNCOMMITTED, COMMITTED = Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED

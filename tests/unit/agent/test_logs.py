@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from oplogd.logs import Episode, configure
+from oplogd.host.logs import Episode, configure
 from tests.kits.clock.virtual import VirtualClock
 
 AT = 1_795_168_800.0  # 2026-11-20T10:00:00Z

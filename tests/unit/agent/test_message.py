@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import MessageError
-from oplogd.message import (
+from oplogd.model.message import (
     MAX_HEADERS,
     MAX_KEY_BYTES,
     MAX_MESSAGE_BYTES,

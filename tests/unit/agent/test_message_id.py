@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import PositionError
-from oplogd.message_id import (
+from oplogd.model.message_id import (
     MAX_SEQUENCE,
     MessageId,
     before_record,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.nesting import MAX_DEPTH, is_too_deep
+from oplogd.decode.nesting import MAX_DEPTH, is_too_deep
 from tests.kits.models.properties import examples
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from oplogd.decode.nesting import MAX_DEPTH
 from oplogd.errors import OperationError
-from oplogd.nesting import MAX_DEPTH
-from oplogd.operation import (
+from oplogd.model.operation import (
     MAX_ID_BYTES,
     MAX_OPERATION_BYTES,
     MAX_TYPE_BYTES,

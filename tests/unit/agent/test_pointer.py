@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from oplogd.decode.pieces import at_once
 from oplogd.errors import MessageError
-from oplogd.isolation import EntryKind, Reading, reading
-from oplogd.pieces import at_once
-from oplogd.pointer import (
+from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.pointer import (
     MAX_POINTER,
     MAX_SNAPSHOT_POINTERS,
     Decision,
@@ -29,7 +29,7 @@ from oplogd.pointer import (
     stored_before,
     too_many_stored,
 )
-from oplogd.transaction import FIRST_ID, Isolation, Marker, encode_marker
+from oplogd.model.transaction import FIRST_ID, Isolation, Marker, encode_marker
 from tests.kits.models.properties import examples
 
 PASS, SKIP, HOLD = Reading.PASS, Reading.SKIP, Reading.HOLD

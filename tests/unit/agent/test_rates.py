@@ -1,6 +1,6 @@
 """Rates are averages over the last ten seconds."""
 
-from oplogd.rates import SECONDS, RateMeter, Rates
+from oplogd.watch.rates import SECONDS, RateMeter, Rates
 from tests.kits.clock.virtual import VirtualClock
 
 

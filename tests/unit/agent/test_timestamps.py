@@ -9,12 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import OperationError
-from oplogd.operation import (
-    decode,
-    format_ms,
-    normalise_timestamp,
-    parse_timestamp,
-)
+from oplogd.model.operation import decode, format_ms, normalise_timestamp, parse_timestamp
 from tests.kits.models.properties import examples
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import TopicError
-from oplogd.names import MAX_NAME, OPLOG, TopicName, check_name
+from oplogd.model.names import MAX_NAME, OPLOG, TopicName, check_name
 from tests.kits.models.properties import examples
 
 NAME = re.compile(r"^(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from oplogd.turns import BUSY, IDLE, Turns, watch_turns
+from oplogd.watch.turns import BUSY, IDLE, Turns, watch_turns
 
 
 class Loop:

@@ -17,8 +17,8 @@ from oplogc.errors import BufferFullError, FlushError, OperationError
 from oplogc.operation import encode
 from oplogc.outbox import Outbox, Overflow
 from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
-from oplogd import operation as agent_side
 from oplogd.errors import OperationError as AgentError
+from oplogd.model import operation as agent_side
 
 
 def outbox(

@@ -29,8 +29,8 @@ from oplogc.topics import (
 from oplogc.topics.consumer import MAX_BLOCK_BYTES, read
 from oplogc.topics.message import as_json, decode, encode
 from oplogc.topics.names import topic_name
-from oplogd import message as agents
-from oplogd.message_id import MessageId
+from oplogd.model import message as agents
+from oplogd.model.message_id import MessageId
 
 ID = str(MessageId(1_415_271_879_041, 7))
 NAME = TopicName("default", "t")

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from oplogc.ctl.newest import Ask, newest
 from oplogc.topics import ReceivedMessage
-from oplogd.message_id import MessageId
+from oplogd.model.message_id import MessageId
 
 HARD_LIMIT = 7
 

@@ -3,7 +3,7 @@
 from oplogd.clock.guard import GuardedClock
 from oplogd.clock.keeper import ClockKeeper
 from oplogd.clock.rule import Saved
-from oplogd.web.clock_figures import ClockFigures
+from oplogd.web.figures.clock import ClockFigures
 from tests.kits.clock.virtual import START_MS, VirtualClock
 
 

@@ -8,13 +8,13 @@ from typing import cast
 import pytest
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError, TransactionConflictError
-from oplogd.health import Health
 from oplogd.ingest.appends import ANSWER_SECONDS, HANGING_SECONDS, MAX_WAITING, Appends
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
 from oplogd.topics.writer import MessageWriter
+from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.processes.logged import DEADLINE

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from oplogd.ingest.body import BadLine
-from oplogd.ingest.faults import MAX_NAMED, MAX_NAMED_BYTES, Faults
+from oplogd.decode.faults import MAX_NAMED, MAX_NAMED_BYTES, Faults
+from oplogd.ingest.operations import BadLine
 
 
 def faults_of(field: str) -> Faults[BadLine]:

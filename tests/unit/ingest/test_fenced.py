@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import (
     NotConfirmedError,
     OplogError,
@@ -14,17 +15,16 @@ from oplogd.errors import (
     StaleFenceError,
     StoreUnavailableError,
 )
-from oplogd.health import Health
 from oplogd.ingest import request_writer
-from oplogd.ingest.body import TooLargeError
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.fenced import FencedQueue, FencedWriter
 from oplogd.ingest.intake import Intake
 from oplogd.ingest.queue import IngestQueue
-from oplogd.lease import Fence
-from oplogd.leases.counters import LeaseCounters
-from oplogd.operation import Operation
+from oplogd.model.lease import Fence
+from oplogd.model.operation import Operation
 from oplogd.store import FencedBatch, Store
+from oplogd.watch.health import Health
+from oplogd.watch.lease_counters import LeaseCounters
 from tests.kits.models.operations import numbered
 from tests.kits.processes.logged import DEADLINE
 

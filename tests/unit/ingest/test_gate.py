@@ -7,7 +7,6 @@ from typing import cast
 import pytest
 
 from oplogd.errors import DiskFullError, StoreUnavailableError
-from oplogd.health import Health
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.gate import LOOK_SECONDS, SWEEP_SECONDS, Gate
 from oplogd.ingest.ignored import IgnoredMembers
@@ -16,7 +15,8 @@ from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
 from oplogd.store.space import MIB, SpaceFigures, limits_of
-from oplogd.transactions.room import Room
+from oplogd.topics.transactions.room import Room
+from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.processes.logged import DEADLINE

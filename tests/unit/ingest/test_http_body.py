@@ -9,24 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd import json_walk
+from oplogd.decode import walk as json_walk
+from oplogd.decode.compressed import MAX_GZIP_MEMBERS, TooLargeError, decompress
+from oplogd.decode.faults import MAX_NAMED
+from oplogd.decode.media_types import JSON, NDJSON
+from oplogd.decode.nesting import MAX_DEPTH
+from oplogd.decode.pieces import at_once
+from oplogd.decode.walk import elements
 from oplogd.errors import OperationError, OplogError
-from oplogd.ingest.body import (
-    MAX_GZIP_MEMBERS,
-    BadLine,
-    Body,
-    InvalidBodyError,
-    TooLargeError,
-    TooManyError,
-    decode_body,
-    decompress,
-)
-from oplogd.ingest.faults import MAX_NAMED
-from oplogd.json_walk import elements
-from oplogd.media_types import JSON, NDJSON
-from oplogd.nesting import MAX_DEPTH
-from oplogd.operation import decode
-from oplogd.pieces import at_once
+from oplogd.ingest.operations import BadLine, Body, InvalidBodyError, TooManyError, decode_body
+from oplogd.model.operation import decode
 from tests.kits.models.properties import examples
 
 ARRIVAL = "2026-01-02T03:04:05.006Z"

@@ -2,12 +2,12 @@
 
 import pytest
 
-from oplogd.ingest.body import decoding
+from oplogd.decode.media_types import NDJSON
+from oplogd.decode.pieces import at_once
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import MAX_LOOKS, MAX_NAMES, QUIET_SECONDS, Ignored, IgnoredMembers
-from oplogd.media_types import NDJSON
-from oplogd.operation import decode, unknown_members
-from oplogd.pieces import at_once
+from oplogd.ingest.operations import decoding
+from oplogd.model.operation import decode, unknown_members
 from tests.kits.clock.virtual import VirtualClock
 
 ARRIVAL = "2026-01-02T03:04:05.006Z"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oplogd.errors import QueueFullError, StoreUnavailableError
 from oplogd.ingest.queue import IngestQueue, Item
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from tests.kits.models.operations import numbered, operation
 from tests.kits.models.properties import examples
 from tests.kits.processes.logged import DEADLINE

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from oplogd.errors import StoreError
-from oplogd.health import Health
 from oplogd.ingest import spool as spool_module
 from oplogd.ingest.spool import Spool
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId
+from oplogd.watch.health import Health
 from tests.kits.models.operations import numbered, operation
 from tests.kits.processes.forked import Forked
 from tests.kits.processes.logged import DEADLINE
@@ -214,7 +214,7 @@ async def test_a_file_that_another_agent_uses_is_refused_until_that_one_has_ende
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from oplogd.health import Health\n"
+        "from oplogd.watch.health import Health\n"
         "from oplogd.ingest.spool import Spool\n"
         "asyncio.run(Spool(Path(sys.argv[1]), 1 << 20, Health()).open())\n"
         "print('open', flush=True)\n"

@@ -10,7 +10,7 @@ from oplogd.clock import Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.models.properties import examples

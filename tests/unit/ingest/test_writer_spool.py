@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.health import Health
 from oplogd.ingest import spool as spool_module
 from oplogd.ingest import spool_file, writer
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.spool_file import SpoolFile
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
+from oplogd.watch.health import Health
 from tests.kits.models.operations import numbered
 from tests.kits.models.properties import examples
 from tests.unit.ingest.writing import HUGE, FailingStore, Writing

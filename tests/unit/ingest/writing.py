@@ -7,13 +7,13 @@ from typing import cast
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
-from oplogd.health import Health
 from oplogd.ingest import writer
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId, Store
+from oplogd.watch.health import Health
 from tests.kits.processes.logged import DEADLINE
 
 HUGE = 10**9

@@ -1,7 +1,7 @@
 """The figures of leases: what an agent knows from the polls that it answers."""
 
-from oplogd.leases.counters import LeaseCounters, LeaseCounts
 from oplogd.store.leases import Lease
+from oplogd.watch.lease_counters import LeaseCounters, LeaseCounts
 
 TTL_MS = 10_000
 

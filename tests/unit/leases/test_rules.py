@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from oplogd.errors import LeaseError, MessageError, TopicError
-from oplogd.lease import MAX_TERM, Fence, parse_fence, stale
 from oplogd.leases.rules import Release, parse_poll, parse_release
+from oplogd.model.lease import MAX_TERM, Fence, parse_fence, stale
 from oplogd.store.leases import LeaseRequest
 
 POLL = {"holder": "h", "ttl_ms": 100}

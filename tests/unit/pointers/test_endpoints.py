@@ -9,22 +9,22 @@ import pytest
 from fastapi import FastAPI, Request
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
-from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import IgnoredMembers
-from oplogd.names import TopicName
-from oplogd.pointers.service import PointerService
+from oplogd.model.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.rights import Right, Rights
-from oplogd.transactions.room import Room
-from oplogd.web.bodies import BodyReader
-from oplogd.web.error_handlers import add_error_handlers
-from oplogd.web.problem import Problem
+from oplogd.topics.transactions.room import Room
+from oplogd.watch.health import Health
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.error_handlers import add_error_handlers
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1.messages import add_publish
 from oplogd.web.v1.pointers import add_pointers
 from tests.kits.topics.memory import MemoryTopics

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.pointers.keeper import keep_pointers
-from oplogd.transactions.keeper import keep_transactions
+from oplogd.topics.keeper import keep_transactions
+from oplogd.topics.pointers.keeper import keep_pointers
 from tests.kits.processes.logged import DEADLINE
 
 

@@ -5,22 +5,17 @@ from typing import Any
 
 import pytest
 
+from oplogd.config.store_settings import StoreSettings
+from oplogd.config.values import pointer_timeout
 from oplogd.errors import MessageError
-from oplogd.isolation import EntryKind
-from oplogd.message_id import stamp
-from oplogd.names import TopicName
-from oplogd.pointer import (
-    MAX_POINTER,
-    Decision,
-    Voided,
-    encode_voided,
-)
-from oplogd.pointers.rules import entry_shown, parse_after, parse_report, pointer_shown
+from oplogd.model.isolation import EntryKind
+from oplogd.model.message_id import stamp
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import MAX_POINTER, Decision, Voided, encode_voided
+from oplogd.model.transaction import FIRST_ID, Marker, encode_marker
 from oplogd.store.pointers import OpenPointer
 from oplogd.store.topics import MAX_OFFSET, TopicEntry
-from oplogd.store_settings import StoreSettings
-from oplogd.transaction import FIRST_ID, Marker, encode_marker
-from oplogd.values import pointer_timeout
+from oplogd.topics.pointers.rules import entry_shown, parse_after, parse_report, pointer_shown
 
 MS = 1_700_000_000_123
 TIME = "2023-11-14T22:13:20.123Z"

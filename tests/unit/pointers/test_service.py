@@ -13,17 +13,17 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import stamp
-from oplogd.names import TopicName
-from oplogd.pointer import Decision
-from oplogd.pointers.service import PointerService
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import stamp
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
-from oplogd.transactions.room import Room
+from oplogd.topics.pointers.service import PointerService
+from oplogd.topics.transactions.room import Room
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers

@@ -14,8 +14,8 @@ from oplog_relay.agent.encode import RowError, topic_of
 from oplogc import operation
 from oplogc.errors import OperationError
 from oplogd.errors import MessageError
-from oplogd.transactions.rules import topic_name
-from oplogd.web.forwarded import TrustedProxies, plain_address
+from oplogd.topics.transactions.rules import topic_name
+from oplogd.web.connection.forwarded import TrustedProxies, plain_address
 from tests.kits.paths import ROOT
 
 PACKAGES = ("oplogd", "oplog_pipe", "oplog_relay", "oplog_sync", "oplog_kit")
@@ -26,39 +26,39 @@ TEXTS = {"str", "bytes", "TopicName", "Filter", "Key"}
 
 # Caches with a parameter that is no number, and the bound of a key.
 CACHES = {
-    "oplogd/transactions/rules.py: _short_topic_name": "499 characters, checked by the caller",
-    "oplogd/web/forwarded.py: _short_address": "64 characters, checked by the caller",
+    "oplogd/topics/transactions/rules.py: _short_topic_name": "499 characters; the caller checks",
+    "oplogd/web/connection/forwarded.py: _short_address": "64 characters, checked by the caller",
     "oplog_pipe/sinks/parts/lines.py: _short_quoted": "256 characters, checked by the caller",
     "oplog_relay/agent/encode.py: topic_of": "499 characters: an error is not cached",
     "oplog_relay/agent/publisher.py: self._endpoint": "the path of a name that topic_of returned",
     "oplogc/http_client.py: _tls_context": "two paths of the environment; one entry",
     "oplogc/operation.py: _check_event": "6 characters: an error is not cached",
     "oplogc/operation.py: _check_type": "255 bytes: an error is not cached",
-    "oplogd/topics/avro.py: _library": "no parameter",
+    "oplogd/topics/codec/avro.py: _library": "no parameter",
 }
 
 OF_THE_CODE = "names in the code"
 OF_THE_SETTINGS = "names in the settings"
 TABLE_BOUNDS = {
-    "oplogd/health.py: Health._parts": OF_THE_CODE,
+    "oplogd/watch/health.py: Health._parts": OF_THE_CODE,
     "oplogd/ingest/ignored.py: Ignored._names": "8 names of at most 64 characters",
-    "oplogd/leases/counters.py: LeaseCounters._held": "names of leases; dropped as they expire",
-    "oplogd/senders.py: SenderEpisodes._episodes": "plain addresses; has a bound",
-    "oplogd/store/mongo/batch.py: BatchAppender._last": "tokens of the agent's own writers",
-    "oplogd/store/mongo/corrections.py: ObjectsAtHead.last": "keys of one request",
-    "oplogd/store/mongo/damage.py: Damage._seen": "1,000 keys of 1,300 characters",
-    "oplogd/store/mongo/setup.py: Setup.warnings": OF_THE_CODE,
+    "oplogd/watch/lease_counters.py: LeaseCounters._held": "names of leases; dropped at their end",
+    "oplogd/host/senders.py: SenderEpisodes._episodes": "plain addresses; has a bound",
+    "oplogd/store/mongo/log/batch.py: BatchAppender._last": "tokens of the agent's own writers",
+    "oplogd/store/mongo/log/corrections.py: ObjectsAtHead.last": "keys of one request",
+    "oplogd/store/mongo/link/damage.py: Damage._seen": "1,000 keys of 1,300 characters",
+    "oplogd/store/mongo/setup/setup.py: Setup.warnings": OF_THE_CODE,
     "oplogd/stream/hub.py: Hub._per_host": "addresses of connected consumers (--max-clients)",
-    "oplogd/stream/postings.py: Index._by_parent": "filters of consumers; idle ones have a bound",
-    "oplogd/stream/postings.py: Index._by_type": "filters of consumers; idle ones have a bound",
-    "oplogd/stream/ring.py: Ring.views": "filters of connected consumers",
+    "oplogd/stream/ring/postings.py: Index._by_parent": "filters of consumers; few idle ones",
+    "oplogd/stream/ring/postings.py: Index._by_type": "filters of consumers; few idle ones",
+    "oplogd/stream/ring/ring.py: Ring.views": "filters of connected consumers",
     "oplogd/topics/counters.py: Busiest._candidates": "1,000 names of topics that exist",
     "oplogd/topics/counters.py: Busiest._labelled": "200 names of topics that exist",
     "oplogd/topics/known.py: KnownTopics._known": "10,000 names of topics that exist",
     "oplogd/web/access/attempts.py: _Bucket.wrong": "digests; has a bound",
     "oplogd/web/access/attempts.py: _Buckets._buckets": "plain addresses; has a bound",
     "oplogd/web/access/attempts.py: AttemptLimiter._known": "plain addresses; has a bound",
-    "oplogd/web/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
+    "oplogd/web/connection/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
     "oplog_pipe/deliver/batch.py: Batch.keys": "keys of one batch",
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,

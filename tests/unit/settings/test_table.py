@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.settings import Settings, flag_table, parse
+from oplogd.config.settings import Settings, flag_table, parse
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from oplogd.settings import command, parse
-from oplogd.values import Address, Secret
+from oplogd.config.settings import command, parse
+from oplogd.config.values import Address, Secret
 from tests.kits.processes.command_lines import refusal
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30

@@ -1,6 +1,6 @@
 """Consumers of a world, and operations for them."""
 
-from oplogd.stream.filters import Filter
+from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import operation
 from tests.kits.stream.clients import Client
 from tests.kits.stream.worlds import World

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation, decode_data
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation, decode_data
 from oplogd.store import Entry
-from oplogd.stream.filters import Filter
-from oplogd.stream.frames import Framer
-from oplogd.stream.ring import Ring
-from oplogd.stream.view import View, Waiter
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.postings import Waiter
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.view import View
 from tests.kits.models.operations import entry
 
 HUGE = 10**9

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from oplogd.event_id import format_id
-from oplogd.stream.filters import Filter
-from oplogd.stream.frames import HEARTBEAT
+from oplogd.model.event_id import format_id
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import HEARTBEAT
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered
 from tests.kits.stream.checks import mark_of
@@ -20,7 +20,7 @@ RARE = Filter(frozenset({"rare"}))
 async def test_heartbeats_are_sent_while_pages_of_the_store_hold_nothing_that_passes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.catch_up.PAGE", 1)
+    monkeypatch.setattr("oplogd.stream.phases.catch_up.PAGE", 1)
     await world.append(numbered(3))
     world.ring.restart(world.head)
     client = await connected(world, format_id(world.mark(1)))
@@ -33,7 +33,7 @@ async def test_heartbeats_are_sent_while_pages_of_the_store_hold_nothing_that_pa
 async def test_heartbeats_are_sent_while_pages_of_states_hold_nothing_that_passes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.replication.PAGE", 1)
+    monkeypatch.setattr("oplogd.stream.phases.replication.PAGE", 1)
     await world.append(numbered(2))
     client = await connected(world, str(START_MS), checkpoints=True)
     assert client.consumer is not None

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from oplogd.event_id import Millis, format_id
+from oplogd.model.event_id import Millis, format_id
 from oplogd.store import Entry
-from oplogd.stream.filters import Filter
 from oplogd.stream.hub import TooManyClientsError
+from oplogd.stream.ring.filters import Filter
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
 from tests.kits.stream.worlds import DEADLINE, World
@@ -20,7 +20,7 @@ RARE = Filter(frozenset({"rare"}))
 async def test_a_resume_reads_past_pieces_of_the_ring_that_hold_nothing_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.live.CHUNK_BYTES", 1)
+    monkeypatch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", 1)
     await grow(world, "video", "video", "video", "rare", "video", "rare")
     client = await connected(world, format_id(world.mark(1)))
     assert await client.read()

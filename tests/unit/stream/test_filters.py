@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import FilterError
-from oplogd.operation import Data
-from oplogd.stream.filters import Filter
-from oplogd.stream.filters import parse_filter as parse_up_to
+from oplogd.model.operation import Data
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.filters import parse_filter as parse_up_to
 from tests.kits.models.properties import examples
 
 ALL: frozenset[str] = frozenset()

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.stream.follower import advance
-from oplogd.stream.frames import Framer
-from oplogd.stream.ring import Ring
-from oplogd.stream.waker import Waker
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.waker import Waker
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, numbered
 

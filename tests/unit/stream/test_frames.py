@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.event_id import Mark
-from oplogd.operation import Data, Operation, decode_data
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Data, Operation, decode_data
 from oplogd.store import State, StateCursor
-from oplogd.stream.frames import (
+from oplogd.stream.ring.frames import (
     HEARTBEAT,
     RESET,
     Framer,

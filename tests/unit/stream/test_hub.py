@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from oplogd.event_id import EventId, Millis, format_id
-from oplogd.stream.filters import Filter
-from oplogd.stream.frames import HEARTBEAT, RESET, Framer
+from oplogd.model.event_id import EventId, Millis, format_id
 from oplogd.stream.hub import END_SPREAD_SECONDS, Hub
-from oplogd.stream.phase import IN_FLIGHT
+from oplogd.stream.phases.phase import IN_FLIGHT
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import HEARTBEAT, RESET, Framer
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.stream.clients import Client

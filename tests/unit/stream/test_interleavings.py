@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import EventId, Mark, format_id
-from oplogd.operation import Operation
-from oplogd.stream.filters import Filter
+from oplogd.model.event_id import EventId, Mark, format_id
+from oplogd.model.operation import Operation
+from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import operation, operations
 from tests.kits.models.properties import examples
 from tests.kits.stream.clients import Client
@@ -181,9 +181,9 @@ def test_every_consumer_has_everything_promised_to_it(
 ) -> None:
     plan = [_only(rare, action) for action in (*first, *then)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplogd.stream.view._CHEAP", cheap)
-        patch.setattr("oplogd.stream.postings._MAX_PAIRS", pairs)
-        patch.setattr("oplogd.stream.postings.MAX_IDLE", idle)
+        patch.setattr("oplogd.stream.ring.view._CHEAP", cheap)
+        patch.setattr("oplogd.stream.ring.postings._MAX_PAIRS", pairs)
+        patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", idle)
         asyncio.run(_play(World(Path(folder), sizes, patch), plan))
 
 

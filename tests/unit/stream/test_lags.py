@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import EventId, Position, parse_position
+from oplogd.model.event_id import EventId, Position, parse_position
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.filters import Filter
 from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, survey
+from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import numbered
 from tests.kits.stream.clients import Client
 from tests.kits.stream.worlds import Sizes, World

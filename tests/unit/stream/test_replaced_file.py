@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.event_id import EventId, Millis
+from oplogd.model.event_id import EventId, Millis
 from oplogd.store import LogBounds
 from oplogd.store.sqlite import SqliteStore
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.filters import Filter
 from oplogd.stream.follower import advance
-from oplogd.stream.frames import RESET, Framer
 from oplogd.stream.hub import Hub
-from oplogd.stream.ring import Ring
-from oplogd.stream.waker import Waker
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import RESET, Framer
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.waker import Waker
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.stream.worlds import DEADLINE

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oplogd.event_id import Mark, Millis
-from oplogd.stream.filters import Filter
+from oplogd.model.event_id import Mark, Millis
 from oplogd.stream.response import EventStream
+from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.worlds import World
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from oplogd.stream.connection import Connection
-from oplogd.stream.filters import Filter
 from oplogd.stream.hub import END_GRACE_SECONDS, Hub
+from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.worlds import World
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.event_id import EventId, Mark, Millis, Position, format_id, parse_position
+from oplogd.model.event_id import EventId, Mark, Millis, Position, format_id, parse_position
 from oplogd.store import LogBounds
-from oplogd.stream.start import (
+from oplogd.stream.phases.start import (
     After,
     FullReplication,
     Since,

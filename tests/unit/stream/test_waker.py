@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from oplogd.stream.waker import Waker
+from oplogd.stream.ring.waker import Waker
 from tests.kits.clock.virtual import VirtualClock
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import fastavro
 import pytest
 
+from oplogd.decode.pieces import at_once
 from oplogd.errors import MessageError
-from oplogd.message import Message
-from oplogd.pieces import at_once
-from oplogd.topics.avro import AvroCodec
-from oplogd.topics.codec import reading_publish
+from oplogd.model.message import Message
+from oplogd.topics.codec.avro import AvroCodec
+from oplogd.topics.codec.codec import reading_publish
 from tests.kits.topics.messages import decode_poll
 
 CODEC = AvroCodec()

@@ -8,12 +8,12 @@ from typing import Any
 import fastavro
 import pytest
 
+from oplogd.decode.pieces import Pieces, at_once
 from oplogd.errors import MessageError, OplogError
-from oplogd.pieces import Pieces, at_once
-from oplogd.topics.avro import SCHEMAS, AvroCodec
-from oplogd.topics.codec import Codec, Most, PublishRequest, Rollback, checking
-from oplogd.topics.json_codec import JsonCodec
-from oplogd.transaction import Isolation
+from oplogd.model.transaction import Isolation
+from oplogd.topics.codec.avro import SCHEMAS, AvroCodec
+from oplogd.topics.codec.codec import Codec, Most, PublishRequest, Rollback, checking
+from oplogd.topics.codec.json_codec import JsonCodec
 
 JSON, AVRO = JsonCodec(), AvroCodec()
 BOTH = pytest.mark.parametrize("codec", [JSON, AVRO], ids=["json", "avro"])

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from oplogd.message import Message
-from oplogd.message_id import MessageId, end_id, parse_message_id, stamp, unstamp
-from oplogd.pointer import Decision
+from oplogd.model.message import Message
+from oplogd.model.message_id import MessageId, end_id, parse_message_id, stamp, unstamp
+from oplogd.model.pointer import Decision
 
 # Time to live of the topic, in seconds.
 TTL = 3

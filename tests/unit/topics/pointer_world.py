@@ -4,18 +4,18 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from oplogd.event_id import Mark
-from oplogd.message_id import stamp
-from oplogd.names import TopicName
-from oplogd.pointer import Decision, Snapshot
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import stamp
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision, Snapshot
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
 from oplogd.store.transactions import Limits
-from oplogd.topics.codec import PollRequest
+from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import Answer
 from oplogd.topics.poller import Poller
-from oplogd.transaction import Isolation
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.kits.topics.messages import of_json

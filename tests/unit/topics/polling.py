@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from oplogd.message_id import MessageId, stamp, unstamp
+from oplogd.model.message_id import MessageId, stamp, unstamp
 
 # The first answer to fill these bytes of data is full.
 ANSWER_BYTES = 1_000_000

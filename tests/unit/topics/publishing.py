@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from oplogd.health import Health
-from oplogd.message import of_payload
-from oplogd.names import TopicName
+from oplogd.model.message import of_payload
+from oplogd.model.names import TopicName
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.writer import MessageWriter
+from oplogd.watch.health import Health
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 

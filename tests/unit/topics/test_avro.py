@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oplogd.message import of_payload
-from oplogd.pieces import at_once
-from oplogd.topics.avro import SCHEMAS
-from oplogd.topics.codec import Polled, PollRequest, reading_publish
-from oplogd.transaction import Isolation
+from oplogd.decode.pieces import at_once
+from oplogd.model.message import of_payload
+from oplogd.model.transaction import Isolation
+from oplogd.topics.codec.avro import SCHEMAS
+from oplogd.topics.codec.codec import Polled, PollRequest, reading_publish
 from tests.kits.models.properties import examples
 from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.avro_bodies import (
@@ -168,8 +168,8 @@ def test_the_published_schemas_are_those_of_the_bodies() -> None:
 @pytest.mark.process
 def test_fastavro_is_imported_on_first_use() -> None:
     code = (
-        "import sys, oplogd.server, oplogd.topics.avro as avro\n"
-        "from oplogd.pieces import at_once\n"
+        "import sys, oplogd.server, oplogd.topics.codec.avro as avro\n"
+        "from oplogd.decode.pieces import at_once\n"
         "codec = avro.AvroCodec()\n"
         "print('fastavro' in sys.modules)\n"
         "list(at_once(codec.decode_publish(bytes([2, 2, 0, 0]), None)).given)\n"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import MessageError, MessageTooLargeError
-from oplogd.ingest.body import TooLargeError
-from oplogd.message import MAX_MESSAGE_BYTES, Message, of_payload
-from oplogd.topics.codec import InvalidMessagesError, PollRequest, reading_publish
+from oplogd.model.message import MAX_MESSAGE_BYTES, Message, of_payload
+from oplogd.topics.codec.codec import InvalidMessagesError, PollRequest, reading_publish
 from tests.kits.models.properties import examples
 from tests.kits.topics.messages import decode_poll
 from tests.unit.topics.avro_bodies import (

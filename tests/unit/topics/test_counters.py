@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 from oplogd.topics.counters import OTHER, Busiest, Counts, TopicCounters
 from tests.kits.models.properties import examples
 

@@ -6,19 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd import json_walk
+from oplogd.decode import walk as json_walk
+from oplogd.decode.compressed import TooLargeError
+from oplogd.decode.pieces import at_once
 from oplogd.errors import MessageError, MessageTooLargeError
-from oplogd.ingest.body import TooLargeError
-from oplogd.message import MAX_MESSAGE_BYTES, Message
-from oplogd.pieces import at_once
-from oplogd.topics.codec import (
-    InvalidMessagesError,
-    Polled,
-    PollRequest,
-    reading_publish,
-)
-from oplogd.topics.json_codec import JsonCodec
-from oplogd.transaction import Isolation
+from oplogd.model.message import MAX_MESSAGE_BYTES, Message
+from oplogd.model.transaction import Isolation
+from oplogd.topics.codec.codec import InvalidMessagesError, Polled, PollRequest, reading_publish
+from oplogd.topics.codec.json_codec import JsonCodec
 from tests.kits.models.properties import examples
 from tests.kits.topics.messages import decode_poll
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 from oplogd.store.topics import Topic
 from oplogd.web.v1.topics import encoding_list
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from oplogd.errors import MessageError
-from oplogd.pointer import MAX_POINTER, MAX_SNAPSHOT_POINTERS, Snapshot
-from oplogd.topics.codec import Codec
+from oplogd.model.pointer import MAX_POINTER, MAX_SNAPSHOT_POINTERS, Snapshot
+from oplogd.topics.codec.codec import Codec
 from tests.kits.topics.messages import decode_poll
 from tests.unit.topics.pointer_bodies import (
     AVRO,

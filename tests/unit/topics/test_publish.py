@@ -2,6 +2,7 @@
 
 import pytest
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import (
     NotConfirmedError,
     OplogError,
@@ -9,7 +10,6 @@ from oplogd.errors import (
     StoreUnavailableError,
     TopicNotFoundError,
 )
-from oplogd.ingest.body import TooLargeError
 from oplogd.topics.counters import Busiest
 from tests.unit.topics.publishing import NAME, OTHER_NAME, Bench, data, errors_of, queued
 

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from oplogd.errors import StaleFenceError, TopicNotFoundError
-from oplogd.lease import Fence
-from oplogd.leases.counters import LeaseCounters
-from oplogd.message import of_payload
+from oplogd.model.lease import Fence
+from oplogd.model.message import of_payload
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.topics import MessageBatch
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.publish import Publisher
+from oplogd.watch.lease_counters import LeaseCounters
 from tests.unit.topics.publishing import NAME, Bench, data, errors_of, queued
 
 OLD, NEW = Fence("l", 1), Fence("l", 2)

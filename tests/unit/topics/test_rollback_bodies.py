@@ -10,12 +10,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.errors import MessageError
-from oplogd.event_id import Mark
-from oplogd.message_id import MAX_SEQUENCE, stamp
-from oplogd.pointer import MAX_POINTER
-from oplogd.topics.avro import SCHEMAS
-from oplogd.topics.avro_bytes import AvroBytes
-from oplogd.topics.codec import MAX_KEYS, Codec, Rollback
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MAX_SEQUENCE, stamp
+from oplogd.model.pointer import MAX_POINTER
+from oplogd.topics.codec.avro import SCHEMAS
+from oplogd.topics.codec.avro_bytes import AvroBytes
+from oplogd.topics.codec.codec import MAX_KEYS, Codec, Rollback
 from tests.kits.models.properties import examples
 from tests.unit.topics.pointer_bodies import (
     AVRO,

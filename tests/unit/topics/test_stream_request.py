@@ -3,11 +3,11 @@
 import pytest
 from starlette.datastructures import Headers, QueryParams
 
-from oplogd.event_id import Millis
-from oplogd.message_id import MessageId
-from oplogd.stream.topic_start import TopicPosition
-from oplogd.transaction import Isolation
-from oplogd.web.problem import Problem
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import MessageId
+from oplogd.model.transaction import Isolation
+from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1.stream_request import TopicStreamRequest, parse_topic_request
 
 ID = MessageId(1_700_000_000_000, 3)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.transactions.idle import FIRST_SECONDS, retire_groups
+from oplogd.topics.transactions.idle import FIRST_SECONDS, retire_groups
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions

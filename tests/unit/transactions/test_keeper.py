@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.transactions.keeper import keep_transactions
+from oplogd.topics.keeper import keep_transactions
 
 AWAY = StoreUnavailableError("store x: away")
 

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from oplogd.health import Health
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import IgnoredMembers
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
-from oplogd.transactions.service import TransactionService
-from oplogd.web.bodies import BodyReader
-from oplogd.web.error_handlers import add_error_handlers
-from oplogd.web.problem import Problem
+from oplogd.topics.transactions.service import TransactionService
+from oplogd.watch.health import Health
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.error_handlers import add_error_handlers
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1.transactions import TXNS, add_transactions
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions

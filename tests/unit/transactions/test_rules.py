@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
+from oplogd.decode.pieces import Pieces
+from oplogd.decode.walk import MANY_COMMAS
 from oplogd.errors import (
     MessageError,
     OplogError,
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.event_id import Mark
-from oplogd.json_walk import MANY_COMMAS
-from oplogd.message import Message
-from oplogd.message_id import MessageId, record_id
-from oplogd.names import OPLOG, TopicName
-from oplogd.operation import Operation
-from oplogd.pieces import Pieces
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import MessageId, record_id
+from oplogd.model.names import OPLOG, TopicName
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, Run, Transaction
-from oplogd.topics.codec import InvalidMessagesError
-from oplogd.transaction import FIRST_ID, Reason, State
-from oplogd.transactions import rules
-from oplogd.transactions.rules import Begin, Given
+from oplogd.topics.codec.codec import InvalidMessagesError
+from oplogd.topics.transactions import rules
+from oplogd.topics.transactions.rules import Begin, Given
 
 NOW = "2024-12-01T10:00:00.000Z"
 LATER = "2024-12-01T10:00:01.000Z"

@@ -16,15 +16,15 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.names import OPLOG, TopicName
-from oplogd.pointer import DEFAULT_RULES, PointerRules
+from oplogd.model.names import OPLOG, TopicName
+from oplogd.model.pointer import DEFAULT_RULES, PointerRules
+from oplogd.model.transaction import State
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import Limits, Transaction
 from oplogd.topics.known import KnownTopics
-from oplogd.transaction import State
-from oplogd.transactions.room import Room
-from oplogd.transactions.rules import Begin, parsing_records
-from oplogd.transactions.service import TransactionService
+from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.rules import Begin, parsing_records
+from oplogd.topics.transactions.service import TransactionService
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions

@@ -8,8 +8,8 @@ import pytest
 
 from oplogd.clock import SYSTEM
 from oplogd.errors import StoreUnavailableError
-from oplogd.web.asked import Asked
-from oplogd.web.transaction_figures import TransactionFigures
+from oplogd.web.figures.asked import Asked
+from oplogd.web.figures.transactions import TransactionFigures
 
 
 class Store:

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from oplogd.event_id import format_id
-from oplogd.stream.filters import Filter
+from oplogd.model.event_id import format_id
 from oplogd.stream.lags import survey
-from oplogd.web.consumers import MAX_CONSUMERS, consumer_members
+from oplogd.stream.ring.filters import Filter
+from oplogd.web.figures.consumers import MAX_CONSUMERS, consumer_members
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
 from tests.kits.stream.clients import Client

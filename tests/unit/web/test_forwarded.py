@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from oplogd.web.forwarded import LOOPBACK, ClientAddress, TrustedProxies, plain_address
+from oplogd.web.connection.forwarded import LOOPBACK, ClientAddress, TrustedProxies, plain_address
 from tests.kits.models.properties import examples
 
 CLIENT = ("203.0.113.9", 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplogd.values import host_name
+from oplogd.config.values import host_name
 from oplogd.web.access.origin import is_from_page, is_own_host
 
 ALLOWED = frozenset({"oplog.example.com", "oplog"})

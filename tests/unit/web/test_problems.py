@@ -3,7 +3,7 @@
 import pytest
 
 from oplogd.errors import NoLogNumberError
-from oplogd.web.problem import Problem
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import continuing
 
 

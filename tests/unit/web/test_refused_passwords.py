@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplogd.senders import MAX_ADDRESSES
+from oplogd.host.senders import MAX_ADDRESSES
 from oplogd.web.access.refused import QUIET_SECONDS, RefusedPasswords
 from tests.kits.clock.virtual import VirtualClock
 

@@ -3,8 +3,8 @@
 import pytest
 from starlette.datastructures import Headers, QueryParams
 
-from oplogd.web.problem import Problem
-from oplogd.web.stream_request import parse_stream_request
+from oplogd.web.http.problem import Problem
+from oplogd.web.oplog.stream_request import parse_stream_request
 from oplogd.web.v1.stream_request import parse_topic_request
 
 POSITION = "last_event_id"

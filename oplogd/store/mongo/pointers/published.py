@@ -3,12 +3,10 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from oplogd.event_id import Mark
-from oplogd.pointer import Decision
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.topics.groups import Once
-from oplogd.store.mongo.topics.judgement import entries_of
-from oplogd.store.mongo.topics.layout import (
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import (
     END_NUMBER,
     PUBLISH_BASE,
     identity,
@@ -17,6 +15,8 @@ from oplogd.store.mongo.topics.layout import (
     owner_of,
     parts,
 )
+from oplogd.store.mongo.topics.groups import Once
+from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.topics import EntryKind
 
 _LOOK_UP = 500

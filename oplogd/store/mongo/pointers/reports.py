@@ -21,12 +21,12 @@ from typing import Any, Protocol
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.event_id import Mark
-from oplogd.pointer import Decision, decided
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.overdue import is_past
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision, decided
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.overdue import is_past
+from oplogd.store.mongo.link.topic_layout import Document, parts
 from oplogd.store.mongo.pointers.rows import SETTLED_MS, STEP
-from oplogd.store.mongo.topics.layout import Document, parts
 
 REPORTS = "oplog_reports"
 

@@ -15,9 +15,9 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.clock.ages import MAX_LEAD_MS
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.overdue import is_over, is_past
-from oplogd.store.mongo.topics.layout import Document, parts
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.overdue import is_over, is_past
+from oplogd.store.mongo.link.topic_layout import Document, parts
 from oplogd.store.numbers import number_of
 from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, PointerStats
 

@@ -23,23 +23,23 @@ from typing import Any, NamedTuple
 from pymongo.errors import BulkWriteError
 
 from oplogd.errors import NotConfirmedError
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import next_write_stamp, unstamp
-from oplogd.pointer import decided, too_many_stored
-from oplogd.store.mongo.errors import DUPLICATE_KEY
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.obstacle import Obstacle
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import next_write_stamp, unstamp
+from oplogd.model.pointer import decided, too_many_stored
+from oplogd.model.transaction import decode_marker
+from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.obstacle import Obstacle
+from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
+from oplogd.store.mongo.link.search import last_before
+from oplogd.store.mongo.link.timing import Timing
+from oplogd.store.mongo.link.topic_layout import Document, stamp_of
 from oplogd.store.mongo.pointers.published import Published, published_of
-from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
-from oplogd.store.mongo.search import last_before
-from oplogd.store.mongo.timing import Timing
-from oplogd.store.mongo.topics.layout import Document, stamp_of
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
 from oplogd.store.numbers import number_of
 from oplogd.store.topics import TopicEntry, TopicRecord
 from oplogd.store.transactions import Limits
-from oplogd.transaction import decode_marker
 
 ROLLED_BACK = 1
 DECIDED = 2

@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import identity, place
 from oplogd.store.mongo.pointers.rows import STEP, key
-from oplogd.store.mongo.topics.layout import identity, place
 from oplogd.store.topics import EntryKind
 
 STANDING = {"$in": [EntryKind.DIRECT.value, EntryKind.PUBLISH.value, EntryKind.LATE.value]}

@@ -1,6 +1,6 @@
 """The bytes of messages that wait for their publish."""
 
-from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.rows import Rows
 from oplogd.store.mongo.pointers.stored import Stored, StoredMessages, number_in
 from oplogd.store.topics import ENTRY_OCTETS

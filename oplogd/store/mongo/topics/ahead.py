@@ -5,9 +5,9 @@ agent has used.
 """
 
 from oplogd.clock.ages import MAX_LEAD_MS
-from oplogd.store.mongo.damage import whole
-from oplogd.store.mongo.layout import CLOCK
-from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.link.damage import whole
+from oplogd.store.mongo.link.layout import CLOCK
+from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
 

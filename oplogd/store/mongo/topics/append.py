@@ -27,13 +27,14 @@ from typing import Any
 
 from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
 
-from oplogd.event_id import Mark
-from oplogd.store.mongo.errors import DUPLICATE_KEY
-from oplogd.store.mongo.fences import ended_meanwhile, holding
-from oplogd.store.mongo.head import server_seconds
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.obstacle import Obstacle
-from oplogd.store.mongo.timing import Timing
+from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.fences import ended_meanwhile, holding
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.obstacle import Obstacle
+from oplogd.store.mongo.link.timing import Timing
+from oplogd.store.mongo.link.topic_layout import END, floor_of, parts
+from oplogd.store.mongo.log.head import server_seconds
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.groups import (
     Attempt,
@@ -46,7 +47,6 @@ from oplogd.store.mongo.topics.groups import (
 )
 from oplogd.store.mongo.topics.heads import Heads, TopicHeads
 from oplogd.store.mongo.topics.judgement import Chunk, entries_of, judge
-from oplogd.store.mongo.topics.layout import END, floor_of, parts
 from oplogd.store.topics import EntryKind, MessageBatch
 
 # Entries in one insert. More of them cost memory and save no time.

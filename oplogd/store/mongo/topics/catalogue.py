@@ -11,12 +11,12 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.errors import NoLogNumberError, StoreUnavailableError
-from oplogd.message_id import stamp, unstamp
-from oplogd.names import TopicName, topic_exists
-from oplogd.pointer import DEFAULT_RULES, PointerRules
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.notifier import Notifier
-from oplogd.store.mongo.topics.layout import (
+from oplogd.model.message_id import stamp, unstamp
+from oplogd.model.names import TopicName, topic_exists
+from oplogd.model.pointer import DEFAULT_RULES, PointerRules
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.notifier import Notifier
+from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
     NAMES_FROM,
     RESERVATIONS,

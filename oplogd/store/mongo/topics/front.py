@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from oplogd.clock.ages import MAX_LEAD_MS, Present
-from oplogd.event_id import Mark
-from oplogd.store.mongo.search import LookUp, last_before
-from oplogd.store.mongo.topics.layout import Document, floor_of, number
+from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.search import LookUp, last_before
+from oplogd.store.mongo.link.topic_layout import Document, floor_of, number
 
 
 class Front:

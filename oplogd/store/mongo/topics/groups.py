@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from oplogd.event_id import Mark
-from oplogd.lease import Fence
-from oplogd.store.mongo.topics.layout import Document, identity, place
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
+from oplogd.store.mongo.link.topic_layout import Document, identity, place
 from oplogd.store.topics import Outcome, Placed, Refused
 
 

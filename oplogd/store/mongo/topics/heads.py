@@ -7,13 +7,11 @@ from typing import NamedTuple
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.store.mongo.head import server_seconds
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.notifier import Notifier
-from oplogd.store.mongo.search import PROBES
-from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.layout import (
+from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.notifier import Notifier
+from oplogd.store.mongo.link.search import PROBES
+from oplogd.store.mongo.link.topic_layout import (
     END,
     MARK_FIELDS,
     SEAL,
@@ -23,6 +21,8 @@ from oplogd.store.mongo.topics.layout import (
     place,
     places_of,
 )
+from oplogd.store.mongo.log.head import server_seconds
+from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.numbers import begin_of
 
 # Places that one look-up asks for, unless there are more logs.

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from oplogd.clock.rule import MAX_LEAD_MS
-from oplogd.event_id import Mark
-from oplogd.lease import Fence
-from oplogd.store.mongo.link import Link
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import END, Document, following, identity, mark_of
 from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, Once, Unless
 from oplogd.store.mongo.topics.heads import Heads
-from oplogd.store.mongo.topics.layout import END, Document, following, identity, mark_of
 
 Chunk = Mapping[Group, Sequence[Numbered]]
 

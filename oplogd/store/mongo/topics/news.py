@@ -5,11 +5,11 @@ import itertools
 import time
 from collections.abc import Collection, Mapping
 
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.notifier import wait
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.notifier import wait
+from oplogd.store.mongo.link.topic_layout import place
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
-from oplogd.store.mongo.topics.layout import place
 from oplogd.store.topics import News
 
 # Time between two look-ups; the second one without logs, and on servers without quick look-ups.

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pymongo import UpdateOne
 
 from oplogd.clock.rule import MAX_LEAD_MS
-from oplogd.message_id import stamp, unstamp
-from oplogd.store.mongo.damage import whole
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.heads import TopicHeads
-from oplogd.store.mongo.topics.layout import (
+from oplogd.model.message_id import stamp, unstamp
+from oplogd.store.mongo.link.damage import whole
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
     Document,
     log_of,
@@ -25,6 +23,8 @@ from oplogd.store.mongo.topics.layout import (
     places_of,
     stamp_of,
 )
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import TopicHeads
 
 # Entries of one step.
 _STEP = 100

@@ -8,8 +8,8 @@ as a whole, so nothing is ever subtracted, and a step that was cut leaves no err
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from oplogd.event_id import Mark
-from oplogd.store.mongo.topics.layout import Document, number
+from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.topic_layout import Document, number
 
 # More segments are joined in pairs.
 _MOST = 64

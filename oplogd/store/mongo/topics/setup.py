@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable
 import pymongo
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
-from oplogd.message_id import stamp
-from oplogd.store.mongo.errors import is_existing
-from oplogd.store.mongo.lease import HoldLease
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.topics.catalogue import Catalogue, new_log
-from oplogd.store.mongo.topics.layout import (
+from oplogd.model.message_id import stamp
+from oplogd.store.mongo.link.errors import is_existing
+from oplogd.store.mongo.link.lease import HoldLease
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
     ENTRIES,
     IDENTITY_INDEX,
@@ -26,6 +25,7 @@ from oplogd.store.mongo.topics.layout import (
     numbered,
     reserved,
 )
+from oplogd.store.mongo.topics.catalogue import Catalogue, new_log
 from oplogd.store.numbers import MAX_LOG
 from oplogd.store.topics import DEFAULT_TTL
 

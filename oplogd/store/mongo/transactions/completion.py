@@ -16,14 +16,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from oplogd.commit_log import abort_record, commit_record
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.store.mongo.link import Link
+from oplogd.model.commit_log import abort_record, commit_record
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.transaction import Marker, encode_marker
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import END_NUMBER, identity
 from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.mongo.topics.judgement import entries_of
-from oplogd.store.mongo.topics.layout import END_NUMBER, identity
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
@@ -32,7 +33,6 @@ from oplogd.store.mongo.transactions.row import Phase, Row, finished
 from oplogd.store.mongo.transactions.rows import Rows
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import CommittedLog, Run
-from oplogd.transaction import Marker, encode_marker
 
 # Called after each step with its name.
 Step = Callable[[str], Awaitable[None]]

@@ -4,14 +4,14 @@ from array import array
 from contextlib import suppress
 
 from oplogd.errors import OplogError, TransactionConflictError, TransactionNotFoundError
-from oplogd.lease import stale_transaction
-from oplogd.store.mongo.fences import holding
-from oplogd.store.mongo.link import Link
+from oplogd.model.lease import stale_transaction
+from oplogd.model.transaction import Reason
+from oplogd.store.mongo.link.fences import holding
+from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.transactions.completion import Completion, Step
 from oplogd.store.mongo.transactions.row import Phase, Row, decided
 from oplogd.store.mongo.transactions.rows import Rows
 from oplogd.store.transactions import Decisions
-from oplogd.transaction import Reason
 
 
 class Decider:

@@ -5,8 +5,8 @@ import asyncio
 from pymongo.errors import PyMongoError
 
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
-from oplogd.store.mongo.lease import Lease
-from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.transactions.completion import Completion
 from oplogd.store.mongo.transactions.decision import Decider

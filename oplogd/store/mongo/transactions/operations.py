@@ -5,11 +5,11 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.mongo.conditional import ConditionalAppender
-from oplogd.store.mongo.head import Head
-from oplogd.store.mongo.layout import Numbered, OfTransaction
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.log import Log
+from oplogd.store.mongo.link.layout import Numbered, OfTransaction
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.log.conditional import ConditionalAppender
+from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.places import OperationPlaces, forget_notes
 from oplogd.store.transactions import Run

@@ -11,14 +11,14 @@ from typing import Any
 
 from pymongo.errors import BulkWriteError
 
-from oplogd.operation import Operation
-from oplogd.store.mongo.errors import DUPLICATE_KEY
-from oplogd.store.mongo.layout import Document, Numbered
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.obstacle import Obstacle
-from oplogd.store.mongo.read_size import READ_CHARACTERS, ReadSize
-from oplogd.store.mongo.topics.layout import parts
-from oplogd.transaction import Record, reused
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import Record, reused
+from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.layout import Document, Numbered
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.obstacle import Obstacle
+from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
+from oplogd.store.mongo.link.topic_layout import parts
 
 PAYLOADS = "oplog_payloads"
 

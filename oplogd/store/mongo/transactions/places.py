@@ -19,12 +19,12 @@ from typing import NamedTuple
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError, WriteError
 
-from oplogd.store.mongo.layout import Document, mark_of, transaction_of
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.log import Log
+from oplogd.model.transaction import no_transaction
+from oplogd.store.mongo.link.layout import Document, mark_of, transaction_of
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import PAYLOADS
 from oplogd.store.transactions import Run
-from oplogd.transaction import no_transaction
 
 # Entries of one answer.
 _BATCH = 1_000

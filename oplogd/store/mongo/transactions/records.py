@@ -4,16 +4,22 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from oplogd.message import Message
-from oplogd.store.mongo.link import Link
+from oplogd.model.message import Message
+from oplogd.model.transaction import Record, lacking, reused
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.topic_layout import (
+    BEGIN_NUMBER,
+    END_NUMBER,
+    Document,
+    identity,
+    number_of,
+)
 from oplogd.store.mongo.topics.groups import Group, Once
-from oplogd.store.mongo.topics.layout import BEGIN_NUMBER, END_NUMBER, Document, identity, number_of
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.row import Row
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import OPLOG_INDEX
-from oplogd.transaction import Record, lacking, reused
 
 # Documents of one answer while all records are counted.
 _BATCH = 5_000

@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.lease import Fence
-from oplogd.store.mongo.damage import whole
-from oplogd.store.mongo.topics.layout import Document
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
+from oplogd.model.transaction import FIRST_ID, Reason, State
+from oplogd.store.mongo.link.damage import whole
+from oplogd.store.mongo.link.topic_layout import Document
 from oplogd.store.transactions import Commit, CommittedLog, NewTransaction, Run, Transaction
-from oplogd.transaction import FIRST_ID, Reason, State
 
 TXNS = "oplog_txns"
 

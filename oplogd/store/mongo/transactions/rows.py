@@ -8,10 +8,11 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
-from oplogd.event_id import Mark
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.overdue import is_alive, is_over, is_past
-from oplogd.store.mongo.topics.layout import Document
+from oplogd.model.event_id import Mark
+from oplogd.model.transaction import Reason, State, no_transaction
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.overdue import is_alive, is_over, is_past
+from oplogd.store.mongo.link.topic_layout import Document
 from oplogd.store.mongo.transactions.row import (
     ACTIVE_INDEX,
     LARGE,
@@ -26,7 +27,6 @@ from oplogd.store.mongo.transactions.row import (
     row_of,
 )
 from oplogd.store.transactions import KEPT_MS, NewTransaction, TransactionStats
-from oplogd.transaction import Reason, State, no_transaction
 
 # Rows that are forgotten at a time.
 _STEP = 500

@@ -2,9 +2,10 @@
 
 import pytest
 
+from oplogd.model.transaction import State
 from oplogd.store import Store
-from oplogd.store.sqlite import pointer_ends, transactions
-from oplogd.transaction import State
+from oplogd.store.sqlite.interface import transactions
+from oplogd.store.sqlite.pointers import ends as pointer_ends
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME
 from tests.kits.store.pointing import TEPHRA, publish_under, store_under

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from oplogd.clock.rule import FAR_MS
+from oplogd.model.transaction import State
 from oplogd.store import Store
-from oplogd.transaction import State
 from tests.kits.models.properties import examples
 from tests.kits.store.kits import Kit, Kits
 from tests.kits.store.messages import NAME, entries_of, publish

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store import Store
 from oplogd.store.topics import DECIDED_MS, Full, MessageBatch, Topic
 from tests.kits.store.bounded import BOUND, FIT, fill, large, numbers, settle

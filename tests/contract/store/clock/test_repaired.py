@@ -2,14 +2,14 @@
 
 import pytest
 
-from oplogd.event_id import Millis
-from oplogd.message_id import MessageId
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import Decision
 from oplogd.store import Store
 from oplogd.store.numbers import log_of
 from oplogd.store.topics import Topic
-from oplogd.stream.topic_start import sought, topic_start
-from oplogd.topics.codec import PollRequest
+from oplogd.stream.phases.topic_start import sought, topic_start
+from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller

@@ -2,10 +2,10 @@
 
 import pytest
 
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import Reason, State
 from oplogd.store import Store
 from oplogd.store.topics import Topic
-from oplogd.transaction import Reason, State
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import operation
 from tests.kits.store.kits import Kit, log_of, states_of

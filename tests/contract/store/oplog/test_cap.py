@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, fold, numbered, operation, operations
 from tests.kits.models.properties import examples

@@ -1,6 +1,6 @@
 """A new epoch in every store."""
 
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.store import Store
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from oplogd.errors import LogReplacedError
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.store import Store
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, key_of, numbered, operation

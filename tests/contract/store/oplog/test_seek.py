@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplogd.event_id import MAX_MS, Mark
+from oplogd.model.event_id import MAX_MS, Mark
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import TRIMMING, Kit

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from oplogd.store import Entry, StateCursor, Store
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import fold, key_of, numbered, operation, operations

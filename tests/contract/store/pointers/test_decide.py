@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from oplogd.errors import TopicNotFoundError, TransactionConflictError
-from oplogd.event_id import Mark
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import Marker
 from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
 from oplogd.store.topics import EntryKind
-from oplogd.transaction import Marker
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, named

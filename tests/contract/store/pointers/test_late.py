@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from oplogd.errors import TransactionConflictError
-from oplogd.pointer import Decision, decode_voided
+from oplogd.model.pointer import Decision, decode_voided
 from oplogd.store.pointers import PointerDecisions, TimedOutPointer
 from oplogd.store.topics import EntryKind
 from tests.kits.clock.virtual import START_MS

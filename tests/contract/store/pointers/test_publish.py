@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from oplogd.errors import MessageError, TopicNotFoundError, TransactionConflictError
-from oplogd.event_id import Mark
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision
 from oplogd.store.topics import EntryKind
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplogd.pointer import Decision, Snapshot
+from oplogd.model.pointer import Decision, Snapshot
 from oplogd.store.topics import EntryKind
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, publish

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from oplogd.errors import MessageError
-from oplogd.event_id import Mark
-from oplogd.pointer import Decision, decode_voided
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision, decode_voided
 from oplogd.store.topics import EntryKind
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, named, publish

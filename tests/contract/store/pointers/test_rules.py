@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from oplogd.errors import MessageError, TransactionConflictError
-from oplogd.pointer import DEFAULT_RULES, Decision, PointerRules
+from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.topics import EntryKind, Topic
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from oplogd.errors import MessageError, TransactionConflictError, TransactionTooLargeError
-from oplogd.message_id import parse_message_id
-from oplogd.pointer import Decision
+from oplogd.model.message_id import parse_message_id
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import decode_marker
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
-from oplogd.transaction import decode_marker
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, mark, messages, publish

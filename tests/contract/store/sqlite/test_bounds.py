@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store.sqlite import MIGRATIONS, SqliteStore
-from oplogd.store.sqlite.bounds import counting, keeper, leaving
+from oplogd.store.sqlite.upkeep import bounds as keeper
+from oplogd.store.sqlite.upkeep import counting, leaving
 from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, MIN_MAX_BYTES, Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.bounded import BOUND, FIT, fill, octets_of, settle

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from oplogd.store.sqlite import MIGRATIONS, SqliteStore, clock_rows, topic_entries
+from oplogd.store.sqlite import MIGRATIONS, SqliteStore
+from oplogd.store.sqlite.log import clock_rows
+from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.topics import MessageBatch, Topic
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered

@@ -12,8 +12,9 @@ import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor, StatesPage
-from oplogd.store.sqlite import log, statements
 from oplogd.store.sqlite import store as store_module
+from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.log import log
 from tests.kits.models.operations import key_of, numbered, operation
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.sqlite_files import opened, steps_of

@@ -12,9 +12,9 @@ import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.space import MIB, UNKNOWN, limits_of
-from oplogd.store.sqlite.bounds import leaving
-from oplogd.store.sqlite.disk import Disk
-from oplogd.store.sqlite.reserve import Reserve
+from oplogd.store.sqlite.file.disk import Disk
+from oplogd.store.sqlite.file.reserve import Reserve
+from oplogd.store.sqlite.upkeep import leaving
 from tests.kits.store.bounded import BOUND, FIT, fill
 from tests.kits.store.messages import NAME, payloads_of
 from tests.kits.store.sqlite_files import opened

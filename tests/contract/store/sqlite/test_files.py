@@ -10,13 +10,9 @@ import pytest
 
 from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError
-from oplogd.operation import Operation
-from oplogd.store.sqlite import (
-    connection,
-    log,
-    statements,
-    wal,
-)
+from oplogd.model.operation import Operation
+from oplogd.store.sqlite.file import connection, statements, wal
+from oplogd.store.sqlite.log import log
 from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import contents, log_of, states_of, wanted
 from tests.kits.store.sqlite_files import (

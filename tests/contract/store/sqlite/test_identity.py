@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.store.sqlite.schema import MIGRATIONS
+from oplogd.store.sqlite.file.schema import MIGRATIONS
 from tests.kits.models.operations import numbered
 from tests.kits.store.sqlite_files import create_at_version, direct, opened, put_in_place
 

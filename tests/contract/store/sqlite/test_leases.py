@@ -12,20 +12,17 @@ from typing import Any
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.lease import Fence
-from oplogd.message import Message
-from oplogd.operation import Operation
+from oplogd.model.lease import Fence
+from oplogd.model.message import Message
+from oplogd.model.operation import Operation
 from oplogd.store import FencedBatch
 from oplogd.store.lease_rule import EXTENSIONS
-from oplogd.store.sqlite import (
-    MIGRATIONS,
-    connection,
-    lease_rows,
-    log,
-    statements,
-    topic_entries,
-    topic_statements,
-)
+from oplogd.store.sqlite import MIGRATIONS
+from oplogd.store.sqlite.file import connection, statements
+from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite.log import log
+from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.topics import MessageBatch, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered

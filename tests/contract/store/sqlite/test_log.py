@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.operation import Operation
-from oplogd.store.sqlite import (
-    statements,
-)
+from oplogd.model.operation import Operation
+from oplogd.store.sqlite.file import statements
 from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import log_of
 from tests.kits.store.sqlite_files import direct, opened, whole

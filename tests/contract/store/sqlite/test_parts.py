@@ -1,7 +1,7 @@
 """Appends that are larger than one statement of SQLite."""
 
-from oplogd.store.sqlite.parts import parts
-from oplogd.store.sqlite.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+from oplogd.store.sqlite.file.parts import parts
+from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
 
 MOST, BYTES = STATEMENT_OPERATIONS, STATEMENT_BYTES
 

@@ -13,9 +13,10 @@ from oplogd.errors import (
     TopicNotFoundError,
     TransactionConflictError,
 )
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store.pointers import PointerDecisions, PointerStats
-from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news
+from oplogd.store.sqlite import MIGRATIONS, SqliteStore
+from oplogd.store.sqlite.topics import news
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered

@@ -9,11 +9,19 @@ from typing import Any
 import pytest
 
 from oplogd.clock.ages import Present
-from oplogd.pointer import MAX_POINTER, Decision
+from oplogd.model.pointer import MAX_POINTER, Decision
+from oplogd.model.transaction import decode_marker
 from oplogd.store.pointers import PointerDecisions
-from oplogd.store.sqlite import parts as sqlite_parts
-from oplogd.store.sqlite import pointer_ends, pointer_rows, pointer_steps
-from oplogd.transaction import decode_marker
+from oplogd.store.sqlite.file import parts as sqlite_parts
+from oplogd.store.sqlite.pointers import (
+    ends as pointer_ends,
+)
+from oplogd.store.sqlite.pointers import (
+    rows as pointer_rows,
+)
+from oplogd.store.sqlite.pointers import (
+    steps as pointer_steps,
+)
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.messages import NAME, named
 from tests.kits.store.pointing import (

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.pointer import Decision
-from oplogd.store.sqlite import sweep
+from oplogd.model.pointer import Decision
+from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.messages import NAME, named, publish

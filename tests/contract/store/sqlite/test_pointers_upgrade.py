@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.names import TopicName
-from oplogd.pointer import Decision
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision
 from oplogd.store.sqlite import MIGRATIONS
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.store.pointing import committed, uncommitted

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.store.space import MIB
-from oplogd.store.sqlite.reserve import Reserve
+from oplogd.store.sqlite.file.reserve import Reserve
 from tests.contract.store.sqlite.test_disk import LIMITS, Bench
 
 KEPT = b"what somebody keeps" * 100_000

@@ -7,14 +7,9 @@ from pathlib import Path
 import pytest
 
 from oplogd.errors import StoreError, StoreUnavailableError
-from oplogd.store.sqlite import (
-    APPLICATION_ID,
-    DEFAULT_CAP_BYTES,
-    MIGRATIONS,
-    connection,
-    schema,
-)
-from oplogd.store.sqlite.schema import Migration
+from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS
+from oplogd.store.sqlite.file import connection, schema
+from oplogd.store.sqlite.file.schema import Migration
 from tests.kits.models.operations import numbered
 from tests.kits.store.kits import contents, log_of, states_of, wanted
 from tests.kits.store.sqlite_files import (

@@ -10,10 +10,14 @@ import pytest
 
 from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.store.sqlite import MIGRATIONS, news, statements, sweep, topic_entries
-from oplogd.store.sqlite import topic_statements as sql
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.store.sqlite import MIGRATIONS
+from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics import news
+from oplogd.store.sqlite.topics import statements as sql
+from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
@@ -273,7 +277,7 @@ async def test_own_appends_and_changes_and_the_close_wake_the_follower_without_a
 async def test_a_locked_file_makes_topics_unavailable_until_it_is_free(
     path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.sqlite.connection.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("oplogd.store.sqlite.file.connection.BUSY_SECONDS", 0.01)
     async with opened(path) as store:
         topic = await store.topics.create(NAME, None)
         with direct(path) as db:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from oplogd.clock.ages import Present
-from oplogd.store.sqlite import sweep, topics
+from oplogd.store.sqlite.interface import topics
+from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError, TransactionConflictError
-from oplogd.operation import Operation, decode_data
-from oplogd.store.sqlite import MIGRATIONS, SqliteStore, news
-from oplogd.store.sqlite.schema import APPLICATION_ID
+from oplogd.model.operation import Operation, decode_data
+from oplogd.model.transaction import State
+from oplogd.store.sqlite import MIGRATIONS, SqliteStore
+from oplogd.store.sqlite.file.schema import APPLICATION_ID
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import NewTransaction, Transaction
-from oplogd.transaction import State
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered, operation
 from tests.kits.processes.logged import DEADLINE
@@ -281,7 +281,7 @@ async def test_steps_that_wait_while_the_store_closes_get_an_error(path: Path) -
 async def test_steps_wake_the_followers_of_topics_and_of_the_log_without_a_poll(
     path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(news, "POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("oplogd.store.sqlite.topics.news.POLL_SECONDS", 3600.0)
     monkeypatch.setattr("oplogd.store.sqlite.store.POLL_SECONDS", 3600.0)
     async with asyncio.timeout(DEADLINE), opened(path) as store:
         topic = await store.topics.create(NAME, None)

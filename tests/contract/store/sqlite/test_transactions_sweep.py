@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.store.sqlite import sweep
+from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import EntryKind
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.store.messages import NAME, entries_of, named, payloads_of, publish

@@ -3,7 +3,7 @@
 import pytest
 
 from oplogd.errors import TopicFullError, TransactionConflictError
-from oplogd.pointer import Decision, PointerRules
+from oplogd.model.pointer import Decision, PointerRules
 from oplogd.store import Store
 from oplogd.store.topics import DECIDED_MS, Topic
 from tests.kits.store.bounded import (

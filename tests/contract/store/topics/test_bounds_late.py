@@ -3,7 +3,7 @@
 import pytest
 
 from oplogd.errors import TransactionConflictError
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store import Store
 from oplogd.store.topics import DECIDED_MS, EntryKind, Topic
 from tests.kits.store.bounded import BOUND, FIT, fill, settle

@@ -211,7 +211,7 @@ async def test_only_an_explicit_default_changes_the_default_of_the_store(topic_k
 async def test_more_topics_than_a_page_are_listed_and_found(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.topics.layout.parts.__defaults__", (LOOK_UP,))
+    monkeypatch.setattr("oplogd.store.mongo.link.topic_layout.parts.__defaults__", (LOOK_UP,))
     for number in range(MANY):
         await topics.create(named(f"t{number:05}"), None)
     listed = await topics.in_namespace("ns")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from oplogd.errors import LogReplacedError
-from oplogd.event_id import Mark
-from oplogd.message_id import MAX_SEQUENCE
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MAX_SEQUENCE
 from oplogd.store.topics import MessageBatch, Placed, Refused, TopicEntry, Topics
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import KITS, Kit

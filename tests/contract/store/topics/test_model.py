@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from oplogd.errors import TopicExistsError, TopicNotFoundError
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import stamp, unstamp
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import stamp, unstamp
 from oplogd.store import Store
 from oplogd.store.topics import (
     EntryKind,

@@ -3,9 +3,9 @@
 import pytest
 
 from oplogd.errors import NoLogNumberError, TopicNotFoundError
-from oplogd.event_id import Mark, Millis
-from oplogd.message_id import MessageId
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import Decision
 from oplogd.store.numbers import (
     MAX_LOG,
     REST_MS,
@@ -17,8 +17,8 @@ from oplogd.store.numbers import (
     number_of,
 )
 from oplogd.store.topics import MessageBatch, Refused, Topic, Topics
-from oplogd.stream.topic_start import sought, topic_start
-from oplogd.topics.codec import PollRequest
+from oplogd.stream.phases.topic_start import sought, topic_start
+from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.poll import PollStart
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, message, named, payloads_of, publish
@@ -184,7 +184,7 @@ async def test_a_number_rests_for_a_day_after_its_log_was_removed(
 async def test_without_a_free_number_a_creation_is_refused_and_the_next_one_looks_further(
     topic_kit: Kit, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.sqlite.catalogue._LOOKED_AT", 3)
+    monkeypatch.setattr("oplogd.store.sqlite.topics.catalogue._LOOKED_AT", 3)
     monkeypatch.setattr("oplogd.store.mongo.topics.catalogue._ATTEMPTS", 3)
     await topic_kit.used_logs(0)
     for n in range(4):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.store.topics import DEFAULT_TTL, EntryKind, MessageBatch, Placed, Topic, Topics
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import KITS, Kit

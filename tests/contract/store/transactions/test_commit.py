@@ -8,13 +8,13 @@ from oplogd.errors import (
     TopicNotFoundError,
     TransactionConflictError,
 )
-from oplogd.message_id import MessageId, record_id
+from oplogd.model.message_id import MessageId, record_id
+from oplogd.model.transaction import Marker, State
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
     KEPT_MS,
     CommittedLog,
 )
-from oplogd.transaction import Marker, State
 from tests.kits.models.operations import numbered
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, mark, named, publish

@@ -8,13 +8,13 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionNotFoundError,
 )
+from oplogd.model.transaction import Marker, Reason, State
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
     KEPT_MS,
     Commit,
     Transaction,
 )
-from oplogd.transaction import Marker, Reason, State
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, named
 from tests.kits.store.transacting import (

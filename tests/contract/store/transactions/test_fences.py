@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from oplogd.errors import StaleFenceError, TransactionConflictError
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
+from oplogd.model.transaction import Reason, State
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import NewTransaction, Transaction
-from oplogd.transaction import Reason, State
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import operation
 from tests.kits.store.kits import Kit, log_of

@@ -6,13 +6,13 @@ import json
 import pytest
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 from oplogd.store.numbers import REST_MS
 from oplogd.store.topics import DEFAULT_TTL, TopicStats
 from oplogd.store.transactions import IDLE_MS, Limits
 from oplogd.topics.known import KnownTopics
-from oplogd.transactions.rules import Begin
-from oplogd.transactions.service import TransactionService
+from oplogd.topics.transactions.rules import Begin
+from oplogd.topics.transactions.service import TransactionService
 from tests.kits.store.kits import Kit
 from tests.kits.store.transacting import (
     StoreHandle,

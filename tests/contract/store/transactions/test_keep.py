@@ -2,9 +2,9 @@
 
 import asyncio
 
+from oplogd.model.transaction import Marker, Reason, State
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Decisions, TransactionStats
-from oplogd.transaction import Marker, Reason, State
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from tests.contract.store.pointer_machine import TIMEOUT_MS, PointerMachine
 from tests.contract.store.transaction_machine import TransactionMachine
 from tests.kits.models.properties import examples

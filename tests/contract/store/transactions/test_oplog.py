@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from oplogd.event_id import Mark, format_id
-from oplogd.operation import Operation
+from oplogd.model.event_id import Mark, format_id
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import Marker
 from oplogd.store import Store
 from oplogd.store.topics import EntryKind
-from oplogd.transaction import Marker
 from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import Kit, Kits, known, log_of, states_of
 from tests.kits.store.messages import NAME

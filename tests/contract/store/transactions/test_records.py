@@ -12,10 +12,10 @@ from oplogd.errors import (
     TransactionNotFoundError,
     TransactionTooLargeError,
 )
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
+from oplogd.model.transaction import FIRST_ID, MAX_ID, Marker, Record, State
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits
-from oplogd.transaction import FIRST_ID, MAX_ID, Marker, Record, State
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered
 from tests.kits.store.kits import Kit

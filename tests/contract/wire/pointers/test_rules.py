@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from oplogd.pointer import MAX_TIMEOUT
-from oplogd.values import pointer_timeout
+from oplogd.config.values import pointer_timeout
+from oplogd.model.pointer import MAX_TIMEOUT
 from tests.contract.wire.pointers.pointers import PointerClient, members_of, pointers
 from tests.contract.wire.store_kinds import on_one_store
 from tests.contract.wire.topics.topics import TopicClient

@@ -19,7 +19,7 @@ from oplogc.topics import (
     TopicNotFound,
     Topics,
 )
-from oplogd.message_id import MessageId
+from oplogd.model.message_id import MessageId
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on
 from tests.kits.clients.streams import FAST, HEAD, Streams, chunked

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
 from oplogd.store import FencedBatch
 from oplogd.store.leases import Lease, LeaseRequest
 from oplogd.store.mongo import MongoStore

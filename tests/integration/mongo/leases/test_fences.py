@@ -10,10 +10,10 @@ import pytest
 from pymongo import monitoring
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
 from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import Placed, Refused
 from tests.integration.mongo.leases.fenced import (
     LEASE,

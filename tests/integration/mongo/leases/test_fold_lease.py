@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from oplogd.clock import Clock
-from oplogd.store.mongo.fold import fold, raise_checkpoint
-from oplogd.store.mongo.lease import Lease
-from oplogd.store.mongo.link import Link
+from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.states.fold import fold, raise_checkpoint
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore, drop
 from tests.kits.mongo.operations import folded, live_states, op, states_of, whole_log

@@ -10,10 +10,10 @@ from pymongo import monitoring
 from pymongo.database import Database
 
 from oplogd.errors import LeaseConflictError, StoreUnavailableError
-from oplogd.lease import MAX_TERM
+from oplogd.model.lease import MAX_TERM
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.mongo import MongoStore, Timing
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from tests.integration.mongo.leases.fenced import LEASE, TTL_MS, Target, new_term, poll
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.mongo.fixtures import MakeStore

@@ -42,7 +42,7 @@ async def test_a_writer_gives_up_while_a_stuck_holder_renews_its_lease(
     name, revision = await lease_of(writer)
     made = [op(str(n), "insert", "video", ("p" * 20_000,)) for n in range(60)]
     with monkeypatch.context() as patch:
-        patch.setattr("oplogd.store.mongo.projection.fold", fail)
+        patch.setattr("oplogd.store.mongo.states.projection.fold", fail)
         async with asyncio.timeout(60):
             with pytest.raises(
                 StoreUnavailableError, match="is the agent that holds the lease stuck"

@@ -14,8 +14,8 @@ from pymongo.database import Database
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import BatchId, Correction, CorrectionResult
 from oplogd.store.mongo import Timing
-from oplogd.store.mongo.fold import forget_writers
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.states.fold import forget_writers
 from tests.kits.agents.agent import DEADLINE, fold
 from tests.kits.mongo.agents import agent, operation, replicated
 from tests.kits.mongo.fixtures import MakeStore
@@ -214,7 +214,7 @@ async def test_a_head_that_is_gone_after_a_restore_is_forgotten(
 async def test_a_writer_that_folds_again_while_old_writers_are_forgotten_stays_known(
     wire: Wire, database: Database[Document], make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.fold.MOST_WRITERS", 4)
+    monkeypatch.setattr("oplogd.store.mongo.states.fold.MOST_WRITERS", 4)
     store = make_store(wire.url(), "plain", lease=60)
     await store.open()
     for writer in "abcde":

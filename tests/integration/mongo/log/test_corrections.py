@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from oplogd.operation import Operation, decode_data, encode_data
+from oplogd.model.operation import Operation, decode_data, encode_data
 from oplogd.store import BatchId, Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import TIMESTAMP, folded, live_states, op, states_of, whole_log
 

@@ -11,11 +11,11 @@ from pymongo.errors import PyMongoError
 
 from oplogd.clock import now_ms
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import EventId
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.setup import CollectionKind, Setup
-from oplogd.stream.start import After, resolve
+from oplogd.model.event_id import EventId
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.setup.setup import CollectionKind, Setup
+from oplogd.stream.phases.start import After, resolve
 from tests.integration.mongo.repair.repair_cases import (
     PREPARATIONS,
     Document,

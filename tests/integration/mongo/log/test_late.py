@@ -12,8 +12,8 @@ from pymongo.database import Database
 from oplogd.clock import Clock
 from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore, Timing
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.trim import Trimmer
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.log.trim import Trimmer
 from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.clock.virtual import VirtualClock

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pytest
 
 from oplogd.clock import Clock
-from oplogd.operation import Operation
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId
-from oplogd.store.mongo.conditional import Landing
-from oplogd.store.mongo.head import Head
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.log.conditional import Landing
+from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore

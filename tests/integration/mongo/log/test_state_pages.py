@@ -7,9 +7,9 @@ import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
-from oplogd.operation import decode_data
+from oplogd.model.operation import decode_data
 from oplogd.store import State, StateCursor
-from oplogd.store.mongo.layout import states_past
+from oplogd.store.mongo.link.layout import states_past
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import op
 

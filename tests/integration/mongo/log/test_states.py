@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import StateCursor
 from oplogd.store.mongo import Timing
-from oplogd.store.mongo.states import StatesKeeper
+from oplogd.store.mongo.setup.states import StatesKeeper
 from tests.kits.agents.agent import DEADLINE, Agent, fold
 from tests.kits.mongo.agents import agent, is_folded, new_epoch, replicated, wait_for
 from tests.kits.mongo.fixtures import MakeStore

@@ -8,7 +8,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import ExecutionTimeout
 
 from oplogd.store import BatchId
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import folded, live_states, op, whole_log
 

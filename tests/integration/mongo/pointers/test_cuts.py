@@ -7,9 +7,9 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError, TransactionConflictError
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import Topic
 from tests.integration.mongo.committing import KilledError, Steps, opened, stepping, topics_of
 from tests.integration.mongo.pointing import (

@@ -9,9 +9,9 @@ from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import TransactionConflictError
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import LEASE, Document
+from oplogd.store.mongo.link.layout import LEASE, Document
 from oplogd.store.topics import Topic
 from tests.integration.mongo.committing import KilledError, Steps, opened, stepping, topics_of
 from tests.integration.mongo.pointing import (
@@ -175,7 +175,7 @@ async def test_a_late_commit_that_was_cut_is_completed_and_publishes_each_messag
     times: int,
     is_kept: bool,
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.pointers.late._ENTRIES", 2)
+    monkeypatch.setattr("oplogd.store.mongo.decisions.late._ENTRIES", 2)
     (topic,) = await topics_of(keeper, "a")
     await publish(keeper, topic, "a")
     await store_messages(keeper, topic, "b", "c")
@@ -200,7 +200,7 @@ async def test_a_late_commit_that_was_cut_is_completed_and_publishes_each_messag
 async def test_late_commits_of_two_agents_publish_each_message_once(
     keeper: MongoStore, other: MongoStore, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.pointers.late._ENTRIES", 3)
+    monkeypatch.setattr("oplogd.store.mongo.decisions.late._ENTRIES", 3)
     (topic,) = await topics_of(keeper, "a")
     await publish(keeper, topic, *"abcdefgh")
     clock.ms += TIMEOUT_MS + 1
@@ -219,7 +219,7 @@ async def test_a_forced_rollback_takes_what_another_agent_still_publishes_late(
     clock: VirtualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.store.mongo.pointers.late._ENTRIES", 1)
+    monkeypatch.setattr("oplogd.store.mongo.decisions.late._ENTRIES", 1)
     (topic,) = await topics_of(keeper, "a")
     await publish(keeper, topic, "a", "b", "c")
     clock.ms += TIMEOUT_MS + 1

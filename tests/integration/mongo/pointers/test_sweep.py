@@ -7,9 +7,9 @@ from pymongo.database import Database
 
 from oplogd.clock import Clock
 from oplogd.errors import NotConfirmedError
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store.mongo import Timing
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from tests.integration.mongo.committing import opened, topics_of
 from tests.integration.mongo.pointing import (
     TEPHRA,

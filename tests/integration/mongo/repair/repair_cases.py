@@ -6,9 +6,9 @@ from bson import ObjectId
 from pymongo.asynchronous.database import AsyncDatabase
 
 from oplogd.store import Entry
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.setup import CollectionKind, Setup
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.setup.setup import CollectionKind, Setup
 from tests.integration.mongo.first_server import fill
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import op, whole_log

@@ -10,9 +10,9 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
-from oplogd.operation import decode_data
-from oplogd.store.mongo.damage import FIRST_MS, LAST_MS, Damage, sound_data
-from oplogd.store.mongo.layout import entry, key_of, state, state_document
+from oplogd.model.operation import decode_data
+from oplogd.store.mongo.link.damage import FIRST_MS, LAST_MS, Damage, sound_data
+from oplogd.store.mongo.link.layout import entry, key_of, state, state_document
 from tests.kits.agents.agent import DEADLINE, fold
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.agents import agent

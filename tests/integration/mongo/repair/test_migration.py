@@ -11,9 +11,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from oplogd.clock import now_ms
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import EventId
+from oplogd.model.event_id import EventId
 from oplogd.store.mongo import MongoStore
-from oplogd.stream.start import Since, resolve
+from oplogd.stream.phases.start import Since, resolve
 from tests.kits.documents import pages
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import live_states, op, whole_log

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from pymongo import AsyncMongoClient
 
-from oplogd.event_id import Mark
-from oplogd.store.mongo.link import Link
-from oplogd.store.mongo.log import Log
-from oplogd.store.mongo.setup import Setup
+from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.setup.setup import Setup
 from tests.integration.mongo.repair.repair_cases import (
     Document,
     RepairCase,

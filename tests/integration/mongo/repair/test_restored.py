@@ -10,9 +10,9 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.store import StateCursor
-from oplogd.store.mongo.layout import entry_id
+from oplogd.store.mongo.link.layout import entry_id
 from tests.kits.mongo.agents import agent
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import document, live_states, op, whole_log

@@ -11,12 +11,12 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from oplogd.clock import Clock, now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
-from oplogd.event_id import EventId, format_id
-from oplogd.operation import Operation
+from oplogd.model.event_id import EventId, format_id
+from oplogd.model.operation import Operation
 from oplogd.store import BatchId
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.link import Link
-from oplogd.stream.start import FullReplication, Since, resolve
+from oplogd.store.mongo.link.link import Link
+from oplogd.stream.phases.start import FullReplication, Since, resolve
 from tests.integration.mongo.first_server import Document, fill, first_servers
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore

@@ -3,7 +3,7 @@
 from pymongo.database import Database
 
 from oplogd.clock import Clock
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import document, offsets, op

@@ -6,9 +6,9 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.names import TopicName
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.model.names import TopicName
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.setup.setup import CollectionKind
 from oplogd.store.topics import Placed, Refused, TopicEntry
 from tests.integration.mongo.topics.topics import (
     ENTRIES,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pymongo.database import Database
 
 from oplogd.clock.clocks import Clock
-from oplogd.pointer import Decision
+from oplogd.model.pointer import Decision
 from oplogd.store.mongo import MongoStore, Timing
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.topics.layout import places_of
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.link.topic_layout import places_of
 from oplogd.store.topics import EntryKind, Full, MessageBatch, Topic
 from tests.integration.mongo.topics.topics import ENTRIES, NAME, stored
 from tests.kits.clock.virtual import VirtualClock

@@ -6,7 +6,7 @@ from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo import Timing
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import Placed, Refused
 from tests.integration.mongo.topics.topics import ENTRIES, NAME, append, payloads_of, place, stored
 from tests.kits.clock.virtual import VirtualClock

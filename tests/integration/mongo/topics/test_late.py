@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pymongo.database import Database
 
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from tests.kits.agents.agent import DEADLINE, Agent, Answer
 from tests.kits.agents.topics import Topic, ok, received
 from tests.kits.mongo.agents import LEASE, wait_for

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from pymongo.database import Database
 
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.numbers import REST_MS, begin_of, log_of, number_of
 from oplogd.store.topics import Refused
 from tests.integration.mongo.topics.test_sweep import AT_ONCE, TTL, ready

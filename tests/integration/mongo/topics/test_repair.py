@@ -3,10 +3,10 @@
 import pytest
 from pymongo import AsyncMongoClient
 
-from oplogd.message_id import stamp
-from oplogd.pointer import Decision
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.link import Link
+from oplogd.model.message_id import stamp
+from oplogd.model.pointer import Decision
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.repair import StampRepair

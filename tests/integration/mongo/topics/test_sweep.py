@@ -7,9 +7,9 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 from oplogd.store.mongo import MongoStore, Timing
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.numbers import REST_MS
 from oplogd.store.topics import Placed, Refused
 from tests.integration.mongo.topics.topics import (

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pymongo.database import Database
 
-from oplogd.message import of_payload
-from oplogd.names import TopicName
-from oplogd.store.mongo.layout import Document
+from oplogd.model.message import of_payload
+from oplogd.model.names import TopicName
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import MessageBatch, Outcome, Placed, Topic, TopicEntry, Topics
 from tests.kits.mongo.wire import Command
 

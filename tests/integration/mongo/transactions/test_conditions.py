@@ -13,7 +13,7 @@ from pymongo.monitoring import (
 )
 
 from oplogd.errors import TransactionConflictError
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from tests.integration.mongo.committing import (
     Steps,
     begin,

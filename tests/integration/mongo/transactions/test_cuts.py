@@ -4,12 +4,12 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StoreUnavailableError, TransactionConflictError
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
+from oplogd.model.transaction import Reason, Record, State
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import Transaction
-from oplogd.transaction import Reason, Record, State
 from tests.integration.mongo.committing import (
     KilledError,
     Steps,

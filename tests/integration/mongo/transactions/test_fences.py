@@ -6,9 +6,9 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import StaleFenceError
-from oplogd.lease import Fence
+from oplogd.model.lease import Fence
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import Placed, Topic
 from oplogd.store.transactions import NewTransaction, Transaction
 from tests.integration.mongo.committing import (

@@ -6,9 +6,9 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import DEFAULT_TTL, Topic
 from oplogd.store.transactions import NewTransaction
 from tests.kits.clock.virtual import VirtualClock

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
-from oplogd.message import decode_content
-from oplogd.operation import Operation
+from oplogd.model.message import decode_content
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import Record
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.transactions import Commit, Transaction
-from oplogd.transaction import Record
 from tests.integration.mongo.committing import (
     KilledError,
     begin,

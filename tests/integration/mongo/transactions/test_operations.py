@@ -14,10 +14,10 @@ from oplogd.clock import Clock
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
 from oplogd.store import Correction, CorrectionResult, Entry
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.log.trim import Trimmer
+from oplogd.store.mongo.setup.setup import CollectionKind
 from oplogd.store.mongo.transactions.places import forget_notes
-from oplogd.store.mongo.trim import Trimmer
 from tests.integration.mongo.transactions.transactions import (
     TXN,
     append,

@@ -7,12 +7,12 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.errors import TransactionConflictError
-from oplogd.names import TopicName
+from oplogd.model.names import TopicName
+from oplogd.model.transaction import Reason, State
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
-from oplogd.store.mongo.setup import CollectionKind
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.setup.setup import CollectionKind
 from oplogd.store.transactions import Commit
-from oplogd.transaction import Reason, State
 from tests.integration.mongo.committing import (
     KilledError,
     Steps,

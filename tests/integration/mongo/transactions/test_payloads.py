@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from oplogd.errors import StoreUnavailableError, TransactionConflictError
+from oplogd.model.transaction import FIRST_ID, MAX_ID, Record
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.errors import translating
-from oplogd.store.mongo.setup import CollectionKind
-from oplogd.transaction import FIRST_ID, MAX_ID, Record
+from oplogd.store.mongo.link.errors import translating
+from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.integration.mongo.transactions.transactions import TXN, payloads_of, records
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.operations import op

@@ -5,7 +5,7 @@ import asyncio
 from pymongo.database import Database
 
 from oplogd.store.mongo import Timing
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import EntryKind
 from tests.integration.mongo.committing import (
     Steps,

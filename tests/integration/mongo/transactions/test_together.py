@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
+from oplogd.model.transaction import State
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.layout import Document
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.topics import EntryKind, Topic
-from oplogd.transaction import State
 from tests.integration.mongo.committing import (
     KilledError,
     Steps,

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from oplogd.event_id import Mark, format_id
+from oplogd.model.event_id import Mark, format_id
+from oplogd.model.transaction import FIRST_ID, Record
 from oplogd.store import Entry
 from oplogd.store.mongo import MongoStore
-from oplogd.store.mongo.errors import translating
+from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.transactions import Run
-from oplogd.transaction import FIRST_ID, Record
 from tests.kits.mongo.operations import op
 
 TXN = FIRST_ID + 7

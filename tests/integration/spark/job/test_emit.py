@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from oplog_sync import emit
 from oplog_sync.apply import apply, count
 from oplog_sync.errors import SafetyRuleError, SyncError
-from oplogd.operation import Operation, encode_data
+from oplogd.model.operation import Operation, encode_data
 from oplogd.store import Correction, CorrectionResult
 from tests.kits.spark.helpers import StorePlace, append, log, operation, row, sync, write_dump
 

@@ -20,7 +20,7 @@ from oplog_sync import job
 from oplog_sync.apply import apply, count
 from oplog_sync.backend import Wanted, make_backend
 from oplog_sync.emit import emit
-from oplogd.operation import Operation, encode_data
+from oplogd.model.operation import Operation, encode_data
 from oplogd.store import Correction, CorrectionResult
 from tests.kits.agents.agent import DEADLINE, fold
 from tests.kits.spark.helpers import (

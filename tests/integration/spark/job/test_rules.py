@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from oplogd.operation import decode_data
+from oplogd.model.operation import decode_data
 from tests.kits.models.properties import chance
 from tests.kits.spark.helpers import Json, append, live, log, operation, row, sync, write_dump
 

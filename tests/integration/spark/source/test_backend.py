@@ -12,7 +12,7 @@ from oplog_sync.backend import StoredRow, Wanted, make_backend, mongo
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError, StoreUnavailableError
-from oplogd.operation import decode, format_ms
+from oplogd.model.operation import decode, format_ms
 from oplogd.store import Entry, LogBounds
 from oplogd.store.sqlite import SqliteStore
 from tests.kits.servers.mongo import ferretdb

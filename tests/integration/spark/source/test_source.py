@@ -17,7 +17,7 @@ from oplog_sync.errors import OptionError
 from oplog_sync.source.columns import arrow_batch, full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.pushdown import wanted_by
-from oplogd.event_id import Mark, format_id
+from oplogd.model.event_id import Mark, format_id
 from tests.kits.spark.helpers import append, live, log, operation
 
 T1, T2 = "2020-01-01T00:00:00.001Z", "2021-01-01T00:00:00.000Z"

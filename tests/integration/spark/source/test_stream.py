@@ -14,7 +14,7 @@ from oplog_sync.source import stream
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamReader
-from oplogd.event_id import Mark, format_id
+from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import StreamSink, stream_of
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.spark.helpers import StoreLocation, StorePlace, append, log, operation

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.message_id import MessageId, end_id, parse_message_id, stamp, stored_id
-from oplogd.pointer import Decision
+from oplogd.model.message_id import MessageId, end_id, parse_message_id, stamp, stored_id
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import EntryKind, Topic
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.frames import TOPIC_RESET
-from oplogd.stream.live import Live, LogPhase
-from oplogd.stream.peeked import Peeked
-from oplogd.transaction import Isolation, decode_marker
+from oplogd.stream.phases.live import Live, LogPhase
+from oplogd.stream.ring.frames import TOPIC_RESET
+from oplogd.stream.ring.peeked import Peeked
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation
 from tests.unit.stream.transactions.transacted_topics import COMMITTED

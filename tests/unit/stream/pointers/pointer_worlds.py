@@ -1,12 +1,12 @@
 """Topics in memory with pointers, their feeds, and consumers."""
 
-from oplogd.event_id import Mark, Millis
-from oplogd.pointer import MAX_POINTER, Decision
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.pointer import MAX_POINTER, Decision
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import Limits
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.topic_start import TopicPosition
-from oplogd.transaction import Isolation
+from oplogd.stream.phases.topic_start import TopicPosition
 from tests.kits.stream.topic_worlds import TopicWorld, message, read_all, told
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.unit.stream.topics.topic_clients import MeddledTopics

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import pytest
 
-from oplogd.event_id import Millis
-from oplogd.message_id import MessageId, stored_id
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import MessageId, stored_id
+from oplogd.model.pointer import Decision
 from oplogd.store.topics import Topic
-from oplogd.stream.catch_up import CatchUp
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.frames import HEARTBEAT, checkpoint_frame, held_comment
-from oplogd.stream.live import Live
+from oplogd.stream.phases.catch_up import CatchUp
+from oplogd.stream.phases.live import Live
+from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame, held_comment
 from tests.kits.stream.topic_worlds import (
     end_of,
     next_chunk,
@@ -66,7 +66,7 @@ async def test_a_held_stream_goes_on_when_its_pointer_has_an_end(
 
     ``changed``: the ring changes at most so many entries, else it begins anew.
     """
-    monkeypatch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", changed)
+    monkeypatch.setattr("oplogd.stream.ring.topic_ring._MOST_CHANGED", changed)
     world = held_world
     topic = await world.create(ttl=10**6)
     (before,) = await world.publish(topic, "before")

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import MessageError, TopicNotFoundError
-from oplogd.message_id import MessageId
-from oplogd.pointer import Decision
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.store.transactions import Limits
-from oplogd.transaction import Isolation
 from tests.kits.models.properties import examples
 from tests.kits.stream.topic_worlds import TTL, message
 from tests.kits.stream.worlds import WatchedConsumer
@@ -178,13 +178,13 @@ def test_every_reader_has_every_event_once_and_not_before_its_decision(
     changed: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", changed)
+        patch.setattr("oplogd.stream.ring.topic_ring._MOST_CHANGED", changed)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
-        patch.setattr("oplogd.stream.catch_up.PAGE", page)
-        patch.setattr("oplogd.stream.record_pages.PAGE", records)
-        patch.setattr("oplogd.stream.blocks.MAX_RECORDS", small)
+        patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
+        patch.setattr("oplogd.stream.phases.record_pages.PAGE", records)
+        patch.setattr("oplogd.stream.ring.blocks.MAX_RECORDS", small)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
-        patch.setattr("oplogd.stream.live.CHUNK_BYTES", chunk)
+        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", chunk)
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 

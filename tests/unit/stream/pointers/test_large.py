@@ -2,12 +2,12 @@
 
 import pytest
 
-from oplogd.event_id import Mark
-from oplogd.pointer import Voided, encode_voided
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Voided, encode_voided
+from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.topics import EntryKind, TopicEntry
-from oplogd.stream.filters import Filter
-from oplogd.stream.topic_ring import SharedParts, TopicRing
-from oplogd.transaction import Marker, encode_marker
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from tests.kits.stream.topic_worlds import wake_all
 
 P = 5
@@ -17,7 +17,7 @@ START = Mark(0, 0, 0)
 
 @pytest.fixture
 def ring(monkeypatch: pytest.MonkeyPatch) -> TopicRing:
-    monkeypatch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", MOST)
+    monkeypatch.setattr("oplogd.stream.ring.topic_ring._MOST_CHANGED", MOST)
     ring = TopicRing(SharedParts(wake_all, lambda: 1000), None)
     ring.restart(START)
     ring.view(Filter(committed=True))

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from oplogd.event_id import Millis
+from oplogd.model.event_id import Millis
 from oplogd.store.topics import Topic
-from oplogd.stream.catch_up import CatchUp
-from oplogd.stream.live import Live
+from oplogd.stream.phases.catch_up import CatchUp
+from oplogd.stream.phases.live import Live
 from tests.kits.stream.topic_worlds import read_all, told
 from tests.unit.stream.pointers.pointer_worlds import ABORT, COMMIT, P, PointerWorld
 from tests.unit.stream.transactions.transacted_topics import UNCOMMITTED

@@ -4,12 +4,12 @@ from typing import Literal
 
 import pytest
 
-from oplogd.event_id import Millis
-from oplogd.message_id import MessageId, end_id, parse_message_id
-from oplogd.stream.expansion import Expansion
-from oplogd.stream.peeked import Peeked
-from oplogd.stream.record_pages import IDLE_SECONDS, PAGE
-from oplogd.transaction import Isolation
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.transaction import Isolation
+from oplogd.stream.phases.expansion import Expansion
+from oplogd.stream.phases.record_pages import IDLE_SECONDS, PAGE
+from oplogd.stream.ring.peeked import Peeked
 from tests.kits.stream.topic_worlds import (
     TTL,
     end_of,
@@ -55,7 +55,7 @@ async def test_stored_messages_are_cut_at_every_record_and_resumed(
     assert await read_all(await world.follow(topic, Millis(0), isolation)) == whole
     assert live.sent == count + 2
     blocks = blocks_of(whole)
-    monkeypatch.setattr("oplogd.stream.record_pages.PAGE", 2)
+    monkeypatch.setattr("oplogd.stream.phases.record_pages.PAGE", 2)
     world.clock.seconds += IDLE_SECONDS
     world.hub.look(world.clock.seconds)
     step = 2 if count == LARGE else 1
@@ -190,7 +190,7 @@ async def test_a_rollback_reaches_streams_that_were_connected_before(
 
     ``changed``: the ring changes at most so many entries, else it begins anew.
     """
-    monkeypatch.setattr("oplogd.stream.topic_ring._MOST_CHANGED", changed)
+    monkeypatch.setattr("oplogd.stream.ring.topic_ring._MOST_CHANGED", changed)
     world = held_world
     topic = await world.create()
     has_read, *readers = [await world.follow(topic, None, UNCOMMITTED) for _ in range(3)]

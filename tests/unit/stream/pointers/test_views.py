@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.event_id import Mark
-from oplogd.message_id import MessageId, stamp
-from oplogd.pointer import MAX_POINTER, Voided, encode_voided, runs_of
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MessageId, stamp
+from oplogd.model.pointer import MAX_POINTER, Voided, encode_voided, runs_of
+from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
-from oplogd.stream.filters import Filter
-from oplogd.stream.peeked import Peeked
-from oplogd.stream.router import message_frame, record_frames
-from oplogd.stream.topic_ring import SharedParts, TopicRing
-from oplogd.stream.view import View
-from oplogd.transaction import Marker, encode_marker
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.router import message_frame, record_frames
+from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
+from oplogd.stream.ring.view import View
 from tests.kits.models.properties import examples
 from tests.kits.stream.topic_worlds import wake_all
 

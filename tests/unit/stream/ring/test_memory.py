@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
-from oplogd.stream.filters import Filter
-from oplogd.stream.frames import Framer
-from oplogd.stream.ring import Ring
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import Framer
+from oplogd.stream.ring.ring import Ring
 from tests.kits.models.operations import entry, operation
 
 BYTES = 600_000

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation, decode_data
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation, decode_data
 from oplogd.store import Entry
-from oplogd.stream.filters import Filter
-from oplogd.stream.postings import MAX_IDLE, is_posted_whole
-from oplogd.stream.view import View
-from oplogd.stream.window import ENTRY_BYTES
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.postings import MAX_IDLE, is_posted_whole
+from oplogd.stream.ring.view import View
+from oplogd.stream.ring.window import ENTRY_BYTES
 from tests.kits.models.operations import operations
 from tests.kits.models.properties import examples
 from tests.unit.stream.rings import HUGE, Sleeper, drain, follow_on, make_ring, passing
@@ -193,11 +193,11 @@ class Limits(NamedTuple):
     cached: int
 
     def set(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr("oplogd.stream.view._CHEAP", self.cheap)
-        patch.setattr("oplogd.stream.view._PIECE", self.piece)
-        patch.setattr("oplogd.stream.view._CACHED_BYTES", self.cached)
-        patch.setattr("oplogd.stream.postings._MAX_PAIRS", self.pairs)
-        patch.setattr("oplogd.stream.postings.MAX_IDLE", self.idle)
+        patch.setattr("oplogd.stream.ring.view._CHEAP", self.cheap)
+        patch.setattr("oplogd.stream.ring.view._PIECE", self.piece)
+        patch.setattr("oplogd.stream.ring.view._CACHED_BYTES", self.cached)
+        patch.setattr("oplogd.stream.ring.postings._MAX_PAIRS", self.pairs)
+        patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", self.idle)
         for module in ("postings", "window"):
             patch.setattr(f"oplogd.stream.{module}._COMPACT", 2)
 

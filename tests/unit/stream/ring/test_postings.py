@@ -3,10 +3,10 @@
 import tracemalloc
 from collections.abc import Iterable
 
-from oplogd.event_id import Mark
-from oplogd.stream import postings
-from oplogd.stream.filters import Filter
-from oplogd.stream.ring import Ring
+from oplogd.model.event_id import Mark
+from oplogd.stream.ring import postings
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.ring import Ring
 from tests.kits.models.operations import operation
 from tests.unit.stream.rings import follow_on, make_ring
 

@@ -4,10 +4,10 @@ import gc
 
 import pytest
 
-from oplogd.event_id import Mark
-from oplogd.stream.filters import Filter
-from oplogd.stream.postings import Posting
-from oplogd.stream.window import ENTRY_BYTES
+from oplogd.model.event_id import Mark
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.postings import Posting
+from oplogd.stream.ring.window import ENTRY_BYTES
 from tests.kits.models.operations import entry, numbered, operation
 from tests.unit.stream.rings import HUGE, Sleeper, drain, follow_on, frame, make_ring
 
@@ -92,7 +92,7 @@ def test_a_shared_slice_holds_new_operations_and_nothing_of_another_log() -> Non
 def test_consumers_that_catch_up_at_different_places_keep_few_joined_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.view._CACHED_BYTES", 10_000)
+    monkeypatch.setattr("oplogd.stream.ring.view._CACHED_BYTES", 10_000)
     ring = make_ring()
     types = [frozenset({"video"}), frozenset({"video", "rare"})]
     views = [ring.view(Filter(types[number % 2])) for number in range(4)]
@@ -160,7 +160,7 @@ def test_a_consumer_that_comes_back_finds_its_values_still_posted() -> None:
 def test_postings_without_a_consumer_are_dropped_oldest_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.postings.MAX_IDLE", 2)
+    monkeypatch.setattr("oplogd.stream.ring.postings.MAX_IDLE", 2)
     ring = make_ring()
     for name in ("a", "b", "c", "d"):
         ring.release(ring.view(Filter(frozenset({name}))))
@@ -172,7 +172,7 @@ def test_postings_without_a_consumer_are_dropped_oldest_first(
 def test_a_dropped_posting_leaves_nothing_to_the_garbage_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.postings.MAX_IDLE", 0)
+    monkeypatch.setattr("oplogd.stream.ring.postings.MAX_IDLE", 0)
     ring = make_ring()
     gc.collect()
     gc.disable()

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from oplogd.event_id import Mark
-from oplogd.operation import Operation
-from oplogd.stream import ring as rings
-from oplogd.stream.filters import Filter
+from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from oplogd.stream.follower import advance
-from oplogd.stream.ring import Ring
+from oplogd.stream.ring import ring as rings
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.ring import Ring
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import entry, operation
 from tests.unit.stream.rings import Sleeper, follow_on, make_ring

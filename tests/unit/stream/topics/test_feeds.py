@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark
-from oplogd.message import decode_content
-from oplogd.message_id import MessageId
-from oplogd.names import TopicName
+from oplogd.model.event_id import Mark
+from oplogd.model.message import decode_content
+from oplogd.model.message_id import MessageId
+from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch, News, Topic
 from oplogd.stream.feeds import IDLE_SECONDS, POLL_SECONDS
 from oplogd.stream.topic_follower import follow_topics

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.message_id import MessageId
+from oplogd.model.message_id import MessageId
 from oplogd.store.topics import MessageBatch, Placed, Topic
 from tests.kits.models.properties import examples
 from tests.kits.stream.topic_worlds import TTL, message
@@ -136,9 +136,9 @@ def test_every_stream_has_every_message_once_or_an_announced_gap(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
-        patch.setattr("oplogd.stream.catch_up.PAGE", page)
+        patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
-        patch.setattr("oplogd.stream.live.CHUNK_BYTES", chunk)
+        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", chunk)
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplogd.event_id import Millis
+from oplogd.model.event_id import Millis
 from oplogd.store.topics import MessageBatch
 from tests.kits.stream.topic_worlds import TTL, TopicWorld, message, read_all, told
 

@@ -6,13 +6,13 @@ import tracemalloc
 import pytest
 
 from oplogd.clock.rule import MAX_LEAD_MS
-from oplogd.event_id import Mark
-from oplogd.message_id import MessageId
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MessageId
 from oplogd.store.topics import EntryKind, TopicEntry
-from oplogd.stream.filters import Filter
-from oplogd.stream.topic_ring import SharedParts, TopicRing
-from oplogd.stream.view import View
-from oplogd.stream.window import ENTRY_BYTES
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
+from oplogd.stream.ring.view import View
+from oplogd.stream.ring.window import ENTRY_BYTES
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.stream.topic_worlds import told, wake_all
 from tests.unit.stream.rings import Sleeper
@@ -47,6 +47,7 @@ def void(offset: int, ms: int) -> TopicEntry:
 
 
 def taken(view: View, after: int = START.offset) -> list[str]:
+    assert isinstance(view.ring, TopicRing)
     view.ring.expire()
     chunk, count, reached = view.take(after, HUGE)
     assert count == len(told(chunk))

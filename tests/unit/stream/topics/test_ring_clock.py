@@ -3,9 +3,9 @@
 import pytest
 
 from oplogd.clock.ages import Ages
-from oplogd.event_id import Mark
+from oplogd.model.event_id import Mark
 from oplogd.store.topics import EntryKind, TopicEntry
-from oplogd.stream.topic_ring import SharedParts, TopicRing
+from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.stream.topic_worlds import wake_all
 

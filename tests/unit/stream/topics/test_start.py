@@ -3,10 +3,16 @@
 import pytest
 
 from oplogd.clock.rule import MAX_LEAD_MS
-from oplogd.event_id import Mark, Millis
-from oplogd.message_id import MAX_SEQUENCE, MessageId
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.message_id import MAX_SEQUENCE, MessageId
 from oplogd.store.topics import TopicBounds
-from oplogd.stream.topic_start import TopicPosition, TopicStart, sought, topic_resume, topic_start
+from oplogd.stream.phases.topic_start import (
+    TopicPosition,
+    TopicStart,
+    sought,
+    topic_resume,
+    topic_start,
+)
 
 NOW = 10_000
 # Entries past the front, one per mark.

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
-from oplogd.event_id import Millis
-from oplogd.message_id import MessageId
-from oplogd.names import TopicName
+from oplogd.model.event_id import Millis
+from oplogd.model.message_id import MessageId
+from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch
-from oplogd.stream.frames import HEARTBEAT, TOPIC_RESET, checkpoint_frame
 from oplogd.stream.hub import TooManyClientsError
 from oplogd.stream.lags import survey
-from oplogd.web.consumers import consumer_members
+from oplogd.stream.ring.frames import HEARTBEAT, TOPIC_RESET, checkpoint_frame
+from oplogd.web.figures.consumers import consumer_members
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,

@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.event_id import Mark, Millis
-from oplogd.message import decode_content
-from oplogd.message_id import MessageId
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.message import decode_content
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import Decision
 from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.frames import TOPIC_RESET
-from oplogd.stream.live import LogPhase
+from oplogd.stream.phases.live import LogPhase
+from oplogd.stream.ring.frames import TOPIC_RESET
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation, MemoryTopics
 

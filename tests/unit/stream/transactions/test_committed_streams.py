@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark, Millis
-from oplogd.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.expansion import Expansion
-from oplogd.stream.frames import HEARTBEAT, checkpoint_frame
-from oplogd.stream.record_pages import PAGE
-from oplogd.stream.topic_start import TopicPosition
-from oplogd.transaction import Isolation
+from oplogd.stream.phases.expansion import Expansion
+from oplogd.stream.phases.record_pages import PAGE
+from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,
@@ -344,7 +344,7 @@ async def test_a_stream_goes_on_within_a_commit_when_its_ring_restarts(
     mark = await commit(world, topic, *numbers(LARGE))
     reader = await follow(world, topic, MessageId(mark.ms, mark.sequence))
     assert len(told(await next_chunk(reader))) == PAGE
-    reader.view.ring.restart(mark)
+    reader.subscription.ring.restart(mark)
     assert reader.phase.checkpoint() == b""
     assert told(await read_all(reader)) == numbers(LARGE)[PAGE:]
 

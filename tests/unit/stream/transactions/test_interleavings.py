@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.message import Message
-from oplogd.message_id import MessageId
+from oplogd.model.message import Message
+from oplogd.model.message_id import MessageId
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, Topic
-from oplogd.transaction import Isolation
 from tests.kits.models.properties import examples
 from tests.kits.stream.topic_worlds import TTL, message
 from tests.kits.stream.worlds import WatchedConsumer
@@ -172,13 +172,13 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
-        patch.setattr("oplogd.stream.catch_up.PAGE", page)
-        patch.setattr("oplogd.stream.record_pages.PAGE", records)
-        patch.setattr("oplogd.stream.record_pages.MAX_BYTES", kept)
-        patch.setattr("oplogd.stream.expansion._ENOUGH", enough)
-        patch.setattr("oplogd.stream.blocks.MAX_RECORDS", small)
+        patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
+        patch.setattr("oplogd.stream.phases.record_pages.PAGE", records)
+        patch.setattr("oplogd.stream.phases.record_pages.MAX_BYTES", kept)
+        patch.setattr("oplogd.stream.phases.expansion._ENOUGH", enough)
+        patch.setattr("oplogd.stream.ring.blocks.MAX_RECORDS", small)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
-        patch.setattr("oplogd.stream.live.CHUNK_BYTES", chunk)
+        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", chunk)
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
-from oplogd.event_id import Mark, Millis
-from oplogd.message_id import MessageId, parse_message_id
+from oplogd.model.event_id import Mark, Millis
+from oplogd.model.message_id import MessageId, parse_message_id
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.stream import record_pages
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.record_pages import IDLE_SECONDS, PAGE, RecordPages
+from oplogd.stream.phases import record_pages
+from oplogd.stream.phases.record_pages import IDLE_SECONDS, PAGE, RecordPages
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,

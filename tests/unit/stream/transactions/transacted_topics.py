@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from oplogd.event_id import Mark
-from oplogd.message import Message
-from oplogd.message_id import MessageId, record_id
-from oplogd.names import TopicName
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.message_id import MessageId, record_id
+from oplogd.model.names import TopicName
+from oplogd.model.transaction import Isolation, Record, decode_marker
 from oplogd.store.topics import EntryKind, Topic, TopicEntry
 from oplogd.store.transactions import Limits, NewTransaction
-from oplogd.transaction import Isolation, Record, decode_marker
 from tests.kits.stream.topic_worlds import TopicWorld, message
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions

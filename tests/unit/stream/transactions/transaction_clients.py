@@ -1,12 +1,12 @@
 """Clients of both isolations that check each block against the history of their topic."""
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.frames import TOPIC_RESET
-from oplogd.stream.live import Live, LogPhase
-from oplogd.transaction import Isolation
+from oplogd.stream.phases.live import Live, LogPhase
+from oplogd.stream.ring.frames import TOPIC_RESET
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation
 from tests.unit.stream.transactions.transacted_topics import COMMITTED, Event, events_of

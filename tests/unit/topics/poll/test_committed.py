@@ -4,21 +4,21 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, cast
 
-from oplogd.event_id import Mark
-from oplogd.message_id import MessageId, end_id
-from oplogd.names import TopicName
-from oplogd.operation import decode
-from oplogd.pointer import Decision
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MessageId, end_id
+from oplogd.model.names import TopicName
+from oplogd.model.operation import decode
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from oplogd.store import Entry, LogBounds, Store
 from oplogd.store.topics import MessageBatch, Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
 from oplogd.store.transactions import Commit, Limits, NewTransaction
-from oplogd.topics.codec import PollRequest
+from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.poll import PASSING_ENTRIES, Answer
 from oplogd.topics.poller import Poller
-from oplogd.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
 from tests.kits.topics.messages import of_json

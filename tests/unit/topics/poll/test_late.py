@@ -1,7 +1,7 @@
 """Polls of messages under pointers that were reported, or rolled back, after their decision."""
 
-from oplogd.message_id import stamp
-from oplogd.pointer import Decision, Snapshot
+from oplogd.model.message_id import stamp
+from oplogd.model.pointer import Decision, Snapshot
 from tests.unit.topics.pointer_world import COMMITTED, UNCOMMITTED, World, payloads
 
 WITH_SNAPSHOT = Snapshot(100)

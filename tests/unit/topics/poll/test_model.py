@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.health import Health
-from oplogd.leases.counters import LeaseCounters
-from oplogd.message_id import MessageId, stamp, unstamp
-from oplogd.names import TopicName
+from oplogd.model.message_id import MessageId, stamp, unstamp
+from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch, TopicEntry, TopicLog
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_follower import TopicFollower
-from oplogd.topics.codec import PollRequest
+from oplogd.topics.codec.codec import PollRequest
+from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.json_codec import JsonCodec
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.parts import TopicParts
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
+from oplogd.watch.health import Health
+from oplogd.watch.lease_counters import LeaseCounters
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics

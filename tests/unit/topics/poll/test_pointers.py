@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from oplogd.message_id import MessageId, end_id, parse_message_id
-from oplogd.pointer import Decision, Snapshot
+from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.pointer import Decision, Snapshot
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
-from oplogd.stream.peeked import Peeked
+from oplogd.stream.ring.peeked import Peeked
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
-from oplogd.transaction import Isolation
 from tests.unit.topics.pointer_world import (
     ABOVE_ALL,
     COMMITTED,

@@ -14,20 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import MessageError, TransactionConflictError
-from oplogd.message import Message
-from oplogd.message_id import MessageId, end_id, record_id, stamp, unstamp
-from oplogd.names import TopicName
-from oplogd.pointer import Decision
+from oplogd.model.message import Message
+from oplogd.model.message_id import MessageId, end_id, record_id, stamp, unstamp
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import MAX_TIMEOUT_MS, Record
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.store.transactions import Limits, NewTransaction
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_follower import TopicFollower
 from oplogd.topics import gathering
+from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.json_codec import JsonCodec
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
-from oplogd.transaction import MAX_TIMEOUT_MS, Record
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics

@@ -3,10 +3,10 @@
 import pytest
 
 from oplogd.clock.rule import MAX_LEAD_MS
-from oplogd.event_id import Mark
-from oplogd.message_id import MessageId
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MessageId
 from oplogd.store.topics import TopicBounds
-from oplogd.topics.codec import PollRequest
+from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.poll import PollStart
 
 FRONT_MS = 1_000

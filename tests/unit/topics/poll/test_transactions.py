@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.message_id import MessageId, end_id, parse_message_id, record_id, stamp, unstamp
-from oplogd.names import TopicName
+from oplogd.model.message_id import MessageId, end_id, parse_message_id, record_id, stamp, unstamp
+from oplogd.model.names import TopicName
+from oplogd.model.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.store.transactions import Limits, NewTransaction
+from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.json_codec import JsonCodec
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
-from oplogd.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.model.transaction import Isolation
 from oplogd.topics import poller
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.voids import MAX_ROWS, NO_VOIDS, Void, Voids
-from oplogd.transaction import Isolation
 from tests.kits.models.properties import examples
 
 

@@ -1,0 +1,1 @@
+"""Settings: flags, variables, values, and what they become."""

@@ -1,0 +1,314 @@
+"""A command that reads a table of flags with click: variables, help, completion and refusals."""
+
+import dataclasses
+import difflib
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from oplogd.config.flags import Flag, flags_of
+from oplogd.config.variables import refuse_unknown_variables
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    ParamType = click.ParamType[str]
+else:
+    ParamType = click.ParamType  # not generic at run time in older versions of click
+
+EXIT_USAGE = 2
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Settings that a user gave: `values` by field, `sources` (flag or variable) by flag."""
+
+    values: dict[str, Any]
+    sources: dict[str, str]
+    arguments: tuple[str, ...]
+
+    def refuse_together(self, one: Iterable[str], other: Iterable[str]) -> None:
+        """Raise click.UsageError if flags of both groups are given."""
+        first = [self.sources[name] for name in one if name in self.sources]
+        second = [self.sources[name] for name in other if name in self.sources]
+        if first and second:
+            raise click.UsageError(f"{first[0]} and {second[0]} exclude each other")
+
+    def require(self, name: str, *needed: str) -> None:
+        """Raise click.UsageError if `name` is given without any flag of `needed`."""
+        if name in self.sources and not any(other in self.sources for other in needed):
+            raise click.UsageError(f"{self.sources[name]} needs {needed[0]} as well")
+
+
+class SettingsCommand(click.Command, Generic[S]):
+    """A command that reads `settings`, a table.
+
+    `check` raises click.UsageError if settings do not fit together. `argument` names the positional
+    arguments in the help; they fill the field `arguments`. None: the command takes none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: type[S],
+        check: Callable[[Given], None],
+        *,
+        version: str,
+        about: str,
+        notes: str,
+        argument: str | None = None,
+    ) -> None:
+        self._settings = settings
+        self._check = check
+        self._about = about
+        self._notes = notes
+        self._usage = f"{name} [FLAG ...]" + (f" {argument} ..." if argument else "")
+        self.flags = flags_of(settings)
+        options: list[click.Parameter] = [_FlagOption(flag) for flag in self.flags]
+        if argument:
+            options.append(click.Argument(["arguments"], nargs=-1, type=_FileName()))
+        super().__init__(
+            name,
+            params=options,
+            context_settings={
+                "help_option_names": ["-h", "--help"],
+                "allow_extra_args": True,  # `parse` refuses them in its own words
+            },
+        )
+        click.version_option(version, prog_name=name, message="%(prog)s %(version)s")(self)
+
+    @property
+    def completion_variable(self) -> str:
+        return f"_{self.name}_complete".replace("-", "_").upper()
+
+    def complete(self, environ: Mapping[str, str]) -> None:
+        """If a shell asks for completions, answer it and raise SystemExit."""
+        if instruction := environ.get(self.completion_variable):
+            from click.shell_completion import shell_complete
+
+            name = self.name or ""
+            try:
+                code = shell_complete(self, {}, name, self.completion_variable, instruction)
+            except OSError as error:
+                self._end_without_stdout(error)
+            raise SystemExit(code)
+
+    def parse(self, argv: Sequence[str], environ: Mapping[str, str]) -> S:
+        """Read each setting from its flag, else its variable, else its default.
+
+        `argv` is without the program's name. Raises SystemExit: 2 after one sentence on stderr for
+        a bad setting, 0 after --help and --version, 1 if stdout takes neither.
+        """
+        try:
+            with self.make_context(self.name, list(argv), obj=environ) as context:
+                given = self._given(context)
+                try:
+                    refuse_unknown_variables(environ, self.flags)
+                except ValueError as error:
+                    raise click.UsageError(str(error)) from None
+                self._check(given)
+                if given.arguments:
+                    given.values["arguments"] = given.arguments
+                return self._settings(**given.values)
+        except click.exceptions.Exit as ended:
+            raise SystemExit(ended.exit_code) from None
+        except click.UsageError as error:
+            self.refuse(_sentence(error, self))
+        except OSError as error:  # of stdout, while --help or --version prints
+            self._end_without_stdout(error)
+
+    def _end_without_stdout(self, error: OSError) -> NoReturn:
+        """Exit with 0 if the reader closed the pipe, else with 1 after one sentence."""
+        # Otherwise Python would fail at exit because it cannot flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0)
+        print(f"{self.name}: cannot write to stdout: {error.strerror}", file=sys.stderr)
+        raise SystemExit(1)
+
+    def refuse(self, sentence: str) -> NoReturn:
+        print(f"{self.name}: {sentence}", file=sys.stderr)
+        raise SystemExit(EXIT_USAGE)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            _refuse_flags_as_values(self, args)
+        return super().parse_args(ctx, args)
+
+    def _given(self, context: click.Context) -> Given:
+        if context.args:
+            # A secret may follow: name only the first argument, and of that no value and no URL.
+            name = re.split("=|://|@", context.args[0], maxsplit=1)[0]
+            raise click.UsageError(f"unknown argument {name}")
+        given: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for field in dataclasses.fields(self._settings):  # type: ignore[arg-type]  # a dataclass
+            chosen = [
+                (flag, source)
+                for flag in field.metadata.get("flags", ())
+                if (source := _source(context, flag)) is not None
+            ]
+            if len(chosen) > 1:
+                raise click.UsageError(f"{chosen[0][1]} and {chosen[1][1]} exclude each other")
+            for flag, source in chosen:
+                sources[flag.name] = source
+                try:
+                    given[field.name] = _converted(flag, context.params[_parameter_name(flag)])
+                except ValueError as error:
+                    raise click.UsageError(f"{source}: {error}") from None
+        return Given(given, sources, tuple(context.params.get("arguments", ())))
+
+    def get_help(self, ctx: click.Context) -> str:
+        width = min(ctx.make_formatter().width, 78)
+        blocks = [f"Usage: {self._usage}", _wrapped(self._about, width)]
+        for subject, flags in groupby(self.flags, lambda flag: flag.subject):
+            blocks.append("\n".join([f"{subject}:", *(_help_entry(flag, width) for flag in flags)]))
+        others = (
+            ("-h, --help", "Print this and exit."),
+            ("--version", "Print the version and exit."),
+        )
+        blocks.append("\n".join(["Help:", *(_entry(name, text, width) for name, text in others)]))
+        blocks += [_wrapped(paragraph, width) for paragraph in self._notes.split("\n\n")]
+        return "\n\n".join(blocks)
+
+
+class _FlagType(ParamType):
+    """The type of a flag's value. Completes its choices or the name of a file."""
+
+    def __init__(self, flag: Flag) -> None:
+        self.name = flag.metavar or "switch"
+        self._flag = flag
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        if self._flag.metavar == "PATH":
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(each) for each in self._flag.choices if each.startswith(incomplete)]
+
+
+class _FileName(ParamType):
+    name = "file"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class _FlagOption(click.Option):
+    """Reads its variable from the mapping in the context, not from the process."""
+
+    def __init__(self, flag: Flag) -> None:
+        switch: dict[str, Any] = {"is_flag": True, "flag_value": "true"}
+        super().__init__(
+            [flag.name],
+            envvar=flag.variable,
+            metavar=flag.metavar,
+            help=flag.help,
+            type=_FlagType(flag),
+            multiple=flag.repeats,
+            **(switch if flag.metavar is None else {}),
+        )
+        self.flag = flag
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        if self.flag.empty_is_unset and opts.get(self.name) == "":
+            opts = {name: value for name, value in opts.items() if name != self.name}
+        return super().consume_value(ctx, opts)
+
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        environ: Mapping[str, str] = ctx.obj or {}
+        text = environ.get(self.flag.variable)
+        if not text:
+            return None
+        return text.splitlines() if self.flag.repeats else text
+
+
+def _refuse_flags_as_values(command: click.Command, args: Sequence[str]) -> None:
+    """Raise click.BadOptionUsage if a flag follows a flag that needs a value.
+
+    click would take the second flag as the value: `--password --debug` would set the password. A
+    value such as `- a` or `-1` is no flag.
+    """
+    takes_value = {
+        name
+        for param in command.params
+        if isinstance(param, click.Option) and not param.is_flag
+        for name in param.opts
+    }
+    rest = iter(args)
+    for arg in rest:
+        if arg == "--":
+            return
+        if arg in takes_value:
+            value = next(rest, "")
+            if re.match(r"-[^\d.\s][^\s=]*(=|$)", value):
+                raise click.BadOptionUsage(arg, "requires an argument")
+
+
+def _sentence(error: click.UsageError, command: click.Command) -> str:
+    """Return click's error in one sentence that names the flag or the variable, and no secret."""
+    if isinstance(error, click.NoSuchOption):
+        names = [name for param in command.params for name in param.opts]
+        near = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.8)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"unknown argument {error.option_name}{hint}"
+    if isinstance(error, click.BadOptionUsage):
+        switches = {
+            name
+            for param in command.params
+            if isinstance(param, click.Option) and param.is_flag
+            for name in param.opts
+        }
+        if error.option_name in (*switches, "-h", "--help"):
+            return f"{error.option_name}: takes no value"
+        return f"{error.option_name}: needs a value (--flag=VALUE if it begins with -)"
+    return error.format_message()
+
+
+def _parameter_name(flag: Flag) -> str:
+    return flag.name[2:].replace("-", "_")
+
+
+def _source(context: click.Context, flag: Flag) -> str | None:
+    """Return the flag or the variable that gave the value. None: neither."""
+    source = context.get_parameter_source(_parameter_name(flag))
+    if source is ParameterSource.COMMANDLINE:
+        return flag.name
+    return flag.variable if source is ParameterSource.ENVIRONMENT else None
+
+
+def _converted(flag: Flag, text: Any) -> Any:
+    return tuple(map(flag.convert, text)) if flag.repeats else flag.convert(text)
+
+
+def _help_entry(flag: Flag, width: int) -> str:
+    default = "" if flag.default is None or flag.metavar is None else f" Default: {flag.default}."
+    name = f"{flag.name} {flag.metavar}" if flag.metavar else flag.name
+    return _entry(name, f"{flag.help}{default} Variable: {flag.variable}.", width)
+
+
+def _entry(name: str, text: str, width: int) -> str:
+    return f"  {name}\n{textwrap.indent(_wrapped(text, width - 6), '      ')}"
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Wrap text, and break no flag in two."""
+    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)

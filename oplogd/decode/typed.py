@@ -1,0 +1,145 @@
+"""Typed decoding of JSON text that a client sent. No I/O.
+
+Every text is decoded to a type, so that a wrong value is refused where it stands. Values without a
+type could take a hundred times the memory of their text.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from oplogd.decode.buffers import Text
+from oplogd.decode.pieces import Pieces
+from oplogd.decode.surrogates import explained
+from oplogd.decode.walk import ElementError, Extents, is_long, members
+from oplogd.errors import MessageError, OplogError
+
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MEMBER = re.compile(r" - at `\$\.(\w+)[^`]*`$", re.ASCII)
+
+_NULL = msgspec.Raw(b"null")
+_decode_array: Callable[[Text], list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+# The value of a member: a list as its values, anything else as its text.
+Value = Extents | Text
+
+# The errors of a decoder.
+FAULTS = (RecursionError, UnicodeDecodeError, msgspec.DecodeError)
+
+_T = TypeVar("_T")
+
+
+class Rules(NamedTuple):
+    """Error texts for values of the wrong type.
+
+    ``members``: of a member, by its name. ``whole``: of the value itself. ``unknown``: of a member
+    of another name.
+    """
+
+    members: Mapping[str, str] = {}
+    whole: str = "must be an object"
+    unknown: str = "is not a member of this request"
+
+
+_ANY_OBJECT = Rules()
+
+
+def read(decode: Callable[[Text], _T], raw: Text, field: str, rules: Rules = _ANY_OBJECT) -> _T:
+    """Decode JSON. Raises MessageError, which names ``field`` or a member of the object."""
+    try:
+        return decode(raw)
+    except msgspec.DecodeError as error:
+        raise named(explained(error, decode, memoryview(raw)), field, rules) from None
+    except FAULTS as error:
+        raise named(error, field, rules) from None
+
+
+@contextmanager
+def naming(field: str, rules: Rules = _ANY_OBJECT) -> Iterator[None]:
+    """Raise MessageError as ``read`` does, for errors of a walk over JSON."""
+    try:
+        yield
+    except FAULTS as error:
+        raise named(error, field, rules) from None
+
+
+def named(error: Exception, field: str, rules: Rules = _ANY_OBJECT) -> MessageError:
+    """Return the error of a client for one of ``FAULTS``."""
+    match error:
+        case RecursionError():
+            return MessageError(field, "is nested too deeply")
+        case UnicodeDecodeError():
+            return MessageError(field, f"is not UTF-8 (byte {error.start})")
+        case msgspec.ValidationError():
+            return _invalid(str(error), field, rules)
+        case ElementError():
+            field = f"{error.name or field}[{error.index}]"
+    reason = str(error).removeprefix("JSON is malformed: ")
+    return MessageError(field, f"is not valid JSON: {reason}")
+
+
+def _invalid(message: str, field: str, rules: Rules) -> MessageError:
+    if unknown := _UNKNOWN.fullmatch(message):
+        return MessageError(unknown[1], rules.unknown)
+    if "out of range" in message:
+        return MessageError(field, "has a number that is out of range")
+    if (member := _MEMBER.search(message)) and member[1] in rules.members:
+        return MessageError(member[1], rules.members[member[1]])
+    return MessageError(field, rules.whole)
+
+
+class Members:
+    """Reads objects with members of these names, and leaves their values as texts.
+
+    The values are decoded later, each to its type and after a look at its size.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        fields = [(name, msgspec.Raw, _NULL) for name in names]
+        struct = msgspec.defstruct("Members", fields, forbid_unknown_fields=True, gc=False)
+        self._decode: Callable[[Text], Any] = msgspec.json.Decoder(struct).decode
+
+    def reading(
+        self, raw: bytes | bytearray, most: int, too_many: Callable[[str], OplogError]
+    ) -> Pieces[dict[str, Value]]:
+        """Return the members of an object that are not null.
+
+        Raises MessageError, and the error of ``too_many`` for a list of more than ``most`` values,
+        whose name it gets.
+        """
+        with naming("body"):
+            found = self._members(raw)
+            if found is None:
+                found = yield from members(raw, self._names, most, too_many)
+        return {name: value for name, value in found.items() if not is_null(value)}
+
+    def _members(self, raw: bytes | bytearray) -> Mapping[str, Value] | None:
+        """Return the members at once; None if the text is long or malformed.
+
+        A walk then tells which value is malformed. Raises ValidationError.
+        """
+        if is_long(raw):
+            return None
+        try:
+            given = self._decode(raw)
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            return None
+        return {name: getattr(given, name) for name in self._names}
+
+
+def values_of(given: Value) -> Iterable[Text] | None:
+    """Return the texts of the values of a list; None if it is no list."""
+    if isinstance(given, Extents):
+        return given
+    return _decode_array(given) if bytes(given).lstrip().startswith(b"[") else None
+
+
+def is_null(value: Value) -> bool:
+    """Return whether a member is null or absent."""
+    return value is _NULL or (not isinstance(value, Extents) and bytes(value).strip() == b"null")

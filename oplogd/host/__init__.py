@@ -1,0 +1,1 @@
+"""The machine: sockets, logs, systemd, descriptors, signals."""

@@ -1,0 +1,208 @@
+"""Decodes the body of an HTTP request into operations. No I/O.
+
+The work on a body is a generator that yields after each small piece, so the event loop can do other
+work in between.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from oplogd.decode.buffers import Buffer, Text
+from oplogd.decode.compressed import TooLargeError
+from oplogd.decode.faults import Faults
+from oplogd.decode.media_types import NDJSON
+from oplogd.decode.pieces import Pieces, at_once, pieces
+from oplogd.decode.walk import ElementError, Extents, begins, elements, is_long
+from oplogd.errors import MessageTooLargeError, OperationError, OplogError
+from oplogd.model.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, decode
+
+_LINES_PIECE = 4096
+_WHITE = b" \t\r\n"
+_decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+# Lines with their numbers, from 1.
+_Block = list[tuple[int, Text]]
+
+
+class TooManyError(TooLargeError):
+    """The body has more operations than the queue holds. ``lines``: the number counted."""
+
+    def __init__(self, lines: int, most: int, *, there_are_more: bool = False) -> None:
+        first = "first " if there_are_more else ""
+        super().__init__(
+            f"the {first}{lines:,} operations are more than the queue holds ({most:,});"
+            " send fewer at a time"
+        )
+        self.lines = lines
+
+
+class BadLine(NamedTuple):
+    """``line``: number of the NDJSON line or the array element, from 1."""
+
+    line: int
+    field: str
+    reason: str
+
+
+class InvalidBodyError(OplogError):
+    """The body has bad lines, so nothing was stored.
+
+    ``bad``: the first bad lines. ``lines``: the number of lines in the body.
+    """
+
+    def __init__(self, message: str, bad: list[BadLine], lines: int) -> None:
+        super().__init__(message)
+        self.bad = bad
+        self.lines = lines
+
+
+class Body(NamedTuple):
+    operations: list[Operation]
+    batch: bool
+
+
+def decode_body(body: Buffer, media_type: str, arrival: str, most: int) -> Body:
+    """Run ``decoding`` to its end."""
+    return at_once(decoding(body, media_type, arrival, most))
+
+
+def decoding(
+    body: Buffer, media_type: str, arrival: str, most: int, on_unknown: OnUnknown = None
+) -> Pieces[Body]:
+    """Return all operations of a body. ``on_unknown``: see ``decode``.
+
+    Raises InvalidBodyError for bad lines, TooManyError for more than ``most`` lines (before it
+    decodes any), and OperationError for a batch without operations.
+    """
+    if media_type == NDJSON:
+        if body.count(b"\n") >= most:
+            yield from _count(_lines(body), most)
+        return Body((yield from _decode_lines(_lines(body), arrival, on_unknown)), batch=True)
+    if not begins(body, b"["):
+        try:
+            return Body([decode(body, arrival, on_unknown)], batch=False)
+        except OperationError as error:
+            raise _bad_body(error.field, error.reason) from None
+    try:
+        found = yield from _elements(body, most)
+    except MessageTooLargeError as error:
+        raise _bad_body("operation", error.reason) from None
+    except RecursionError:
+        raise _bad_body("operation", "is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        reason = f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
+        if isinstance(error, ElementError):
+            raise _bad_element(error.index + 1, reason) from None
+        raise _bad_body("operation", reason) from None
+    if len(found) > most:
+        raise TooManyError(len(found), most)
+    return Body((yield from _decode_lines(_numbered(found), arrival, on_unknown)), batch=True)
+
+
+def _elements(body: Buffer, most: int) -> Pieces[Extents | list[msgspec.Raw]]:
+    if not is_long(body):
+        with contextlib.suppress(msgspec.DecodeError):  # the walk tells which element is malformed
+            return _decode_array(body)
+    return (
+        yield from elements(body, most, lambda: TooManyError(most + 1, most, there_are_more=True))
+    )
+
+
+def _bad_element(number: int, reason: str) -> InvalidBodyError:
+    """Return the error for an array that ends for its reader at this element."""
+    bad = BadLine(number, "operation", reason)
+    return InvalidBodyError(f"{bad.field}: number {number} {reason}", [bad], 1)
+
+
+def _bad_body(field: str, reason: str) -> InvalidBodyError:
+    """Return the error for a body that is one operation, or that is no list of operations."""
+    return InvalidBodyError(f"{field}: {reason}", [BadLine(1, field, reason)], 1)
+
+
+def _decode_lines(
+    blocks: Iterator[_Block], arrival: str, on_unknown: OnUnknown
+) -> Pieces[list[Operation]]:
+    operations: list[Operation] = []
+    bad: Faults[BadLine] = Faults()
+    count = 0
+    for block in blocks:
+        for number, line in block:
+            try:
+                operations.append(decode(line, arrival, on_unknown))
+            except OperationError as error:
+                bad.add(BadLine(number, error.field, error.reason))
+        count += len(block)
+        if bad:
+            operations.clear()
+        yield
+    if bad:
+        raise _bad_lines(bad, count)
+    if not count:
+        raise OperationError("operation", "there is none in the body")
+    return operations
+
+
+def _bad_lines(bad: Faults[BadLine], lines: int) -> InvalidBodyError:
+    first, unnamed = bad.named[0], bad.count - len(bad.named)
+    message = (
+        f"{bad.count:,} of {lines:,} operations are invalid, nothing was stored; "
+        f"the first is number {first.line}: {first.field}: {first.reason}"
+    )
+    if unnamed:
+        message += f"; {unnamed:,} more bad operations are not named"
+    return InvalidBodyError(message, bad.named, lines)
+
+
+def _count(blocks: Iterator[_Block], most: int) -> Pieces[None]:
+    """Raise TooManyError for more than ``most`` lines."""
+    count = 0
+    for block in blocks:
+        count += len(block)
+        if count > most + 1:
+            raise TooManyError(most + 1, most, there_are_more=True)
+        yield
+    if count > most:
+        raise TooManyError(count, most)
+
+
+def _lines(body: Buffer) -> Iterator[_Block]:
+    """Yield the lines that are not blank, with their numbers."""
+    at, number = 0, 1
+    while at < len(body):
+        end = (
+            len(body)
+            if at + _LINES_PIECE >= len(body)
+            else body.rfind(b"\n", at, at + _LINES_PIECE)
+        )
+        if end < 0:  # a line longer than a piece
+            end = body.find(b"\n", at + _LINES_PIECE)
+            end = len(body) if end < 0 else end
+        if end - at > MAX_OPERATION_BYTES:
+            for start in range(at, end, MAX_OPERATION_BYTES):
+                if body[start : min(start + MAX_OPERATION_BYTES, end)].strip(_WHITE):
+                    # Refused for its length, so it need not be copied.
+                    yield [(number, memoryview(body)[at:end])]
+                    break
+                yield []
+            number, at = number + 1, end + 1
+            continue
+        piece = body[at:end]
+        if piece.strip(_WHITE):
+            lines: list[Buffer] = [*piece.split(b"\n")]
+            yield [(number + index, line) for index, line in enumerate(lines) if line.strip(_WHITE)]
+            number += len(lines)
+        else:
+            number += piece.count(b"\n") + 1
+            yield []
+        at = end + 1
+
+
+def _numbered(values: Iterable[Text]) -> Iterator[_Block]:
+    """Yield the elements of an array with their numbers."""
+    first = 1
+    for group in pieces(values):
+        yield list(enumerate(group, first))
+        first += len(group)

@@ -1,0 +1,1 @@
+"""Operations, messages, transactions, pointers, leases: values and their rules. No I/O."""

@@ -1,0 +1,93 @@
+"""The kinds of entries in a topic, and the one rule for the readers that see them. No I/O."""
+
+from collections.abc import Mapping
+from enum import Enum, StrEnum
+
+from oplogd.errors import MessageError
+from oplogd.model.transaction import Isolation
+
+
+class EntryKind(StrEnum):
+    """The kind of an entry in a topic: its ``event``."""
+
+    MESSAGE = "message"
+    # A message that was published under a pointer.
+    DIRECT = "direct"
+    # The messages that were stored under a pointer are read here. Its data is a ``Marker``.
+    PUBLISH = "publish"
+    # A record of a transaction at the place at which it was written. Its data is a message.
+    DEFERRED = "deferred"
+    # The records of a transaction in this log are read here by committed readers. Its data is a
+    # ``Marker``. Of a pointer: its owner has reported that it committed.
+    COMMIT = "commit"
+    # A transaction has ended without effect. Its data is a ``Marker``. Of a pointer: its owner has
+    # reported that it was aborted, or it timed out.
+    ABORT = "abort"
+    # A message of a pointer that timed out, at the place at which its owner has reported late that
+    # it committed. The others have read it at its first place.
+    LATE = "late"
+    # A transaction has begun whose commit log this is. Its data is a ``Marker``.
+    BEGIN = "begin"
+    # Nobody may read it any more. Its data is empty, or a ``Voided``: the entries that a rollback
+    # has voided before.
+    VOID = "void"
+
+
+class Reading(Enum):
+    """The way in which a reader reads an entry."""
+
+    # The entry is a message for this reader.
+    PASS = "pass"
+    SKIP = "skip"
+    # The reader gets the records of the transaction that committed here, or the messages that were
+    # stored and are published here: ``TopicLog.expand``.
+    EXPAND = "expand"
+    # The reader does not go past this entry until its pointer is decided.
+    HOLD = "hold"
+
+
+_READINGS: dict[Isolation, dict[str, Reading]] = {
+    Isolation.READ_UNCOMMITTED: {
+        EntryKind.MESSAGE: Reading.PASS,
+        EntryKind.DIRECT: Reading.PASS,
+        EntryKind.PUBLISH: Reading.EXPAND,
+        EntryKind.DEFERRED: Reading.PASS,
+    },
+    Isolation.READ_COMMITTED: {
+        EntryKind.MESSAGE: Reading.PASS,
+        EntryKind.DIRECT: Reading.HOLD,
+        EntryKind.PUBLISH: Reading.HOLD,
+        EntryKind.COMMIT: Reading.EXPAND,
+        EntryKind.LATE: Reading.PASS,
+    },
+}
+
+_VISIBLE: Mapping[str, Reading] = {
+    EntryKind.DIRECT: Reading.PASS,
+    EntryKind.PUBLISH: Reading.EXPAND,
+}
+
+
+def reading(kind: str, isolation: Isolation, verdict: Reading = Reading.HOLD) -> Reading:
+    """Return the way in which a reader reads an entry of this kind.
+
+    ``verdict``: of the reader about the entry's pointer, see ``pointer.Judge``. Only committed
+    readers have one, and only for the kinds DIRECT and PUBLISH. Kinds that only a newer agent knows
+    are skipped.
+    """
+    how = _READINGS[isolation].get(kind, Reading.SKIP)
+    if how is not Reading.HOLD:
+        return how
+    return _VISIBLE[kind] if verdict is Reading.PASS else verdict
+
+
+# Parameters that a reader must give.
+ISOLATIONS = f"must be {' or '.join(Isolation)}"
+
+
+def isolation_of(given: object) -> Isolation:
+    """Check an isolation as a reader gave it. Raises MessageError, which names ``isolation``."""
+    for each in Isolation:
+        if each == given:
+            return each
+    raise MessageError("isolation", ISOLATIONS)

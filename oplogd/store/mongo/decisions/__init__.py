@@ -1,0 +1,1 @@
+"""Decisions about messages under foreign transactions."""

@@ -1,0 +1,353 @@
+"""Messages under pointers in a database that several agents share.
+
+    publish: register the pointer, append while it is not decided
+    store: register the pointer, store at the next numbers
+    publish what is stored: register the pointer, append one PUBLISH entry that follows the last one
+    decide: record the report, append the decision to each log once, drop the rest of the stored
+            messages, publish once more what has timed out
+    roll back: see ``rollbacks``
+
+The rules of the topic are read before the first step, as its time to live is.
+
+Everything that counts is in the log. Conditions are judged with each append, after the heads: see
+``judgement``.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from oplogd.errors import TopicNotFoundError, TransactionConflictError
+from oplogd.model.event_id import Mark
+from oplogd.model.message import Message
+from oplogd.model.names import no_topic
+from oplogd.model.pointer import (
+    Decision,
+    PointerRules,
+    decided,
+    nothing_stored,
+    stored_before,
+    switched_off,
+    too_late,
+)
+from oplogd.model.transaction import Marker, encode_marker
+from oplogd.store.mongo.decisions.aborted import Aborted
+from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, to_end
+from oplogd.store.mongo.decisions.decision import Decider
+from oplogd.store.mongo.decisions.keeper import Keeper
+from oplogd.store.mongo.decisions.late import LateReports, TimedOutList
+from oplogd.store.mongo.decisions.reporting import Reporting
+from oplogd.store.mongo.decisions.rollbacks import Rollbacks
+from oplogd.store.mongo.interface.topics import MongoTopics
+from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.timing import Timing
+from oplogd.store.mongo.link.topic_layout import PUBLISH_BASE, stamp_of
+from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
+from oplogd.store.mongo.pointers.reports import Reports
+from oplogd.store.mongo.pointers.rows import Rows
+from oplogd.store.mongo.pointers.stored import Stored, check, number_in
+from oplogd.store.mongo.pointers.waiting import new_octets
+from oplogd.store.mongo.reading.topic_log import Working
+from oplogd.store.mongo.topics.groups import Group, Under, Unless
+from oplogd.store.pointers import (
+    FoundPointer,
+    Marks,
+    OpenPointer,
+    PointerDecisions,
+    PointerKey,
+    PointerStats,
+    TimedOutPointer,
+)
+from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Limits
+
+
+class MongoPointers:
+    """See ``Pointers``. ``working`` guards each call."""
+
+    def __init__(
+        self, link: Link, lease: Lease, topics: MongoTopics, timing: Timing, working: Working
+    ) -> None:
+        self._link = link
+        self._topics = topics
+        self._working = working
+        self._at_step = timing.at_step
+        self._stored = topics.stored
+        self._rows = Rows(link)
+        self._appender = PointerAppender(topics.appender)
+        catalogue, stored, appender, step = (
+            topics.catalogue, self._stored, self._appender, self._step
+        )  # fmt: skip
+        self._reports = reports = Reports(link)
+        self._rollbacks = Rollbacks(link, catalogue, stored, appender, reports, step)
+        aborted = Aborted(link, self._rollbacks)
+        self._late = LateReports(
+            link, catalogue, topics.reader, stored, appender, reports, aborted, step
+        )
+        self._decider = Decider(
+            link,
+            self._rows,
+            stored,
+            aborted,
+            TimedOutList(link),
+            appender,
+            step,
+            timing.topics_per_step,
+        )
+        self._reporting = Reporting(link, reports, self._decider, self._late, self._rollbacks, step)
+        self._keeper = Keeper(
+            link,
+            lease,
+            self._rows,
+            self._decider,
+            reports,
+            self._reporting,
+            self._rollbacks,
+            topics.setup,
+        )
+
+    @property
+    def decisions(self) -> PointerDecisions:
+        return self._decider.decisions
+
+    async def publish(
+        self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
+    ) -> Marks:
+        async with self._working():
+            row, rules = await asyncio.gather(self._rows.find(pointer, log), self._rules(log))
+            if not rules.is_on:
+                raise await self._switched_off(pointer, log)
+            self._topics.bounds.require_room(log)
+            if row.get("stored"):
+                found = await self._stored.find(pointer, log)
+                if found.first_new is not None and found.published.decision is None:
+                    await self._check_topic(log)
+                    raise stored_before(pointer)
+            if not row.get("entries"):
+                await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
+                await self._step("registered")
+            end = end_of(pointer, log)
+            under = Under(pointer)
+            entries = (
+                self._appender.under(EntryKind.DIRECT, each.data, under, each.ttl)
+                for each in messages
+            )
+            group = DirectGroup(log, entries, Unless(end, end))
+            await to_end(self._append_all(pointer, log, group))
+            return group.marks
+
+    async def store(
+        self,
+        log: int,
+        pointer: int,
+        messages: Sequence[Message],
+        timeout_ms: int,
+        limits: Limits,
+    ) -> None:
+        async with self._working():
+            _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
+            if not rules.is_on:
+                raise await self._switched_off(pointer, log)
+            self._topics.bounds.require_room(log)
+            check(pointer, await self._stored.find(pointer, log), messages, limits)
+            await self._rows.register_stored(pointer, log, rules.timeout_ms(timeout_ms))
+            await self._step("registered")
+            try:
+                await self._stored.append(
+                    pointer, log, messages, limits, lambda: self._step("looked-up")
+                )
+            except TransactionConflictError:
+                raise await self._refusal(pointer, log) from None
+            await self._step("stored")
+            if await decisions_of(self._link, log, [pointer]):
+                # It may have come before the messages, which nobody would ever read.
+                await self._stored.drop_new(pointer, log)
+                raise await self._refusal(pointer, log)
+
+    async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
+        async with self._working():
+            _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
+            is_registered = False
+            while True:
+                found = await self._stored.find(pointer, log)
+                _, mark, decision = found.published
+                if found.first_new is None and mark is not None and not found.is_dropped:
+                    return mark
+                if decision is not None:
+                    await self._decider.finish({(pointer, log): decision})
+                    raise decided(pointer, decision)
+                if not rules.is_on:
+                    raise switched_off()
+                if not found.number:
+                    return None
+                if found.first_new is None:
+                    raise nothing_stored(pointer)
+                if notes := await self._rollbacks.pending(pointer, log):
+                    # A rollback that was cut must not take newer messages with it.
+                    for note in notes:
+                        await self._rollbacks.complete(note)
+                    continue
+                if not is_registered:
+                    await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
+                    await self._step("registered")
+                    is_registered = True
+                group = await self._publish_entry(pointer, log, found)
+                await self._step("looked-up")
+                await self._appender.run([group])
+                await self._step("appended")
+                if group.last is not None:
+                    return group.last
+                if group.is_refused:
+                    raise await self._refusal(pointer, log)
+
+    async def rollback(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
+    ) -> Mark | None:
+        """See ``Pointers.rollback``.
+
+        Entries that are appended while it runs stay.
+        """
+        async with self._working():
+            await self._check_topic(log)
+            try:
+                return await self._roll_back(log, pointer, stamps, force=force)
+            except TransactionConflictError:
+                if not force:
+                    raise
+            # The report of a commit has overtaken it: now it is late.
+            return await self._roll_back(log, pointer, stamps, force=force)
+
+    async def _roll_back(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool
+    ) -> Mark | None:
+        is_free = await self._reporting.is_aborted(pointer, log)
+        is_late = not is_free and await self._reporting.is_committed(pointer, log)
+        if is_late and not force:
+            raise too_late(pointer)
+        if is_late:
+            # Another agent may be about to append the rest of a late commit: it must meet
+            # entries, which are voided here.
+            await self._reporting.report([log], pointer, Decision.COMMITTED)
+        mark = None
+        for note in await self._rollbacks.pending(pointer, log):
+            try:
+                mark = await self._rollbacks.complete(note)
+            except TransactionConflictError:
+                if not is_late:  # else it is another rollback that the report has overtaken
+                    raise
+        for note in await self._rollbacks.note(
+            pointer, log, stamps, is_free=is_free or is_late, is_gap=is_late
+        ):
+            mark = await self._rollbacks.complete(note) or mark
+        return mark
+
+    async def decide(
+        self, logs: Sequence[int], pointer: int, decision: Decision
+    ) -> dict[int, Mark]:
+        async with self._working():
+            # A decision that was made before the topic was deleted is still in the log.
+            heads = (await self._topics.heads.newest(logs)).logs
+            for log in logs:
+                if (head := heads.get(log)) is None or head.is_ended:
+                    raise await self._refusal(pointer, log)
+            if decision is Decision.TIMED_OUT:
+                marks = await self._time_out(logs, pointer)
+            else:
+                marks = await self._reporting.report(logs, pointer, decision)
+            for log in logs:
+                if log not in marks:
+                    raise await self._refusal(pointer, log)
+            return {log: marks[log] for log in logs}
+
+    async def _time_out(self, logs: Sequence[int], pointer: int) -> dict[int, Mark]:
+        groups = await self._decider.decide([(pointer, log) for log in logs], Decision.TIMED_OUT)
+        marks = {log: group.last for (_, log), group in groups.items() if group.last}
+        await self._decider.finish({(pointer, log): Decision.TIMED_OUT for log in marks})
+        return marks
+
+    async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
+        async with self._working():
+            await self._check_topic(log)
+            return await self._late.select(log, limit)
+
+    async def select(
+        self, log: int, limit: int, after: PointerKey | None = None
+    ) -> list[OpenPointer]:
+        async with self._working():
+            await self._check_topic(log)
+            return [each.open for each in await self._rows.select(limit, after, log)]
+
+    async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
+        async with self._working():
+            return await self._rows.select(limit, after)
+
+    async def keep(self) -> int:
+        async with self._working():
+            return await self._keeper.keep()
+
+    async def stats(self) -> PointerStats:
+        async with self._working():
+            return await self._rows.stats()
+
+    async def _publish_entry(self, pointer: int, log: int, found: Stored) -> Group:
+        """Return the PUBLISH entry of new messages, if no other one comes first."""
+        number = found.published.number
+        first, last = number_in(found.first_new), number_in(found.last_new)
+        assert found.last_new is not None
+        after = await self._stored.stamp_of(pointer, log, first - 1) if first > 1 else 0
+        marker = Marker(str(pointer), last - first + 1, int(found.last_new["t"]), after, last)
+        entry = self._appender.under(
+            EntryKind.PUBLISH, encode_marker(marker).encode(), Under(pointer, PUBLISH_BASE + last)
+        )
+        unless = Unless(publish_identity(pointer, log, number + 1), end_of(pointer, log))
+        return Group(log, [entry._replace(more=new_octets(found))], unless=unless)
+
+    async def _append_all(self, pointer: int, log: int, group: DirectGroup) -> None:
+        """Append all entries of a group, or take back those that are in the log."""
+        await self._appender.run([group])
+        await self._step("appended")
+        if group.is_closed or group.is_refused:
+            # A part may be in the log, if it takes several inserts.
+            await self._take_back(pointer, log, group.marks)
+            raise await self._refusal(pointer, log)
+
+    async def _take_back(self, pointer: int, log: int, marks: Marks) -> None:
+        """Void the first part of a publish whose rest was refused. Readers may have it."""
+        if marks:
+            is_late = await self._reporting.is_committed(pointer, log)
+            stamps = [*map(stamp_of, marks)]
+            for note in await self._rollbacks.note(
+                pointer, log, stamps, is_free=True, is_gap=is_late
+            ):
+                await self._rollbacks.complete(note)
+
+    async def _rules(self, log: int) -> PointerRules:
+        return await self._topics.catalogue.rules_of(log)
+
+    async def _switched_off(self, pointer: int, log: int) -> Exception:
+        """Return the error for messages in a topic that takes none under pointers."""
+        if await decisions_of(self._link, log, [pointer]):
+            return await self._refusal(pointer, log)
+        return switched_off()
+
+    async def _refusal(self, pointer: int, log: int) -> Exception:
+        """Return the error for a pointer that is decided in this log, or whose topic is gone."""
+        try:
+            await self._check_topic(log)
+        except TopicNotFoundError as error:
+            await self._decider.forget([(pointer, log)])
+            return error
+        decision = (await decisions_of(self._link, log, [pointer])).get(pointer)
+        if decision is not None:
+            await self._decider.finish({(pointer, log): decision})
+        return decided(pointer, decision)
+
+    async def _check_topic(self, log: int) -> None:
+        """Raise TopicNotFoundError if the topic was deleted."""
+        head = (await self._topics.heads.newest([log])).logs.get(log)
+        if head is None or head.is_ended:
+            raise no_topic(await self._topics.catalogue.name_of_log(log) or f"with log {log}")
+
+    async def _step(self, name: str) -> None:
+        if self._at_step is not None:
+            await self._at_step(name)

@@ -1,0 +1,213 @@
+"""The topics of a database that several agents share."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from oplogd.errors import TopicExistsError
+from oplogd.model.event_id import Mark
+from oplogd.model.names import TopicName, no_topic
+from oplogd.model.pointer import DEFAULT_RULES, PointerRules
+from oplogd.store.mongo.decisions.leaving import Leaving
+from oplogd.store.mongo.link.damage import whole
+from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.timing import Timing
+from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS, stamp_of
+from oplogd.store.mongo.pointers.stored import StoredMessages
+from oplogd.store.mongo.pointers.waiting import Waiting
+from oplogd.store.mongo.reading.expiry import Expiry
+from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working
+from oplogd.store.mongo.topics.ahead import AheadTopics
+from oplogd.store.mongo.topics.append import TopicAppender
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.mongo.topics.news import NewsWatcher
+from oplogd.store.mongo.topics.repair import StampRepair
+from oplogd.store.mongo.topics.setup import TopicsSetup
+from oplogd.store.mongo.upkeep.bounds import Bounds
+from oplogd.store.mongo.upkeep.sweep import Sweeper
+from oplogd.store.topics import (
+    Full,
+    MessageBatch,
+    Namespace,
+    News,
+    Outcome,
+    Topic,
+    TopicStats,
+)
+
+
+class MongoTopics:
+    """See ``Topics``. ``ttl`` and ``max_bytes``: see ``TopicsSetup``. ``working`` guards each call.
+
+    The attributes are its parts.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        lease: Lease,
+        timing: Timing,
+        ttl: int | None,
+        working: Working,
+        max_bytes: int | None = None,
+    ) -> None:
+        self._link = link
+        self._working = working
+        self.catalogue = Catalogue(link)
+        # No sweep removes a head that was seen so recently.
+        recent_seconds = max(timing.settle_seconds / 2, timing.late_seconds)
+        self.heads = TopicHeads(link, self.catalogue, recent_seconds)
+        self._ahead = AheadTopics(link, self.catalogue, self.heads)
+        self.appender = TopicAppender(link, self.catalogue, self.heads, timing)
+        self.stored = StoredMessages(link, timing)
+        self.reader = TopicReader(link, self.catalogue, self.heads, self.stored, self._forget)
+        self.expiry = Expiry(link, self.catalogue, self.reader)
+        self.setup = TopicsSetup(link, self.catalogue, self.expiry.set_default_ttl, ttl, max_bytes)
+        self.sweeper = Sweeper(
+            link,
+            self.catalogue,
+            self.heads,
+            self.reader,
+            self._forget,
+            lease,
+            timing,
+            Leaving(link, self.catalogue, self.stored, self.appender),
+        )
+        self.bounds = Bounds(
+            link,
+            self.catalogue,
+            self.heads,
+            self.sweeper.remove_past,
+            Waiting(link, self.stored).octets,
+            lease,
+            timing,
+        )
+        self._watcher = NewsWatcher(link, self.catalogue, self.heads)
+
+    async def create(
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
+    ) -> Topic:
+        async with self._working():
+            try:
+                return await self.catalogue.create(name, ttl, pointers, max_bytes)
+            except TopicExistsError:
+                if not await self._finish(name):
+                    raise
+            return await self.catalogue.create(name, ttl, pointers, max_bytes)
+
+    async def change(
+        self,
+        name: TopicName,
+        ttl: int | None,
+        pointers: PointerRules = DEFAULT_RULES,
+        *,
+        max_bytes: int | None = None,
+    ) -> Topic:
+        async with self._working():
+            return await self.expiry.change(name, ttl, pointers, max_bytes)
+
+    async def delete(self, name: TopicName) -> None:
+        """See ``Topics.delete``. First end the log, then free the name.
+
+        Any agent that meets the end of a log frees its name, so a deletion that was cut between
+        both steps is finished.
+        """
+        async with self._working():
+            topic = await self.catalogue.find(name)
+            if topic is None:
+                raise no_topic(name)
+            end = await self.appender.end(topic.log)
+            if end is not None:
+                await self._forget(topic.log, end)
+
+    async def end_behind(self, log: int, head: Mark) -> bool:
+        """Delete a topic unless an entry follows this head. Return whether the topic is gone."""
+        end = await self.appender.end(log, head.offset)
+        if end is None:
+            return False
+        await self._forget(log, end)
+        return True
+
+    async def newest_ms(self) -> int:
+        """Return the newest time of topics if one is ahead: see ``AheadTopics``."""
+        return await self._ahead.newest_ms()
+
+    async def repair_stamps(self) -> None:
+        """Give entries that are ahead the present time: see ``StampRepair``."""
+        await StampRepair(self._link, self.catalogue, self.heads).run()
+
+    async def find(self, name: TopicName) -> Topic | None:
+        async with self._working():
+            return await self.catalogue.find(name)
+
+    async def in_namespace(
+        self, namespace: str, after: str = "", limit: int | None = None
+    ) -> list[Topic]:
+        async with self._working():
+            return await self.catalogue.in_namespace(namespace, after, limit)
+
+    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
+        async with self._working():
+            return await self.catalogue.namespaces(after, limit)
+
+    async def current(self, logs: Collection[int]) -> dict[int, Topic]:
+        async with self._working():
+            return await self.catalogue.current(logs)
+
+    async def default_ttl(self) -> int:
+        async with self._working():
+            return await self.catalogue.default_ttl()
+
+    def log(self, topic: Topic) -> MongoTopicLog:
+        return MongoTopicLog(self.reader, topic, self._working)
+
+    async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
+        full = {batch.log: reason for batch in batches if (reason := self.bounds.reason(batch.log))}
+        rest = [batch for batch in batches if batch.log not in full]
+        async with self._working():
+            groups = await self.appender.append(rest)
+            for group in groups:
+                if group.ended is not None:
+                    await self._forget(group.log, group.ended)
+        placed = (group.outcome for group in groups)
+        return [Full(full[batch.log]) if batch.log in full else next(placed) for batch in batches]
+
+    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
+        async with self._working():
+            return await self._watcher.news(heads, seconds)
+
+    async def stats(self) -> TopicStats:
+        async with self._working():
+            names = {"_id": {"$gte": NAMES_FROM}}
+            topics = await self._link.topics.count_documents(names)
+            numbers = await self._link.topics.count_documents(RESERVATIONS)
+            found = await self._link.topics.find_one({"_id": CATALOGUE}) or {}
+            most = whole(found.get("topics_max_bytes"))
+            return TopicStats(topics, numbers, found.get("octets", 0), most, found.get("left", 0))
+
+    async def sweep(self) -> int:
+        async with self._working():
+            return await self.sweeper.sweep()
+
+    async def shrink(self) -> int:
+        async with self._working():
+            return await self.bounds.shrink()
+
+    async def _finish(self, name: TopicName) -> bool:
+        """Finish the deletion of a topic whose log has ended. Return whether the name is free."""
+        topic = await self.catalogue.find(name)
+        if topic is None:
+            return True
+        head = (await self.heads.newest([topic.log])).logs.get(topic.log)
+        if head is None or not head.is_ended:
+            return False
+        await self._forget(topic.log, head.mark)
+        return True
+
+    async def _forget(self, log: int, end: Mark) -> None:
+        await self.catalogue.forget(log, stamp_of(end))

@@ -1,0 +1,188 @@
+"""The conditional append: everything that is written to the log goes through it.
+
+    loop:  head := the newest entry that a majority has
+           judge which operations may go in behind it
+           insert these at exactly head + 1, in order
+           duplicate key → loop
+
+Everything that changes the judgement is itself an entry, and takes head + 1. So the unique index on
+the offset refuses an insert whose judgement is out of date, and new offsets bring a new judgement.
+The order of the steps matters. If operations are judged before the head is read, they may land in
+between, and are doubled. If the head is read without a majority, it may vanish in a fail-over, and
+leave a hole.
+
+A slow insert may be carried out after the log was trimmed past its place. Then it meets no
+duplicate key, and becomes a stray that nobody reads. So a late insert counts only if the checkpoint
+shows that it is folded or will be.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from pymongo.errors import BulkWriteError
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.layout import Numbered, OfTransaction, entry_document, entry_id
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.obstacle import Obstacle
+from oplogd.store.mongo.link.timing import RECENT_SECONDS, Timing
+from oplogd.store.mongo.log.head import Head, server_seconds
+from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.log.room import Room
+
+# As RECENT_SECONDS by the cluster's clock, for a machine whose own clock stood still. That clock
+# moves only with writes, such as renewals of the lease, and is told in whole seconds.
+RECENT_SERVER_SECONDS = 3
+
+# A writer that inserts strays so often in a row was not late: the log does not fit its checkpoint.
+_MOST_STRAYS = 3
+
+
+class ConditionalBatch(Protocol):
+    """Operations that are appended under one condition. ``todo``: the rest of them."""
+
+    todo: list[Numbered]
+
+    @property
+    def writer(self) -> str | OfTransaction | None:
+        """The token that the entries carry, or their transaction; None: neither."""
+
+    async def head(self) -> Head:
+        """Return the head to append behind.
+
+        A majority has it, and ``judge`` knows every entry up to it.
+        """
+
+    async def judge(self, head: Head, chunk: Sequence[Numbered]) -> list[Numbered]:
+        """Return the operations of the chunk that may go in behind ``head``.
+
+        Remove from ``todo`` all that are in already or may not go in.
+        """
+
+    async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
+        """Return the operations of a late insert that are folded or will be.
+
+        ``first``: offset of the first one.
+        """
+
+    def landed(self, landed: Sequence[Numbered], head: Head | None, *, is_beaten: bool) -> None:
+        """Remove these operations from ``todo``.
+
+        ``head``: the last of them; None: the log must be read again. ``is_beaten``: another entry
+        was in the way of the next operation.
+        """
+
+
+class Landing(NamedTuple):
+    """The result of an insert.
+
+    ``number``: how many operations landed. ``head``: the last of them.
+    """
+
+    number: int
+    head: Head
+    is_late: bool
+
+
+class ConditionalAppender:
+    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
+
+    def __init__(self, link: Link, log: Log, room: Room, timing: Timing) -> None:
+        self._link = link
+        self._log = log
+        self._room = room
+        self._majority_seconds = timing.majority_seconds
+
+    async def append(self, batch: ConditionalBatch) -> None:
+        """Append all operations of a batch that its condition lets in.
+
+        Raises StoreUnavailableError if a majority lags for ``Timing.majority_seconds``.
+        """
+        obstacle = Obstacle(self._link, self._majority_seconds)
+        strays = 0
+        while batch.todo:
+            chunk = await self._room.chunk(batch.todo)
+            head = await batch.head()
+            obstacle.compare(head.mark.offset)
+            accepted = await batch.judge(head, chunk)
+            if not accepted:
+                continue
+            landing = await self.insert(head, accepted, batch.writer)
+            is_beaten = landing.number < len(accepted)
+            landed = standing = accepted[: landing.number]
+            if landed and landing.is_late:
+                standing = await batch.standing(landed, head.mark.offset + 1)
+            if len(standing) < len(landed):
+                await self._remove_strays(head.mark, landed, standing, landing.head.mark)
+                batch.landed(standing, None, is_beaten=is_beaten)
+                strays += 1
+                if strays == _MOST_STRAYS:
+                    raise StoreUnavailableError(
+                        f"MongoDB at {self._link.hosts}: the log ends with offset"
+                        f" {head.mark.offset}, before the checkpoint in oplog_meta; were they"
+                        " restored from different times?"
+                    )
+                continue
+            if landed:
+                strays = 0
+                self._log.known.saw_entry(landing.head.mark)
+                self._log.known.appended.notify()
+            batch.landed(landed, landing.head, is_beaten=is_beaten)
+            if is_beaten:
+                await obstacle.met(head.mark.offset + landing.number + 1)
+
+    async def insert(
+        self, head: Head, chunk: Sequence[Numbered], writer: str | OfTransaction | None
+    ) -> Landing:
+        """Insert a chunk behind ``head``, up to the first offset that another entry has.
+
+        A majority has the operations that landed.
+        """
+        now_ms = max(await self._link.now_ms(), head.mark.ms)
+        marks = [Mark(head.mark.offset + number, now_ms) for number in range(1, len(chunk) + 1)]
+        documents = [
+            entry_document(operation, mark, writer, sequence)
+            for mark, (sequence, operation) in zip(marks, chunk, strict=True)
+        ]
+        count = len(documents)
+        began = self._link.clock.boot()
+        session = self._link.session()
+        try:
+            await self._link.log.insert_many(documents, ordered=True, session=session)
+        except BulkWriteError as error:
+            errors: list[dict[str, Any]] = error.details["writeErrors"]
+            is_beaten = errors and errors[0]["code"] == DUPLICATE_KEY
+            if not is_beaten or error.details["writeConcernErrors"]:
+                raise
+            count = int(errors[0]["index"])
+        finally:
+            server_at = server_seconds(session)
+            if session:
+                await session.end_session()
+        is_late = self._link.clock.boot() - head.asked_at > RECENT_SECONDS
+        is_late |= head.mark.offset < self._log.known.folded
+        if server_at is not None and head.server_seconds is not None:
+            is_late |= server_at - head.server_seconds > RECENT_SERVER_SECONDS
+        if not count:
+            return Landing(0, head, is_late)
+        return Landing(count, Head(marks[count - 1], began, server_at), is_late)
+
+    async def _remove_strays(
+        self, head: Mark, inserted: Sequence[Numbered], standing: Sequence[Numbered], last: Mark
+    ) -> None:
+        """Delete strays of this insert before a plain log. A capped log drops them in time.
+
+        The gap between ``last`` and the log shows that they are strays.
+        """
+        if self._log.known.capped_bytes or await self._log.has(last.offset + 1):
+            return
+        numbers = {number for number, _ in standing}
+        offsets = [
+            offset
+            for offset, (number, _) in enumerate(inserted, head.offset + 1)
+            if number not in numbers
+        ]
+        ids = [entry_id(Mark(offset, last.ms)) for offset in offsets]
+        await self._link.log.delete_many({"_id": {"$in": ids}})

@@ -1,0 +1,196 @@
+"""Reading the log collection in offset order. Every read sees entries that a majority has."""
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from oplogd.errors import LogReplacedError, StoreUnavailableError
+from oplogd.model.event_id import Mark
+from oplogd.store.base import Entry, LogBounds
+from oplogd.store.mongo.link.damage import has_offset
+from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
+from oplogd.store.mongo.log.ends import LogEnds
+from oplogd.store.mongo.log.head import Head, server_seconds
+from oplogd.store.mongo.log.known import KnownLog
+from oplogd.store.mongo.log.row import LogRow
+
+_RANGE_READS = 5
+
+
+class Log:
+    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self.known = KnownLog(link.clock.boot)
+        self.read_size = ReadSize()
+        self._ends = LogEnds(link, self.known)
+
+    async def row(self, session: AsyncClientSession | None = None) -> LogRow:
+        document = await self._link.meta.find_one({"_id": LOG}, {"writers": 0}, session=session)
+        if document is None:
+            raise StoreUnavailableError(f"MongoDB at {self._link.hosts}: the log is not set up yet")
+        if "repair" in document:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: the log is being rebuilt; this ends by itself"
+            )
+        row = LogRow(document)
+        self.known.saw_checkpoint(row.folded.offset)
+        return row
+
+    async def documents(
+        self, after: int, limit: int, session: AsyncClientSession | None = None
+    ) -> list[Document]:
+        """Return up to ``limit`` entries past an offset, without a gap, and at most about 1 MB.
+
+        The first has the offset ``after`` + 1, unless that entry is gone.
+        """
+        for _ in range(_RANGE_READS):
+            found = await self._range(after, limit, session)
+            if not self._link.quirks.ranges_miss_inserts:
+                break
+            if not found or found[0]["n"] == after + 1 or not await self.has(after + 1):
+                break
+        else:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: its answers contradict each other"
+            )
+        dense = [
+            document
+            for offset, document in enumerate(found, found[0]["n"] if found else 0)
+            if document["n"] == offset
+        ]
+        if dense:
+            self.known.saw_entry(mark_of(dense[-1]))
+        return dense
+
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
+        """See ``Store.read``. With ``at_ms`` the entry at ``after`` is also read, and compared."""
+        async with self._link.reading() as session:
+            if at_ms is None:
+                return [entry(document) for document in await self.documents(after, limit, session)]
+            documents = await self.documents(after - 1, limit + 1, session)
+            if documents and documents[0]["n"] == after:
+                if mark_of(documents[0]).ms != at_ms:
+                    raise LogReplacedError(f"the log's entry at offset {after} is another one")
+                del documents[0]
+            else:
+                await self._check_trimmed(Mark(after, at_ms), session)
+            return [entry(document) for document in documents[:limit]]
+
+    async def has(self, offset: int) -> bool:
+        return await self._link.log.find_one({"n": offset}, {"_id": 1}) is not None
+
+    async def newest(self, known: Mark | None = None) -> Head:
+        """Return the newest entry; if the log is empty, the mark behind which it continues.
+
+        ``known``: a recent entry past which all others are wanted; by default the newest seen here.
+        Raises as ``check_index``.
+        """
+        asked_at = self._link.clock.boot()
+        known = known or self.known.head
+        async with self._link.reading() as session:
+            mark, passed, _ = await self._ends.newest(known, set(), session)
+            if mark is None or mark.offset < self.known.head.offset:
+                await self.check_index()
+            if mark is None:
+                mark = await self.empty_head(await self.row(session), session)
+                self.known.saw_empty(mark)
+            else:
+                self.known.saw_head(mark, asked_at)
+            return Head(mark, asked_at, server_seconds(session), known.offset, passed)
+
+    async def check_index(self) -> None:
+        """Raise StoreUnavailableError if the log is gone.
+
+        An insert would create the collection again, without the index.
+        """
+        if OFFSET_INDEX not in await self._link.log.index_information():
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: the collection {LOG} is gone or was created again;"
+                " nothing is appended until the agent that folds has set it up"
+            )
+
+    async def locate(self, offset: int) -> LogBounds:
+        """Return the log's bounds and the time of the entry at ``offset``.
+
+        One look-up is enough unless the log was idle or trimmed, or has grown much, since the last.
+        """
+        asked_at = self._link.clock.boot()
+        async with self._link.reading() as session:
+            row = await self.row(session)
+            known = self.known.oldest
+            newest = await self._ends.newest(self.known.head, {offset, known.offset}, session)
+            found = {place: mark_of(document) for place, document in newest.found.items()}
+            head = newest.mark
+            oldest = found.get(known.offset)
+            if head and oldest != known:
+                oldest = await self._ends.oldest(head, session)
+            if head is None or oldest is None:
+                oldest = None
+                head = await self.empty_head(row, session)
+            else:
+                self.known.saw_bounds(head, oldest, asked_at)
+        at = None if oldest is None or offset < oldest.offset else found.get(offset)
+        return LogBounds(
+            head=head,
+            oldest=oldest,
+            at_ms=at.ms if at else None,
+            created_ms=row.created,
+            first_offset=row.first,
+            purged_ms=row.purged,
+            adopted_ms=row.adopted,
+            set_aside=row.set_aside,
+            now_ms=await self._link.now_ms(),
+        )
+
+    async def seek(self, ms: int) -> Mark:
+        """See ``Store.seek``."""
+        bounds = await self.locate(0)
+        if bounds.oldest is None:
+            return Mark(0, 0)
+        async with self._link.reading() as session:
+            return await self._ends.last_upto(ms, bounds.oldest, bounds.head, session)
+
+    async def empty_head(self, row: LogRow, session: AsyncClientSession | None = None) -> Mark:
+        """Return the mark behind which an empty log continues.
+
+        No state and no folded entry has a larger offset or time.
+        """
+        newest = await self._link.states.find_one(
+            {}, {"n": 1, "ts": 1}, sort=[("ts", -1)], session=session
+        )
+        if newest is None:
+            return row.folded
+        same_time = {"ts": newest["ts"]}
+        last = await self._link.states.find_one(
+            same_time, {"n": 1}, sort=[("n", -1)], session=session
+        )
+        offset = int((last or newest).get("n") or 0)
+        return Mark(max(row.folded.offset, offset), max(row.folded.ms, int(newest["ts"])))
+
+    async def _range(
+        self, after: int, limit: int, session: AsyncClientSession | None
+    ) -> list[Document]:
+        found: list[Document] = []
+        size = 0
+        past = {"n": {"$gt": after}}
+        cursor = self._link.log.find(past, session=session).sort("n", 1).limit(limit)
+        async with cursor.batch_size(self.read_size.documents(limit)):
+            async for document in cursor:
+                if not has_offset(document, self._link.damage):
+                    continue
+                found.append(document)
+                size += weight(document)
+                # More than one: ``read`` may need the first only for its comparison.
+                if size > READ_CHARACTERS and len(found) > 1:
+                    break
+        self.read_size.saw(size, len(found))
+        return found
+
+    async def _check_trimmed(self, missing: Mark, session: AsyncClientSession | None) -> None:
+        """Raise LogReplacedError unless the entry was trimmed, or the log is still empty."""
+        row = await self.row(session)
+        head = await self._ends.largest(session) or await self.empty_head(row, session)
+        if row.created > missing.ms or not row.first - 1 <= missing.offset <= head.offset:
+            raise LogReplacedError(f"the log has no entry at offset {missing.offset} any more")

@@ -1,0 +1,1 @@
+"""Reads over topics and decisions."""

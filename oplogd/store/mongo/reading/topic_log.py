@@ -1,0 +1,297 @@
+"""Reading the log of one topic. Every read sees entries that a majority has."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+
+from oplogd.errors import LogReplacedError, StoreUnavailableError
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import stamp
+from oplogd.model.names import no_topic
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import decode_marker, parse_id
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
+from oplogd.store.mongo.link.search import last_before
+from oplogd.store.mongo.link.topic_layout import (
+    END,
+    MARK_FIELDS,
+    entry,
+    identity,
+    log_of,
+    mark_of,
+    number,
+    number_and_offset,
+    number_of,
+    place,
+    places_of,
+    record,
+    stamp_of,
+)
+from oplogd.store.mongo.pointers.published import decisions_of
+from oplogd.store.mongo.pointers.stored import StoredMessages
+from oplogd.store.mongo.topics.catalogue import Catalogue
+from oplogd.store.mongo.topics.front import Front, last_written_before
+from oplogd.store.mongo.topics.heads import TopicHeads
+from oplogd.store.numbers import begin_of
+from oplogd.store.topics import EntryKind, Topic, TopicBounds, TopicEntry, TopicRecord
+
+_READS = 5
+
+# Logs whose fronts are remembered.
+_REMEMBERED = 20_000
+
+# Frees the name of a topic whose log has ended at a mark.
+Forget = Callable[[int, Mark], Awaitable[None]]
+Working = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class TopicReader:
+    """Reads the logs of topics. Methods raise PyMongo's errors, and those of ``TopicLog``."""
+
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        heads: TopicHeads,
+        stored: StoredMessages,
+        forget: Forget,
+    ) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._heads = heads
+        self._stored = stored
+        self._forget = forget
+        self._size = ReadSize()
+        self._record_size = ReadSize()
+        # Fronts found, by log. A front never moves back, so the next search begins there.
+        self._fronts: dict[int, Mark] = {}
+
+    async def read(
+        self, topic: Topic, after: int, limit: int, at_ms: int | None
+    ) -> list[TopicEntry]:
+        past = after
+        for _ in range(_READS):
+            async with self._link.reading() as session:
+                rule = await self.rule(topic, session)
+                floor = rule.floor
+                if after == floor.offset and at_ms not in (None, floor.ms):
+                    raise LogReplacedError(f"{topic.name} does not begin at this time")
+                start = max(past, self._low(topic, floor).offset)
+                is_compared = at_ms is not None and start == after > floor.offset
+                begin = start - is_compared
+                found = await self._range(topic, begin, limit + is_compared, session)
+            if is_compared and (not found or (found[0].offset, found[0].ms) != (after, at_ms)):
+                raise LogReplacedError(f"{topic.name}: the entry at offset {after} is another one")
+            entries = [each for each in found if each.offset > start]
+            if not entries:
+                return []
+            if entries[0].offset != start + 1:
+                continue  # the sweep was faster, or the server's answer has a gap
+            if not rule.may_be_gone(_mark(entries[0])):
+                return entries[:limit]
+            low = self._low(topic, floor)
+            past = (await self.front(topic, rule, low)).offset
+            if past < entries[0].offset:
+                return entries[:limit]
+        raise StoreUnavailableError(
+            f"MongoDB at {self._link.hosts}: its answers contradict each other"
+        )
+
+    async def locate(self, topic: Topic, ms: int, sequence: int) -> TopicBounds:
+        rule = await self.rule(topic)
+        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        if head is None:
+            raise no_topic(topic.name)
+        if head.is_ended:
+            await self._forget(topic.log, head.mark)
+            raise no_topic(topic.name)
+        front = await self.front(topic, rule, self._low(topic, rule.floor))
+        newest = max(head.mark, front)
+        wanted = stamp(ms, sequence)
+
+        def is_before(mark: Mark) -> bool:
+            return stamp_of(mark) <= wanted
+
+        if not is_before(front) or front == newest:
+            at = front
+        elif is_before(newest):
+            at = newest
+        else:
+            at = await last_before(front, newest, is_before, self._look_up(topic))
+        now_ms, begin = await self._link.now_ms(), begin_of(topic.log)
+        return TopicBounds(front, newest, at, now_ms, begin, rule.purged, rule.repaired)
+
+    async def rule(self, topic: Topic, session: AsyncClientSession | None = None) -> Front:
+        """Read the properties of the topic. Raises TopicNotFoundError."""
+        catalogue, document = await self._catalogue.look_up(topic.name, session)
+        if document is None or log_of(document) != topic.log:
+            raise no_topic(topic.name)
+        return Front(catalogue, document, await self._link.present())
+
+    async def front(self, topic: Topic, rule: Front, low: Mark) -> Mark:
+        """Return the newest entry that is gone. ``low`` is gone."""
+        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        if head is None:
+            raise no_topic(topic.name)
+        front = newest = max(head.mark, low)
+        if not rule.is_gone(newest):
+            look_up = self._look_up(topic)
+            front = await last_before(low, newest, rule.is_gone, look_up, near=True)
+            if rule.is_ahead(newest):
+                written: dict[int, int] = {}
+                look_up = self._look_up(topic, written)
+                front = await last_written_before(front, newest, rule, look_up, written)
+        if rule.present.ages.lags:
+            front = await self._before_kept(topic, rule, low, front)
+        if len(self._fronts) >= _REMEMBERED:
+            self._fronts.clear()
+        # A clock that comes back shows again what it has hidden.
+        if front.offset > rule.floor.offset and self._link.guarded.step() is None:
+            self._fronts[topic.log] = front
+        return front
+
+    async def _before_kept(self, topic: Topic, rule: Front, low: Mark, front: Mark) -> Mark:
+        """Return the mark before the first entry that was written later than its stamp tells.
+
+        ``front``, if there is none before it. Looks at all entries in between.
+        """
+        chosen = {
+            "_id": places_of(topic.log, low.offset, front.offset),
+            "t": {"$gte": rule.oldest_ms},
+        }
+        found = await self._link.entries.find(chosen, {"_id": 1}).sort("_id", 1).limit(1).to_list()
+        if not found:
+            return front
+        last = number_and_offset(found[0]["_id"])[1] - 1
+        return low if last == low.offset else await self.mark_at(topic, last) or low
+
+    async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
+        """Return the first entry past the floor of each log that has one."""
+        logs = {place(log, rule.floor.offset + 1): log for log, rule in rules.items()}
+        found = self._link.entries.find({"_id": {"$in": list(logs)}}, MARK_FIELDS)
+        return {
+            logs[each["_id"]]: mark_of(each)
+            async for each in found.batch_size(len(logs) + 1)
+            if each["kind"] != END
+        }
+
+    def _low(self, topic: Topic, floor: Mark) -> Mark:
+        """Return the newest entry that is known to be gone."""
+        return max(floor, self._fronts.get(topic.log, floor))
+
+    async def mark_at(self, topic: Topic, offset: int) -> Mark | None:
+        """Return the mark of an entry; None if it is gone."""
+        return (await self._look_up(topic)([offset])).get(offset)
+
+    def _look_up(
+        self, topic: Topic, written: dict[int, int] | None = None
+    ) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
+        """Return the look-up of marks. It notes times of writing in ``written``, by offset."""
+
+        async def look_up(offsets: Sequence[int]) -> dict[int, Mark]:
+            keys = [place(topic.log, offset) for offset in offsets]
+            found: dict[int, Mark] = {}
+            async for each in self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS):
+                mark = mark_of(each)
+                found[mark.offset] = mark
+                if written is not None and "t" in each:
+                    written[mark.offset] = number(each, "t")
+            return found
+
+        return look_up
+
+    async def _range(
+        self, topic: Topic, after: int, limit: int, session: AsyncClientSession | None
+    ) -> list[TopicEntry]:
+        """Return entries without a gap past an offset, at most about 1 MB of them.
+
+        The end of the log raises TopicNotFoundError.
+        """
+        present = await self._link.present()
+        entries: list[TopicEntry] = []
+        size = 0
+        chosen = {"_id": places_of(topic.log, after)}
+        cursor = self._link.entries.find(chosen, session=session).sort("_id", 1).limit(limit)
+        async with cursor.batch_size(self._size.documents(limit)):
+            async for document in cursor:
+                if document["kind"] == END:
+                    await self._forget(topic.log, mark_of(document))
+                    raise no_topic(topic.name)
+                if entries and number_and_offset(document["_id"])[1] != entries[-1].offset + 1:
+                    break
+                entries.append(entry(document, present))
+                size += len(document["data"])
+                # More than one: the first one may only be compared.
+                if size > READ_CHARACTERS and len(entries) > 1:
+                    break
+        self._size.saw(size, len(entries))
+        return entries
+
+    async def expand(
+        self, topic: Topic, given: TopicEntry, after: int, limit: int
+    ) -> list[TopicRecord]:
+        """See ``TopicLog.expand``."""
+        await self.rule(topic)
+        marker = decode_marker(given.data)
+        if marker.last <= after:
+            return []
+        if given.event == EntryKind.PUBLISH:
+            return await self._stored.page(topic.log, given, after, limit)
+        txn, log = parse_id(marker.txn), topic.log
+        first, last = identity(txn, log, after + 1), identity(txn, log, marker.last)
+        chosen = {"x": {"$gte": first, "$lte": last}}
+        now_ms = await self._link.now_ms()
+        records: list[TopicRecord] = []
+        size = 0
+        async with self._link.reading() as session:
+            cursor = self._link.entries.find(chosen, session=session).sort("x", 1).limit(limit)
+            async with cursor.batch_size(self._record_size.documents(limit)):
+                async for document in cursor:
+                    lsn = number_of(document["x"])
+                    # A late copy of an entry may be on its way out.
+                    if records and records[-1].number == lsn:
+                        continue
+                    size += len(document["data"])
+                    if records and size > READ_CHARACTERS:
+                        break
+                    records.append(record(document, lsn, given.written_ms or given.ms, now_ms))
+        self._record_size.saw(size, len(records))
+        return records
+
+    async def decisions(self, topic: Topic, pointers: Collection[int]) -> dict[int, Decision]:
+        """See ``TopicLog.decisions``."""
+        await self.rule(topic)
+        return await decisions_of(self._link, topic.log, pointers)
+
+
+class MongoTopicLog:
+    """See ``TopicLog``. ``working`` guards each call."""
+
+    def __init__(self, reader: TopicReader, topic: Topic, working: Working) -> None:
+        self._reader = reader
+        self._topic = topic
+        self._working = working
+
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
+        async with self._working():
+            return await self._reader.read(self._topic, after, limit, at_ms)
+
+    async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
+        async with self._working():
+            return await self._reader.locate(self._topic, ms, sequence)
+
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        async with self._working():
+            return await self._reader.expand(self._topic, entry, after, limit)
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        if not pointers:
+            return {}
+        async with self._working():
+            return await self._reader.decisions(self._topic, pointers)
+
+
+def _mark(found: TopicEntry) -> Mark:
+    return Mark(found.offset, found.ms, found.sequence)

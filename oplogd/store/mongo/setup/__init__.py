@@ -1,0 +1,1 @@
+"""Collections and indexes, repair, take-over."""

@@ -1,0 +1,57 @@
+"""Taking over a database: a new one, or the first server's."""
+
+import logging
+
+from pymongo.errors import DuplicateKeyError
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.store.mongo.link.damage import offset_of
+from oplogd.store.mongo.link.layout import FIRST_SERVERS_LOG, LOG, Document
+from oplogd.store.mongo.link.link import Link
+
+logger = logging.getLogger("oplogd.store")
+
+
+async def set_first_log_aside(link: Link) -> bool:
+    """Set the first server's log aside. Return False if the log is empty.
+
+    Raises StoreUnavailableError if one is set aside already.
+    """
+    if await link.log.find_one({}, {"_id": 1}) is None:
+        return False
+    if not await link.rename(LOG, FIRST_SERVERS_LOG):
+        raise StoreUnavailableError(
+            f"MongoDB at {link.hosts}: the first server's log was set aside as"
+            f" {FIRST_SERVERS_LOG}, but it still writes to {LOG}: stop it, then rename or drop"
+            f" {LOG}"
+        )
+    logger.info(
+        "the first server's log is set aside as %s, its states are taken over", FIRST_SERVERS_LOG
+    )
+    return True
+
+
+async def create_row(link: Link, max_bytes: int) -> None:
+    """Create the log's row, unless another holder of the lease was faster."""
+    now = await link.now_ms()
+    is_first_servers = (
+        await link.options(FIRST_SERVERS_LOG) is not None
+        or await link.states.find_one() is not None
+    )
+    newest = await link.states.find_one({}, {"ts": 1}, sort=[("ts", -1)])
+    offset = await link.states.find_one({}, {"n": 1}, sort=[("n", -1)])
+    row: Document = {
+        "_id": LOG,
+        "n": max(offset_of(offset), 0) if offset else 0,
+        "ts": max(now, int(newest["ts"])) if newest else now,
+        "first": 1,
+        "created": 1 if is_first_servers else now,  # the first server kept all tombstones
+        "purged": 0,
+        "adopted": now if is_first_servers else 0,
+        "max_bytes": max_bytes,
+        "writers": {},
+    }
+    try:
+        await link.meta.insert_one(row)
+    except DuplicateKeyError:
+        return

@@ -1,0 +1,1 @@
+"""States: folding the log, reading pages."""

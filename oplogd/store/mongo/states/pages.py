@@ -1,0 +1,82 @@
+"""Reading the states by the page, in the order of their time."""
+
+import contextlib
+
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.errors import OperationFailure
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.store.base import State, StateCursor, StatesPage
+from oplogd.store.mongo.link.layout import (
+    LIVE_STATES_ORDER,
+    STATES,
+    STATES_ORDER,
+    state,
+    states_past,
+)
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
+
+
+class StatePages:
+    """Methods raise PyMongo's errors and StoreUnavailableError."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._read_size = ReadSize()
+
+    async def page(
+        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
+    ) -> StatesPage:
+        """See ``Store.states``."""
+        async with self._link.reading() as session:
+            if live_only:
+                # The agent that folds may not have created the index of live states yet.
+                with contextlib.suppress(OperationFailure):
+                    return await self._page(
+                        start, upto, limit, LIVE_STATES_ORDER, session, live_only=True
+                    )
+            return await self._page(start, upto, limit, STATES_ORDER, session, live_only=live_only)
+
+    async def _page(
+        self,
+        start: StateCursor,
+        upto: int,
+        limit: int,
+        index: list[tuple[str, int]],
+        session: AsyncClientSession | None,
+        *,
+        live_only: bool,
+    ) -> StatesPage:
+        """Read a page by an index.
+
+        The hint makes the server refuse a collection without it: one that was dropped, and filled
+        again by the fold.
+        """
+        found: list[State] = []
+        size = 0
+        for chosen in states_past(start, upto, live_only=live_only):
+            cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).hint(index)
+            left = limit - len(found)
+            batch_size = self._read_size.documents(left, READ_CHARACTERS - size)
+            async with cursor.limit(left).batch_size(batch_size):
+                async for document in cursor:
+                    found.append(state(document, self._link.damage))
+                    size += len(found[-1].data)
+                    if size > READ_CHARACTERS:
+                        break
+            if len(found) == limit or size > READ_CHARACTERS:
+                break
+        self._read_size.saw(size, len(found))
+        is_full = len(found) == limit or size > READ_CHARACTERS
+        if not is_full and upto:
+            await self._check_states(session)
+        return StatesPage(found, found[-1].cursor if is_full else None)
+
+    async def _check_states(self, session: AsyncClientSession | None) -> None:
+        """Raise StoreUnavailableError if the states were dropped: a copy would be incomplete."""
+        if len(await self._link.states.index_information(session=session)) < 2:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: the collection {STATES} was dropped; the agent"
+                " that folds repairs it"
+            )

@@ -1,1 +1,0 @@
-"""The bounds in bytes of topics: counting, and removal at the front."""

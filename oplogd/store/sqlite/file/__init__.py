@@ -1,0 +1,1 @@
+"""The SQLite file: connection, tables, write-ahead log, room on the disk."""

@@ -1,0 +1,347 @@
+"""The tables of the file, and the steps that bring an older file to the present version."""
+
+import contextlib
+import logging
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from oplogd.errors import ForeignStoreError
+from oplogd.model.event_id import MAX_MS
+from oplogd.store.numbers import MAX_LOG
+from oplogd.store.sqlite.file import bound_tables as topic_sizes
+from oplogd.store.topics import DEFAULT_TTL
+
+# ``oplg``: marks a SQLite file as an oplog store.
+APPLICATION_ID = 0x6F706C67
+# Value of `openings.opened` until the first entry after that opening.
+NEVER = MAX_MS + 1
+
+PROGRESS_SECONDS = 5.0
+# Instructions of SQLite's virtual machine between two looks at the clock: some hundredths of a
+# second.
+PROGRESS_STEPS = 1_000_000
+
+logger = logging.getLogger("oplogd.store")
+
+
+class Migration(NamedTuple):
+    """A step from one version of the file to the next. Each item is one SQL statement."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+# A row for each log. `bytes` counts towards the cap.
+CREATE_LOGS = """
+    CREATE TABLE logs (
+        name TEXT PRIMARY KEY, max_bytes INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        head INTEGER NOT NULL, head_ts INTEGER NOT NULL,
+        created INTEGER NOT NULL, first INTEGER NOT NULL, purged INTEGER NOT NULL
+    )"""
+# A new epoch renames this table and creates it again.
+CREATE_OPS = """
+    CREATE TABLE ops (
+        seq INTEGER PRIMARY KEY, ts INTEGER NOT NULL, event TEXT NOT NULL, key TEXT NOT NULL,
+        data TEXT NOT NULL
+    )"""
+CREATE_STATES = """
+    CREATE TABLE states (
+        id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, n INTEGER NOT NULL, ts INTEGER NOT NULL,
+        deleted INTEGER NOT NULL, data TEXT NOT NULL
+    )"""
+# `opened`: time of the first entry after the file was opened; `head_ts`: time of the head when it
+# was opened. No entry has a time between the two.
+CREATE_OPENINGS = """
+    CREATE TABLE openings (head_ts INTEGER PRIMARY KEY, opened INTEGER NOT NULL)"""
+# Spans of times, ends excluded, of logs that were set aside because their clock was ahead.
+CREATE_SET_ASIDE = """
+    CREATE TABLE set_aside (after INTEGER NOT NULL, before INTEGER NOT NULL)"""
+
+# One row. `ttl`: seconds to live of topics without their own. `version`: grows with every change of
+# the catalogue. `ended_stamp`: past all stamps in deleted topics, so that even the last id of one
+# is before the front of the next.
+CREATE_CATALOGUE = """
+    CREATE TABLE catalogue (
+        ttl INTEGER NOT NULL, version INTEGER NOT NULL, last_log INTEGER NOT NULL,
+        ended_stamp INTEGER NOT NULL
+    )"""
+# A row for each generation of a topic; those that were deleted have no name. `log`: see `numbers`.
+# `floor`: entries up to it are gone, whatever their age. Deleting them may take until the next
+# sweep.
+CREATE_TOPICS = """
+    CREATE TABLE topics (
+        log INTEGER PRIMARY KEY, namespace TEXT, name TEXT, ttl INTEGER,
+        head INTEGER NOT NULL, head_stamp INTEGER NOT NULL,
+        floor INTEGER NOT NULL, floor_stamp INTEGER NOT NULL,
+        UNIQUE (namespace, name)
+    )"""
+# `place`: number of the log << 40 | offset. `expires`: end of the message's own time to live in ms
+# since 1970, 0 without one. Negative for DEFERRED entries: the sweep must not empty them, since
+# committed readers may read them for longer.
+CREATE_ENTRIES = """
+    CREATE TABLE entries (
+        place INTEGER PRIMARY KEY, stamp INTEGER NOT NULL, kind TEXT NOT NULL, data TEXT NOT NULL,
+        expires INTEGER NOT NULL
+    )"""
+# A row for each transaction. `grp`: its group. `ends`: the time-out while it is open, afterwards
+# the time of the decision. `logs`: JSON array of the logs it has touched. `result`: all that the
+# answer of its commit needs, compressed.
+CREATE_TXNS = """
+    CREATE TABLE txns (
+        id INTEGER PRIMARY KEY, log INTEGER NOT NULL, grp TEXT, only_log INTEGER,
+        state TEXT NOT NULL, reason TEXT,
+        begun INTEGER NOT NULL, expires INTEGER NOT NULL, ends INTEGER NOT NULL,
+        logs TEXT NOT NULL, records INTEGER NOT NULL, octets INTEGER NOT NULL,
+        begin_offset INTEGER, begin_stamp INTEGER, commit_offset INTEGER, commit_stamp INTEGER,
+        result BLOB
+    )"""
+# `place`: of the DEFERRED entry, which holds the message. Operations have no place, but `event`,
+# `key` and `data`, until the commit.
+CREATE_RECORDS = """
+    CREATE TABLE records (
+        txn INTEGER NOT NULL, lsn INTEGER NOT NULL, log INTEGER NOT NULL, digest TEXT NOT NULL,
+        place INTEGER, event TEXT, key TEXT, data TEXT,
+        PRIMARY KEY (txn, lsn)
+    ) WITHOUT ROWID"""
+
+# A row for each lease that was ever held; rows stay. `ends`: time at which anyone may acquire it.
+# `ttl`: time to live in ms of the last extension.
+CREATE_LEASES = """
+    CREATE TABLE leases (
+        name TEXT PRIMARY KEY, holder TEXT, term INTEGER NOT NULL, ends INTEGER NOT NULL,
+        ttl INTEGER NOT NULL, note TEXT NOT NULL
+    ) WITHOUT ROWID"""
+
+# A row for each pointer in a topic. `state`: `open`, or the decision. `expires`: it times out then.
+# `has_entries`: something was published under it, and the sweep has not voided all of that. `last`:
+# the largest write stamp, 0 if nothing was stored. `published`: the largest one that was published
+# or rolled back; `records` and `octets`: of the stored messages past it. `publish_…`: of the last
+# PUBLISH entry, NULL if there is none or if it was rolled back. `end_…`: of the decision.
+CREATE_POINTERS = """
+    CREATE TABLE pointers (
+        log INTEGER NOT NULL, pointer INTEGER NOT NULL, state TEXT NOT NULL,
+        begun INTEGER NOT NULL, expires INTEGER NOT NULL, has_entries INTEGER NOT NULL,
+        last INTEGER NOT NULL, published INTEGER NOT NULL,
+        records INTEGER NOT NULL, octets INTEGER NOT NULL,
+        publish_offset INTEGER, publish_stamp INTEGER, end_offset INTEGER, end_stamp INTEGER,
+        PRIMARY KEY (log, pointer)
+    ) WITHOUT ROWID"""
+# The DIRECT and PUBLISH entries of each pointer. The data of these entries begins with the pointer
+# and a space.
+CREATE_POINTER_ENTRIES = """
+    CREATE TABLE pointer_entries (
+        log INTEGER NOT NULL, pointer INTEGER NOT NULL, stamp INTEGER NOT NULL,
+        place INTEGER NOT NULL,
+        PRIMARY KEY (log, pointer, stamp)
+    ) WITHOUT ROWID"""
+# `stamp`: the write stamp. `ttl`: own time to live in ms, NULL without one.
+CREATE_STORED = """
+    CREATE TABLE stored (
+        log INTEGER NOT NULL, pointer INTEGER NOT NULL, stamp INTEGER NOT NULL,
+        data TEXT NOT NULL, ttl INTEGER,
+        PRIMARY KEY (log, pointer, stamp)
+    ) WITHOUT ROWID"""
+
+# A row for each topic with rules of its own for messages under pointers. `timeout`: in seconds,
+# NULL for the agent's. No columns of `topics`: an agent of the version before inserts whole rows.
+CREATE_POINTER_RULES = """
+    CREATE TABLE pointer_rules (
+        log INTEGER PRIMARY KEY, is_on INTEGER NOT NULL, timeout INTEGER
+    )"""
+CREATE_POINTER_RULES_LEAVE = """
+    CREATE TRIGGER pointer_rules_leave AFTER DELETE ON topics BEGIN
+        DELETE FROM pointer_rules WHERE log = OLD.log;
+    END"""
+
+# The fences of transactions. No columns of `txns`, for the same reason.
+CREATE_TXN_FENCES = """
+    CREATE TABLE txn_fences (txn INTEGER PRIMARY KEY, lease TEXT NOT NULL, term INTEGER NOT NULL)"""
+CREATE_TXN_FENCES_LEAVE = """
+    CREATE TRIGGER txn_fences_leave AFTER DELETE ON txns BEGIN
+        DELETE FROM txn_fences WHERE txn = OLD.id;
+    END"""
+# A row for each topic that lost messages by a forced rollback. `stamp`: of the newest of them.
+CREATE_PURGES = """
+    CREATE TABLE purges (log INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)"""
+
+# Tables that came without a new version: an agent of the version before works without them.
+#
+# `guarded_clock`: one row, the guarded time (see `oplogd/clock/rule.py`).
+# `dated`: the entries of the log with this number from `first` to `offset` were written at `ms`.
+# Only for entries whose stamps were ahead then: their stamps do not tell it.
+# `repaired`: spans of ms whose ids may be from before a repair of topics that were ahead.
+# `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead.
+# `identity`: one row, the identity of the store in 32 hexadecimal digits.
+ADDED = (
+    """CREATE TABLE IF NOT EXISTS guarded_clock (
+        id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, times INTEGER NOT NULL,
+        removals INTEGER NOT NULL, times_left INTEGER NOT NULL, removals_left INTEGER NOT NULL,
+        ages TEXT NOT NULL
+    )""",
+    """CREATE TABLE IF NOT EXISTS dated (
+        number INTEGER NOT NULL, offset INTEGER NOT NULL, first INTEGER NOT NULL,
+        ms INTEGER NOT NULL, PRIMARY KEY (number, offset)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS repaired (first INTEGER NOT NULL, last INTEGER NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS ended_ahead (
+        namespace TEXT NOT NULL, name TEXT NOT NULL, stamp INTEGER NOT NULL,
+        PRIMARY KEY (namespace, name)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS identity (store TEXT NOT NULL)""",
+    """INSERT INTO identity SELECT lower(hex(randomblob(16)))
+        WHERE NOT EXISTS (SELECT * FROM identity)""",
+)
+
+# Append new steps at the end; never change one that was released. The position is the version.
+MIGRATIONS = (
+    Migration(
+        "log and states",
+        (
+            CREATE_LOGS,
+            CREATE_OPS,
+            CREATE_STATES,
+            CREATE_OPENINGS,
+            "CREATE INDEX states_by_time ON states (ts, n)",
+            "CREATE INDEX tombstones ON states (ts) WHERE deleted",
+        ),
+    ),
+    # A read of live states no longer looks at tombstones. One index in place of two leaves the
+    # cost of an append as it was.
+    Migration(
+        "live states apart from tombstones",
+        (
+            "CREATE INDEX states_in_order ON states (deleted, ts, n)",
+            "DROP INDEX states_by_time",
+            "DROP INDEX tombstones",
+            CREATE_SET_ASIDE,
+            "UPDATE openings"
+            " SET opened = min(opened, CAST(strftime('%s', 'now') AS INTEGER) * 1000)",
+        ),
+    ),
+    # The tables of the oplog stay as they are: an agent of the version before, beside this one,
+    # goes on with the connections that it has open. It refuses to open more of them.
+    Migration(
+        "topics",
+        (
+            CREATE_CATALOGUE,
+            f"INSERT INTO catalogue VALUES ({DEFAULT_TTL}, 0, 0, 0)",
+            CREATE_TOPICS,
+            CREATE_ENTRIES,
+            "CREATE INDEX entries_by_end ON entries (expires) WHERE expires > 0",
+        ),
+    ),
+    # The other tables stay as they are, for the same reason.
+    Migration(
+        "transactions",
+        (
+            CREATE_TXNS,
+            "CREATE INDEX txns_by_state ON txns (state, id)",
+            "CREATE INDEX txns_by_end ON txns (state, ends)",
+            CREATE_RECORDS,
+        ),
+    ),
+    # As above.
+    Migration("leases", (CREATE_LEASES,)),
+    # As above.
+    Migration(
+        "pointers",
+        (
+            CREATE_POINTERS,
+            "CREATE INDEX open_pointers ON pointers (expires, log, begun) WHERE state = 'open'",
+            "CREATE INDEX aborted_pointers ON pointers (log, pointer)"
+            " WHERE state = 'aborted' AND has_entries",
+            CREATE_POINTER_ENTRIES,
+            CREATE_STORED,
+        ),
+    ),
+    # As above.
+    Migration("rules for pointers", (CREATE_POINTER_RULES, CREATE_POINTER_RULES_LEAVE)),
+    # As above. Older agents do not know logs whose numbers are used again.
+    Migration(
+        "numbers of logs are used again",
+        (f"CREATE UNIQUE INDEX topics_by_number ON topics (log & {MAX_LOG})",),
+    ),
+    # As above. Such an agent would commit without judging a fence.
+    Migration("fences of transactions", (CREATE_TXN_FENCES, CREATE_TXN_FENCES_LEAVE)),
+    # An agent of the version before, beside this one, would roll back what was reported as
+    # committed, and void entries without telling other agents. So the tables of pointers change:
+    # it can still read and publish other messages. `late_…`: mark of the last LATE entry.
+    Migration(
+        "late reports",
+        (
+            "ALTER TABLE pointers ADD COLUMN late_offset INTEGER",
+            "ALTER TABLE pointers ADD COLUMN late_stamp INTEGER",
+            "ALTER TABLE pointer_entries RENAME TO pointer_places",
+            "CREATE INDEX timed_out_pointers ON pointers (log, begun)"
+            " WHERE state = 'timed out' AND late_offset IS NULL AND has_entries",
+            CREATE_PURGES,
+        ),
+    ),
+    # As above: its triggers count what such an agent writes.
+    Migration("sizes of topics", topic_sizes.MIGRATION),
+)
+
+
+def read_version(db: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the schema, 0 for a new file.
+
+    Raises ForeignStoreError for another program's file and for a newer version.
+    """
+    # Read the tables first: a process that creates the file commits all three together.
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if tables and application != APPLICATION_ID:
+        raise ForeignStoreError(
+            f"store {path}: this SQLite file is not an oplog store; give --store another path"
+        )
+    if version > len(MIGRATIONS):
+        raise ForeignStoreError(
+            f"store {path}: its schema is version {version}, this oplog knows up to"
+            f" {len(MIGRATIONS)}; use the newer oplog that wrote it, or give --store another path"
+        )
+    return version
+
+
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Create the tables or bring them to the present version, in the caller's transaction."""
+    version = read_version(db, path)
+    # The writer has a temporary trigger on tables of later versions. Else a renaming checks it.
+    db.execute("PRAGMA legacy_alter_table = ON")
+    for number, migration in enumerate(MIGRATIONS[version:], version + 1):
+        with _progress(db, path, number) if version else contextlib.nullcontext():
+            for statement in migration.statements:
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {number}")
+        if version:
+            logger.info("store %s: schema is now version %d (%s)", path, number, migration.name)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("PRAGMA legacy_alter_table = OFF")
+    for statement in ADDED:
+        db.execute(statement)
+
+
+@contextlib.contextmanager
+def _progress(db: sqlite3.Connection, path: Path, version: int) -> Iterator[None]:
+    """Log that a migration begins, and every few seconds that it still runs."""
+    began = logged = time.monotonic()
+    logger.info(
+        "store %s: bringing the file to schema version %d; a large one takes a while",
+        path,
+        version,
+    )
+
+    def log_progress() -> None:
+        nonlocal logged
+        if (now := time.monotonic()) - logged >= PROGRESS_SECONDS:
+            logged = now
+            logger.info("store %s: still migrating after %.0f s", path, now - began)
+
+    db.set_progress_handler(log_progress, PROGRESS_STEPS)
+    try:
+        yield
+    finally:
+        db.set_progress_handler(None, 0)

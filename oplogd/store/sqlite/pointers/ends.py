@@ -1,0 +1,137 @@
+"""The steps that end pointers, each in the caller's transaction of SQLite.
+
+A step that raises an OplogError has no effect.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from oplogd.clock.ages import Present
+from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision, decided
+from oplogd.model.transaction import Marker, encode_marker
+from oplogd.store.pointers import PointerDecisions
+from oplogd.store.sqlite.file import ages as age_statements
+from oplogd.store.sqlite.file.parts import parts
+from oplogd.store.sqlite.pointers import rows as rows
+from oplogd.store.sqlite.pointers import statements as sql
+from oplogd.store.sqlite.pointers.steps import append
+from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics.statements import base
+from oplogd.store.topics import EntryKind
+
+# Pointers that one step of the keeper decides, and about the number of stored messages that it
+# removes.
+STEP_POINTERS = 500
+STEP_STORED = 5000
+
+
+def decide(
+    db: sqlite3.Connection,
+    logs: Sequence[int],
+    pointer: int,
+    decision: Decision,
+    present: Present,
+    decisions: PointerDecisions,
+) -> dict[int, Mark]:
+    found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
+    for row in found:
+        if row.report not in (None, decision):
+            raise decided(pointer, row.report)
+    marks = _end(db, [row for row in found if row.end is None], decision, present, decisions)
+    for row in found:
+        if row.end is not None:
+            marks[row.log] = row.late or row.end
+            if row.decision is Decision.TIMED_OUT and row.late is None:
+                marks[row.log] = _end_late(db, row, decision, present, decisions)
+    return marks
+
+
+def time_out(db: sqlite3.Connection, present: Present, decisions: PointerDecisions) -> int:
+    """Decide some overdue pointers. Return their number."""
+    overdue: list[tuple[int, int]] = []
+    records = 0
+    given = age_statements.ends(present) | {"limit": STEP_POINTERS}
+    for log, pointer, stored in db.execute(sql.OVERDUE, given):
+        records += stored
+        if overdue and records > STEP_STORED:
+            break
+        overdue.append((log, pointer))
+    found = [rows.find(db, *each) for each in overdue]
+    _end(db, found, Decision.TIMED_OUT, present, decisions)
+    return len(found)
+
+
+def _end(
+    db: sqlite3.Connection,
+    ending: Sequence[rows.Row],
+    decision: Decision,
+    present: Present,
+    decisions: PointerDecisions,
+) -> dict[int, Mark]:
+    """Decide open pointers. Return the marks of the decisions by log."""
+    by_log: dict[int, list[rows.Row]] = {}
+    for row in ending:
+        by_log.setdefault(row.log, []).append(row)
+    body = [
+        (log, [(None, encode_marker(Marker(str(row.pointer)))) for row in each])
+        for log, each in by_log.items()
+    ]
+    placed = topic_entries.place(db, decision.kind, body, present.ms)
+    marks = {}
+    for log, each in by_log.items():
+        offset, first = placed[log]
+        for number, row in enumerate(each):
+            marks[log] = topic_entries.mark_of(offset + number, first + number)
+            row = rows.registered(row, present, 0, has_entries=False)
+            row = row._replace(decision=decision, end=marks[log])
+            rows.save(db, row)
+            if row.records:
+                rows.remove_stored(db, log, row.pointer, row.published)
+    decisions.add(decision, len(ending))
+    return marks
+
+
+def _end_late(
+    db: sqlite3.Connection,
+    row: rows.Row,
+    decision: Decision,
+    present: Present,
+    decisions: PointerDecisions,
+) -> Mark:
+    """Carry out a report about a pointer that has timed out. Return the mark for its answer."""
+    assert row.end is not None
+    mark = row.end
+    if decision is Decision.ABORTED:
+        rows.save(db, row._replace(decision=decision))
+    elif decision is Decision.COMMITTED:
+        mark = _publish_late(db, row, present) or mark
+        rows.save(db, row._replace(late=mark))
+    decisions.add(decision, decision is not Decision.TIMED_OUT)
+    return mark
+
+
+def _publish_late(db: sqlite3.Connection, row: rows.Row, present: Present) -> Mark | None:
+    """Append the messages of a pointer that can still be read once more.
+
+    Return the mark of the last one.
+    """
+    log, pointer = row.log, row.pointer
+    front = topic_entries.locate(db, log, 0, 0, present).front
+    given = age_statements.given(present) | {"log": log, "pointer": pointer}
+    place = base(log) + front.offset
+    standing = db.execute(sql.STANDING, given | {"front": place}).fetchall()
+    mark = None
+    for some in parts(standing, lambda entry: entry[1]):  # the messages of all may be gigabytes
+        places = _json([each for each, _ in some])
+        found = db.execute(sql.MESSAGES, given | {"places": places}).fetchall()
+        for part in parts(found, lambda message: len(message[1])):
+            contents = [(ttl, data) for ttl, data, *_ in part]
+            *_, mark = append(db, EntryKind.LATE, log, pointer, contents, present.ms)
+    return mark
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,178 @@
+"""The rows of pointers, each function one or two statements in the caller's transaction."""
+
+import sqlite3
+from collections.abc import Collection
+from typing import NamedTuple
+
+import msgspec
+
+from oplogd.clock.ages import Present
+from oplogd.errors import StoreUnavailableError
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import stamp, unstamp
+from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
+from oplogd.store.pointers import (
+    FoundPointer,
+    OpenPointer,
+    PointerKey,
+    PointerStats,
+    TimedOutPointer,
+)
+from oplogd.store.sqlite.pointers import statements as sql
+from oplogd.store.sqlite.topics.entries import deleted, mark_of
+from oplogd.store.sqlite.topics.statements import MAX_STAMP
+
+# Before all keys.
+_FIRST = PointerKey(-1, -1, -1)
+
+
+class Row(NamedTuple):
+    """A pointer in a topic: see the table ``pointers``.
+
+    ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish``,
+    ``end`` and ``late``: marks of the last PUBLISH entry, of the decision, and of the last entry of
+    a commit that was reported after the time-out. ``rules``: of the topic.
+    """
+
+    log: int
+    pointer: int
+    decision: Decision | None = None
+    begun: int | None = None
+    expires: int = 0
+    has_entries: int = 0
+    last: int = 0
+    published: int = 0
+    records: int = 0
+    octets: int = 0
+    publish: Mark | None = None
+    end: Mark | None = None
+    late: Mark | None = None
+    rules: PointerRules = DEFAULT_RULES
+
+    @property
+    def report(self) -> Decision | None:
+        """The decision that the owner reported: not the time-out."""
+        if self.late is not None:
+            return Decision.COMMITTED
+        return None if self.decision is Decision.TIMED_OUT else self.decision
+
+
+def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
+    """Return the row of a pointer. Raises TopicNotFoundError."""
+    found = db.execute(sql.FIND, {"log": log, "pointer": pointer}).fetchone()
+    if found is None:
+        raise deleted(log)
+    is_on, timeout, state, *numbers = found[:10]
+    rules = PointerRules(bool(is_on), timeout)
+    if state is None:
+        return Row(log, pointer, rules=rules)
+    marks = [_mark(*found[at : at + 2]) for at in (10, 12, 14)]
+    return Row._make((log, pointer, _decision(pointer, state), *numbers, *marks, rules))
+
+
+def find_open(db: sqlite3.Connection, log: int, pointer: int) -> Row:
+    """Return the row of a pointer that takes messages.
+
+    Raises TopicNotFoundError and TransactionConflictError.
+    """
+    row = find(db, log, pointer)
+    require_open(row)
+    return row
+
+
+def require_open(row: Row) -> None:
+    """Raise TransactionConflictError unless messages may go in under this pointer."""
+    if row.decision is not None:
+        raise decided(row.pointer, row.decision)
+    if not row.rules.is_on:
+        raise switched_off()
+
+
+def save(db: sqlite3.Connection, row: Row) -> None:
+    state = sql.OPEN if row.decision is None else row.decision.value
+    marks = [n for each in (row.publish, row.end, row.late) for n in _numbers(each)]
+    db.execute(sql.SAVE, (row.log, row.pointer, state, *row[3:10], *marks))
+
+
+def registered(row: Row, present: Present, timeout_ms: int, *, has_entries: bool) -> Row:
+    """Return the row with its time-out, which runs from the first entry on if there is one.
+
+    ``timeout_ms``: the agent's.
+    """
+    if row.has_entries:
+        return row
+    begun = present.ms if row.begun is None else present.begun(row.begun)
+    expires = present.ms + row.rules.timeout_ms(timeout_ms)
+    return row._replace(begun=begun, expires=expires, has_entries=has_entries)
+
+
+def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> dict[int, Decision]:
+    if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
+        raise deleted(log)
+    given = msgspec.json.encode(list(pointers)).decode()
+    found = db.execute(sql.DECISIONS, (log, given)).fetchall()
+    return {pointer: _decided(pointer, state) for pointer, state in found}
+
+
+def timed_out(db: sqlite3.Connection, log: int, limit: int) -> list[TimedOutPointer]:
+    if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
+        raise deleted(log)
+    return [
+        TimedOutPointer(pointer, begun, unstamp(end)[0])
+        for pointer, begun, end in db.execute(sql.TIMED_OUT, {"log": log, "limit": limit})
+    ]
+
+
+def select(
+    db: sqlite3.Connection, log: int, limit: int, after: PointerKey | None = None
+) -> list[OpenPointer]:
+    if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
+        raise deleted(log)
+    begun_ms, pointer, _ = after or _FIRST
+    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
+    found = db.execute(sql.SELECT, given)
+    return [
+        OpenPointer(pointer, begun, expires, bool(has_entries))
+        for pointer, begun, expires, has_entries in found
+    ]
+
+
+def select_all(db: sqlite3.Connection, limit: int, after: PointerKey | None) -> list[FoundPointer]:
+    begun_ms, pointer, log = after or _FIRST
+    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
+    return [
+        FoundPointer(log, OpenPointer(pointer, begun, expires, bool(has_entries)))
+        for log, pointer, begun, expires, has_entries in db.execute(sql.SELECT_ALL, given)
+    ]
+
+
+def stats(db: sqlite3.Connection) -> PointerStats:
+    return PointerStats(*db.execute(sql.STATS).fetchone())
+
+
+def remove_stored(
+    db: sqlite3.Connection, log: int, pointer: int, after: int, last: int = MAX_STAMP
+) -> None:
+    """Remove messages with write stamps past ``after``, up to ``last``."""
+    db.execute(sql.REMOVE_STORED, {"log": log, "pointer": pointer, "after": after, "last": last})
+
+
+def _decision(pointer: int, state: str) -> Decision | None:
+    return None if state == sql.OPEN else _decided(pointer, state)
+
+
+def _decided(pointer: int, state: str) -> Decision:
+    try:
+        return Decision(state)
+    except ValueError as error:
+        raise StoreUnavailableError(
+            f"the row of pointer {pointer} is damaged, restore a sound copy: {error}"
+        ) from None
+
+
+def _mark(offset: int | None, number: int | None) -> Mark | None:
+    return None if offset is None or number is None else mark_of(offset, number)
+
+
+def _numbers(mark: Mark | None) -> tuple[int | None, int | None]:
+    return (None, None) if mark is None else (mark.offset, stamp(mark.ms, mark.sequence))

@@ -1,0 +1,1 @@
+"""Topics: catalogue, entries, epochs."""

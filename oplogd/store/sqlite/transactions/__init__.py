@@ -1,0 +1,1 @@
+"""Transactions: records, commit, idle groups."""

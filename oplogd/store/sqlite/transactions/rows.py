@@ -1,0 +1,184 @@
+"""The rows of transactions, each function one or two statements in the caller's transaction."""
+
+import sqlite3
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import getrandbits
+
+import msgspec
+
+from oplogd.errors import StoreUnavailableError
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
+from oplogd.model.transaction import FIRST_ID, Reason, State, no_transaction
+from oplogd.store.sqlite.topics.entries import mark_of
+from oplogd.store.sqlite.transactions import statements as sql
+from oplogd.store.transactions import (
+    Commit,
+    CommittedLog,
+    NewTransaction,
+    Run,
+    Transaction,
+    TransactionStats,
+)
+
+_Row = tuple[
+    int, int, str | None, int | None, str, str | None, int, int, str, int, int,
+    int | None, int | None, int | None, int | None, str | None, int | None,
+]  # fmt: skip
+
+
+class _Result(msgspec.Struct, frozen=True, gc=False):
+    """All of a commit that is not in columns of the row. ``order``: the text of a JSON array."""
+
+    logs: tuple[CommittedLog, ...]
+    runs: tuple[Run, ...]
+    order: msgspec.Raw
+
+
+_decode_result = msgspec.json.Decoder(_Result).decode
+_decode_numbers = msgspec.json.Decoder(tuple[int, ...]).decode
+
+
+def add(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
+    """Add the row of an open transaction, without marks."""
+    given = {
+        "log": new.log,
+        "group": new.group,
+        "only_log": new.only_log,
+        "begun": now,
+        "expires": now + new.timeout_ms,
+    }
+    added = 0
+    while not added:
+        id_ = FIRST_ID + (now << sql.RANDOM_BITS) + getrandbits(sql.RANDOM_BITS)
+        added = db.execute(sql.ADD, given | {"id": id_}).rowcount
+    if new.fence is not None:
+        db.execute(sql.ADD_FENCE, (id_, *new.fence))
+    return find(db, id_)
+
+
+def find(db: sqlite3.Connection, id_: int) -> Transaction:
+    """Return a transaction. Raises TransactionNotFoundError."""
+    row = db.execute(sql.FIND, (id_,)).fetchone()
+    if row is None:
+        raise no_transaction(id_)
+    return _transaction(row)
+
+
+def select(
+    db: sqlite3.Connection, state: State | None, group: str | None, limit: int, before: int | None
+) -> list[Transaction]:
+    given = {"state": state, "group": group, "before": before, "limit": limit}
+    known = {"state": sql.IN_STATE, "group": sql.IN_GROUP, "before": sql.BEFORE}
+    conditions = [condition for name, condition in known.items() if given[name] is not None]
+    return list(map(_transaction, db.execute(sql.select(*conditions), given)))
+
+
+def stats(db: sqlite3.Connection) -> TransactionStats:
+    return TransactionStats(*db.execute(sql.STATS).fetchone())
+
+
+def set_begin(db: sqlite3.Connection, id_: int, begin: tuple[int, int]) -> Transaction:
+    db.execute(sql.SET_BEGIN, {"id": id_, "offset": begin[0], "stamp": begin[1]})
+    return find(db, id_)
+
+
+def set_written(
+    db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, octets: int
+) -> Transaction:
+    """Register logs that are touched, and count new records and their bytes."""
+    given = {
+        "id": transaction.id,
+        "logs": _array(sorted(logs.union(transaction.logs))),
+        "records": transaction.records + records,
+        "octets": transaction.octets + octets,
+    }
+    db.execute(sql.SET_WRITTEN, given)
+    return find(db, transaction.id)
+
+
+def set_committed(
+    db: sqlite3.Connection,
+    id_: int,
+    records: int,
+    place: tuple[int, int] | None,
+    logs: Sequence[CommittedLog],
+    runs: Sequence[Run],
+    order: str,
+    now: int,
+) -> None:
+    """Record a commit and its result.
+
+    ``place``: offset and stamp of the commit record. ``order``: as a JSON array.
+    """
+    result = _Result(tuple(logs), tuple(runs), msgspec.Raw(order.encode()))
+    offset, number = place or (None, None)
+    given = {
+        "id": id_,
+        "records": records,
+        "offset": offset,
+        "stamp": number,
+        "result": zlib.compress(msgspec.json.encode(result), level=1),
+        "now": now,
+    }
+    db.execute(sql.SET_COMMITTED, given)
+
+
+def set_aborted(db: sqlite3.Connection, id_: int, reason: Reason, now: int) -> Transaction:
+    db.execute(sql.SET_ABORTED, {"id": id_, "reason": reason, "now": now})
+    return find(db, id_)
+
+
+def committed(db: sqlite3.Connection, transaction: Transaction) -> Commit:
+    """Return the commit of a committed transaction."""
+    (packed,) = db.execute(sql.RESULT, (transaction.id,)).fetchone()
+    with _naming(transaction.id):
+        result = _decode_result(zlib.decompress(packed))
+        order = array("I", _decode_numbers(result.order))
+    return Commit(transaction, result.logs, result.runs, order)
+
+
+def _transaction(row: _Row) -> Transaction:
+    with _naming(row[0]):
+        return _read(row)
+
+
+@contextmanager
+def _naming(id_: int) -> Iterator[None]:
+    """Raise StoreUnavailableError for a row that cannot be read."""
+    try:
+        yield
+    except (TypeError, ValueError, msgspec.MsgspecError, zlib.error) as error:
+        raise StoreUnavailableError(
+            f"the row of transaction {id_} is damaged, restore a sound copy: {error}"
+        ) from None
+
+
+def _read(row: _Row) -> Transaction:
+    return Transaction(
+        id=row[0],
+        log=row[1],
+        group=row[2],
+        only_log=row[3],
+        state=State(row[4]),
+        reason=None if row[5] is None else Reason(row[5]),
+        begun_ms=row[6],
+        expires_ms=row[7],
+        logs=_decode_numbers(row[8]),
+        records=row[9],
+        octets=row[10],
+        begin=_mark(row[11], row[12]),
+        commit=_mark(row[13], row[14]),
+        fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),
+    )
+
+
+def _mark(offset: int | None, number: int | None) -> Mark | None:
+    return None if offset is None or number is None else mark_of(offset, number)
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return msgspec.json.encode(numbers).decode()

@@ -1,0 +1,1 @@
+"""Removal by age and by bounds."""

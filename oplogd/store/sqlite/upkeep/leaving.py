@@ -1,0 +1,279 @@
+"""Entries leave at the front of a topic that stores too much, some at a time.
+
+The front stops before an entry that readers of an undecided or just decided transaction or pointer
+need. It passes the records of a transaction: they stay until its COMMIT entry leaves, since
+committed readers read them there. It passes the newest entry only on request.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from oplogd.clock.ages import Present
+from oplogd.model.message_id import SEQUENCE_BITS
+from oplogd.model.names import TopicName
+from oplogd.model.pointer import Decision, decided_by
+from oplogd.model.transaction import decode_marker
+from oplogd.store.bounds import RECORDS_FILL
+from oplogd.store.sqlite.pointers import statements as pointer_statements
+from oplogd.store.sqlite.topics import bound_statements as sql
+from oplogd.store.sqlite.topics import statements as topics_sql
+from oplogd.store.sqlite.upkeep import counting, sweep
+from oplogd.store.topics import DECIDED_MS, EntryKind
+
+# Entries and bytes that one step looks at: some ms.
+STEP_ENTRIES = 500
+STEP_OCTETS = 2 << 20
+_PAGE = 50
+
+
+_DECISIONS = frozenset({EntryKind.COMMIT.value, EntryKind.ABORT.value})
+
+
+class Topic(NamedTuple):
+    """A row of ``topic_sizes`` and of ``topics``."""
+
+    log: int
+    octets: int
+    max_bytes: int | None
+    swept: int
+    counted: int
+    floor: int
+    head: int
+    name: TopicName
+
+
+class Step(NamedTuple):
+    """``removed`` entries with ``octets`` left. ``held_by``: a sentence part that says why no
+    further ones may leave now; None: they may. ``next_stamp``: of the oldest entry that is left,
+    if the step stopped at it. ``spare``: bytes that the newest entry would free, if the step
+    stopped at it, and only because it is the newest.
+    """
+
+    removed: int
+    octets: int
+    held_by: str | None
+    next_stamp: int | None
+    spare: int = 0
+
+
+NOTHING = Step(0, 0, None, None)
+
+
+class _Entry(NamedTuple):
+    offset: int
+    stamp: int
+    kind: str
+    octets: int
+    pointer: int | None
+    data: str | None
+    is_record: int
+
+
+def find(db: sqlite3.Connection, log: int) -> Topic | None:
+    """Return a topic that is not deleted."""
+    row = db.execute(sql.FIND, (log,)).fetchone()
+    if row is None:
+        return None
+    octets, max_bytes, swept, counted, floor, head, *name = row
+    return Topic(log, octets, max_bytes, swept, counted, floor, head, TopicName(*name))
+
+
+def find_counted(db: sqlite3.Connection, log: int) -> Topic | None:
+    """Return a topic after some of its entries were counted, in the caller's transaction."""
+    topic = find(db, log)
+    if topic is None or topic.counted >= topic.head:
+        return topic
+    octets, counted = counting.count_some(db, log, topic.counted, topic.head)
+    return topic._replace(octets=topic.octets + octets, counted=counted)
+
+
+def leave(
+    db: sqlite3.Connection,
+    topic: Topic,
+    excess: int,
+    upto_stamp: int,
+    present: Present,
+    *,
+    newest: bool = False,
+) -> Step:
+    """Remove the oldest entries until ``excess`` bytes have left, in the caller's transaction.
+
+    Raise the floor first. Only entries that are counted leave. ``upto_stamp``: younger ones stay.
+    ``newest``: the newest entry may leave, too.
+    """
+    return _Leaving(db, topic, present, newest=newest).run(excess, upto_stamp)
+
+
+def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
+    """Note that records of a transaction in these logs are not needed any more."""
+    db.execute(sql.LOOK_AGAIN, (_json(logs),))
+
+
+class _Leaving:
+    def __init__(
+        self, db: sqlite3.Connection, topic: Topic, present: Present, *, newest: bool
+    ) -> None:
+        self._db = db
+        self._topic = topic
+        self._present = present
+        # The newest entry that stays.
+        self._last = None if newest else topic.head
+        self._floor, self._floor_stamp = topic.floor, 0
+        self._swept = topic.swept
+        self._removed = self._octets = 0
+        self._room = STEP_ENTRIES
+        self._held_by: str | None = None
+        self._next_stamp: int | None = None
+        self._spare = 0
+        # Why each pointer is needed; None: it is not.
+        self._pointers: dict[int, str | None] = {}
+
+    def run(self, excess: int, upto_stamp: int) -> Step:
+        while self._room > 0 and self._octets < min(excess, STEP_OCTETS):
+            entries = self._look()
+            if not entries and self._topic.counted >= self._topic.head:
+                self._held_by = RECORDS_FILL
+            if not entries or not self._take(entries, excess, upto_stamp):
+                break
+        topic = self._topic
+        has_moved = self._floor != topic.floor
+        if has_moved or self._removed:
+            self._db.execute(sql.NEXT_TURN, (self._removed,))
+        if has_moved:
+            floor = {"log": topic.log, "floor": self._floor, "stamp": self._floor_stamp}
+            self._db.execute(topics_sql.SET_FLOOR, floor)
+            self._db.execute(sql.SET_GONE, (self._floor, topic.log))
+        if self._swept != topic.swept:
+            self._db.execute(sql.SET_SWEPT, (self._swept, topic.log))
+        return Step(self._removed, self._octets, self._held_by, self._next_stamp, self._spare)
+
+    def _look(self) -> list[_Entry]:
+        given = {
+            "base": self._base,
+            "after": self._swept,
+            "head": self._topic.counted,
+            "limit": min(_PAGE, self._room),
+        }
+        return [*map(_Entry._make, self._db.execute(sql.LOOK, given).fetchall())]
+
+    def _take(self, entries: Sequence[_Entry], excess: int, upto_stamp: int) -> bool:
+        """Remove the first ones of some entries. Return whether those that follow may leave."""
+        gone: list[int] = []
+        goes_on = True
+        for entry in entries:
+            if self._octets >= excess or not self._may_pass(entry, upto_stamp):
+                goes_on = False
+                break
+            self._room -= 1
+            was_passed = entry.offset <= self._topic.floor
+            if not entry.is_record and not (
+                (was_passed and self._reason(entry)) or self._stays(entry)
+            ):
+                if not self._remove_with(entry):
+                    goes_on = False  # the next step continues here
+                    break
+                gone.append(entry.offset)
+                self._octets += entry.octets
+            self._swept = entry.offset
+        if gone:
+            self._db.execute(sql.REMOVE, {"base": self._base, "offsets": _json(gone)})
+            self._removed += len(gone)
+        return goes_on
+
+    def _may_pass(self, entry: _Entry, upto_stamp: int) -> bool:
+        """Return whether the front may pass an entry; it has then passed it."""
+        if entry.offset <= self._floor:
+            return True
+        if entry.stamp > upto_stamp:
+            self._next_stamp = entry.stamp
+            return False
+        self._held_by = self._reason(entry)
+        if self._held_by is None and entry.offset == self._last:
+            self._held_by, self._next_stamp = RECORDS_FILL, entry.stamp
+            self._spare = 0 if entry.is_record else entry.octets + self._octets_with(entry)
+        if self._held_by is not None:
+            return False
+        self._floor, self._floor_stamp = entry.offset, entry.stamp
+        return True
+
+    def _reason(self, entry: _Entry) -> str | None:
+        """Return why readers may need an entry; None if they do not."""
+        if entry.pointer is not None:
+            if entry.pointer not in self._pointers:
+                self._pointers[entry.pointer] = self._reason_of_pointer(entry.pointer)
+            return self._pointers[entry.pointer]
+        if (
+            entry.kind in _DECISIONS
+            and entry.data is not None
+            and self._is_recent(entry.offset, entry.stamp)
+        ):
+            of = "pointer" if decided_by(entry.kind, entry.data) else "transaction"
+            return _just_decided(f"{of} {decode_marker(entry.data).txn}")
+        return None
+
+    def _reason_of_pointer(self, pointer: int) -> str | None:
+        given = (self._topic.log, pointer)
+        found = self._db.execute(sql.END_OF_POINTER, given).fetchone()
+        state, offset, stamp = found or (None, 0, 0)
+        if state == pointer_statements.OPEN:
+            return f"pointer {pointer} is open"
+        if state == Decision.COMMITTED and self._is_recent(offset, stamp):
+            return _just_decided(f"pointer {pointer}")
+        return None
+
+    def _is_recent(self, offset: int, stamp: int) -> bool:
+        ms, given = stamp >> SEQUENCE_BITS, (self._topic.log, offset)
+        first, written_ms = self._db.execute(sql.WRITTEN, given).fetchone() or (offset + 1, 0)
+        return self._present.is_recent(ms, written_ms if first <= offset else 0, DECIDED_MS)
+
+    def _stays(self, entry: _Entry) -> bool:
+        if entry.data is None:
+            return False
+        return sweep.stays(self._db, self._topic.log, entry.kind, entry.data)
+
+    def _octets_with(self, entry: _Entry) -> int:
+        """Return the bytes of the records that leave with an entry."""
+        txn = _committed_by(entry)
+        if txn is None:
+            return 0
+        octets: int = self._db.execute(sql.OCTETS_OF_RECORDS, (txn, self._topic.log)).fetchone()[0]
+        return octets
+
+    def _remove_with(self, entry: _Entry) -> bool:
+        """Remove the rows that leave with an entry. Return whether none is left."""
+        if entry.data is None:
+            return True
+        db, log, limit = self._db, self._topic.log, max(self._room, 1)
+        before = _octets(db, log)
+        count, entries = sweep.remove_with(db, log, entry.kind, entry.data, limit)
+        self._removed += entries
+        self._octets += before - _octets(db, log)
+        self._room -= count
+        return count < limit
+
+    @property
+    def _base(self) -> int:
+        return topics_sql.base(self._topic.log)
+
+
+def _committed_by(entry: _Entry) -> int | None:
+    """Return the transaction whose COMMIT entry this is."""
+    if entry.kind != EntryKind.COMMIT or entry.data is None:
+        return None
+    return None if decided_by(entry.kind, entry.data) else int(decode_marker(entry.data).txn)
+
+
+def _just_decided(who: str) -> str:
+    return f"{who} was decided less than {DECIDED_MS // 1000} s ago"
+
+
+def _octets(db: sqlite3.Connection, log: int) -> int:
+    octets: int = db.execute(sql.OCTETS, (log,)).fetchone()[0]
+    return octets
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

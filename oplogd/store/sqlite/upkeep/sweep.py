@@ -1,0 +1,208 @@
+"""Removal of entries that nobody can read, in small steps: each one call on a connection.
+
+Entries leave at the front only. Others become void: they keep their offsets, which stay dense.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from oplogd.clock.ages import Present
+from oplogd.errors import TopicNotFoundError
+from oplogd.model.pointer import decided_by
+from oplogd.model.transaction import decode_marker
+from oplogd.store.numbers import may_follow
+from oplogd.store.sqlite.file import ages as age_statements
+from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.pointers import statements as pointer_statements
+from oplogd.store.sqlite.pointers import steps as pointer_steps
+from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics import statements as sql
+from oplogd.store.topics import MAX_OFFSET, EntryKind
+
+# Entries that one step removes: a few ms.
+STEP_ENTRIES = 500
+
+# The entries of a transaction stay this much longer than others: committed readers read a record
+# where its commit is, up to 15 minutes (the longest time-out) after its own entry. So do PUBLISH
+# entries with their stored messages, and decisions about pointers.
+LONGER_MS = 20 * 60_000
+
+
+@dataclass
+class Progress:
+    """How far the sweep of one log has come. ``after``: offset of the last entry seen."""
+
+    after: int = 0
+    has_ended: bool = False
+
+
+def is_needed(db: sqlite3.Connection) -> bool:
+    """Return whether there are topics, deleted ones included."""
+    return bool(db.execute(sql.EXIST).fetchone()[0])
+
+
+def expired(db: sqlite3.Connection, now: Present) -> list[int]:
+    """Return the logs of topics whose oldest entry is gone."""
+    return [log for (log,) in db.execute(sql.EXPIRED, age_statements.given(now))]
+
+
+def deleted(db: sqlite3.Connection) -> list[int]:
+    """Return the logs of deleted topics that still have a row."""
+    return [log for (log,) in db.execute(sql.DELETED)]
+
+
+def trim(db: sqlite3.Connection, log: int, now: Present, progress: Progress | None = None) -> int:
+    """Remove entries before the front; raise the floor first. Return their number."""
+    progress = progress or Progress()
+    with transaction(db):
+        try:
+            front = topic_entries.raise_floor(db, log, now)
+        except TopicNotFoundError:
+            progress.has_ended = True
+            return 0
+        given = age_statements.given(now) | {"log": log, "longer": LONGER_MS}
+        keep_from = db.execute(sql.KEEP_FROM, given).fetchone()[0]
+        return _remove(db, log, front.offset, keep_from, progress)
+
+
+def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -> int:
+    """Remove entries of a deleted topic, at the end its row. Return the number of entries."""
+    progress = progress or Progress()
+    with transaction(db):
+        count = _remove(db, log, MAX_OFFSET, sql.MAX_STAMP, progress, forgets=True)
+        if progress.has_ended:
+            given = {"log": log, "limit": STEP_ENTRIES}
+            if any(db.execute(each, given).rowcount for each in pointer_statements.REMOVE_OF_LOG):
+                progress.has_ended = False
+            elif may_follow(log, *db.execute(sql.HEAD, (log,)).fetchone()):
+                db.execute(sql.FORGET, (log,))
+                db.execute(sql.FORGET_PURGE, (log,))
+                db.execute(sql.FORGET_DATED_OF, (log,))
+        return count
+
+
+def forget_dated(db: sqlite3.Connection, now: Present) -> None:
+    """Forget when entries were written that are gone."""
+    db.execute(sql.FORGET_DATED, age_statements.given(now) | {"longer": LONGER_MS})
+
+
+def void(db: sqlite3.Connection, now: Present) -> int:
+    """Empty messages past their own time to live: they keep their place. Return their number."""
+    return db.execute(sql.VOID, age_statements.given(now) | {"limit": STEP_ENTRIES}).rowcount
+
+
+def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
+    """Void some entries of pointers that were reported as aborted. Return their number.
+
+    Append an entry that names them, as a rollback does: they may be in the rings of agents.
+    """
+    room, count = STEP_ENTRIES, 0
+    with transaction(db):
+        aborted = db.execute(pointer_statements.ABORTED, (STEP_ENTRIES,)).fetchall()
+        progress.has_ended = not aborted
+        for log, pointer in aborted:
+            given = {"log": log, "pointer": pointer, "limit": room}
+            (found,) = db.execute(pointer_statements.SOME_PLACES, given).fetchone()
+            places = pointer_steps.decode_numbers(found)
+            pointer_steps.void(db, log, pointer, places, now)
+            count += len(places)
+            room -= _forget_entries(db, log, pointer, room)
+            if room == 0:
+                return count  # the next step continues here
+            db.execute(pointer_statements.SET_VOIDED, given)
+    return count
+
+
+class Removed(NamedTuple):
+    """``entries``: of the records among the rows. They are removed, too."""
+
+    rows: int
+    entries: int = 0
+
+
+def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
+    """Return whether an entry stays behind the front: the decision about a pointer whose late
+    commit has published messages past the front. A rollback asks for it, and finds them by it.
+    """
+    decided = decided_by(kind, data)
+    if decided is None:
+        return False
+    return bool(db.execute(pointer_statements.STANDS_LATE, (log, decided[0])).fetchone()[0])
+
+
+def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> Removed:
+    """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
+    if kind == EntryKind.PUBLISH:
+        marker = decode_marker(data.split(" ", 1)[1])
+        return Removed(_forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit))
+    if (decided := decided_by(kind, data)) is not None:
+        pointer, _ = decided
+        count = _forget_entries(db, log, pointer, limit)
+        if count < limit:
+            db.execute(pointer_statements.FORGET, {"log": log, "pointer": pointer})
+        return Removed(count)
+    if kind == EntryKind.COMMIT:
+        records = {"txn": int(decode_marker(data).txn), "log": log, "limit": limit}
+        entries = db.execute(sql.REMOVE_DEFERRED, records).rowcount
+        return Removed(db.execute(sql.REMOVE_RECORDS, records).rowcount, entries)
+    return Removed(0)
+
+
+def _forget_entries(db: sqlite3.Connection, log: int, pointer: int, limit: int) -> int:
+    """Remove up to ``limit`` rows: the index of a pointer's entries, then its stored messages."""
+    given = {"log": log, "pointer": pointer, "limit": limit}
+    count = db.execute(pointer_statements.REMOVE_SOME_ENTRIES, given).rowcount
+    return count + _forget_stored(db, log, pointer, 0, sql.MAX_STAMP, limit - count)
+
+
+def _forget_stored(
+    db: sqlite3.Connection, log: int, pointer: int, after: int, last: int, limit: int
+) -> int:
+    given = {"log": log, "pointer": pointer, "after": after, "last": last, "limit": limit}
+    return db.execute(pointer_statements.REMOVE_SOME_STORED, given).rowcount
+
+
+def _remove(
+    db: sqlite3.Connection,
+    log: int,
+    upto: int,
+    keep_from: int,
+    progress: Progress,
+    *,
+    forgets: bool = False,
+) -> int:
+    """Look at some entries and remove them, except a transaction's from this stamp on.
+
+    ``forgets``: also records whose COMMIT entry stays.
+    """
+    given: dict[str, int | str] = {
+        "base": sql.base(log),
+        "after": progress.after,
+        "upto": upto,
+        "keep_from": keep_from,
+        "limit": STEP_ENTRIES,
+        "forgets": forgets,
+    }
+    (last,) = db.execute(sql.LAST_OF_STEP, given).fetchone()
+    if last is None:
+        progress.has_ended = True
+        return 0
+    given["upto"] = last
+    room, count, staying = STEP_ENTRIES, 0, []
+    for place, kind, data in db.execute(sql.MARKERS, given).fetchall():
+        if stays(db, log, kind, data):
+            staying.append(place)
+            continue
+        rows, entries = remove_with(db, log, kind, data, room)
+        room -= rows
+        count += entries
+        if room == 0:
+            return count  # there may be more of them: the next step continues here
+    progress.after = last
+    given["staying"] = msgspec.json.encode(staying).decode()
+    if db.execute(sql.HAS_OLD_RECORDS, given).fetchone()[0]:
+        count += db.execute(sql.REMOVE_OLD_RECORDS, given).rowcount
+    return count + db.execute(sql.REMOVE, given).rowcount

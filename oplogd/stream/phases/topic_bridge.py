@@ -1,0 +1,125 @@
+"""The bridge of a topic: where the log does not continue, its consumers get ``reset``."""
+
+from collections.abc import Collection, Sequence
+
+from oplogd.model.event_id import Mark
+from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.message_id import MessageId, end_id, stamp, unstamp
+from oplogd.model.names import no_topic
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import decode_marker
+from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
+from oplogd.stream.phases.expansion import Expansion, records_left
+from oplogd.stream.phases.live import Live
+from oplogd.stream.phases.phase import AtMark, Phase, Step, Subscription
+from oplogd.stream.phases.topic_start import (
+    TopicPosition,
+    TopicStart,
+    records_wanted,
+    sought,
+    topic_resume,
+    topic_start,
+)
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import TOPIC_RESET
+from oplogd.stream.ring.router import uncommitted_frame
+
+_PUBLISH = EntryKind.PUBLISH.value
+
+
+class TopicBridge:
+    """See ``Bridge``. Positions are message ids and times.
+
+    ``ended``: the topic is known to be deleted; nothing asks the store any more.
+    """
+
+    __slots__ = ("_log", "_topic", "ended")
+
+    def __init__(self, topic: Topic, log: TopicLog) -> None:
+        self._topic = topic
+        self._log = log
+        self.ended = False
+
+    @property
+    def log(self) -> TopicLog:
+        """The topic's log. Raises TopicNotFoundError after ``ended`` is set."""
+        if self.ended:
+            raise no_topic(self._topic.name)
+        return self._log
+
+    async def begin(
+        self, subscription: Subscription, position: TopicPosition | None, *, greeting: bool
+    ) -> Phase:
+        """Return the first phase of a consumer."""
+        epoch = subscription.ring.epoch
+        bounds = await self.log.locate(*sought(position))
+        filter_ = subscription.view.filter
+        start = topic_start(position, bounds, committed=filter_.committed)
+        after = records_wanted(position, bounds, committed=filter_.committed)
+        if after is not None and not start.reset:
+            assert isinstance(position, MessageId)
+            entry = await self.entry_at(bounds.at)
+            if entry and reading(entry.event, filter_.isolation, Reading.PASS) is Reading.EXPAND:
+                return Expansion(
+                    subscription,
+                    bounds.at,
+                    epoch,
+                    after=after,
+                    left=records_left(decode_marker(entry.data), after),
+                    reached=position,
+                    is_judged=False,
+                    greeting=greeting,
+                )
+            if after >= 0:  # it expanded when the consumer got this id
+                bounds = await self.log.locate(*sought(position))
+                start = topic_start(position, bounds, committed=filter_.committed)
+        if start.reset:
+            mark = start.mark
+            if after is not None and after >= 0 and mark == bounds.at != bounds.front:
+                # It continues with the first record of the entry that it stands within.
+                before = unstamp(stamp(mark.ms, mark.sequence) - 1)
+                mark = (await self.log.locate(*before)).at
+            return Live(subscription, mark, epoch, 0, reset=TOPIC_RESET)
+        return Live(subscription, start.mark, epoch, 0, greeting=greeting)
+
+    async def resume(self, phase: AtMark) -> Step:
+        """Continue as if the consumer reconnected at the phase's mark."""
+        epoch = phase.subscription.ring.epoch
+        bounds = await self.log.locate(phase.mark.ms, phase.mark.sequence)
+        inside = isinstance(phase, Expansion)
+        start = topic_resume(phase.mark, bounds, inside=inside)
+        if isinstance(phase, Expansion) and phase.is_lost and not start.reset:
+            start = TopicStart(phase.mark, reset=True)
+        if start.reset:
+            phase = Live(phase.subscription, start.mark, epoch, 0, reset=TOPIC_RESET)
+        else:
+            phase.confirm(epoch, 0)
+        return Step(b"", phase)
+
+    async def read(self, mark: Mark, limit: int) -> list[TopicEntry]:
+        return await self.log.read(mark.offset, limit, mark.ms if mark.offset else None)
+
+    def may_expand(self, entries: Sequence[TopicEntry], filter_: Filter) -> bool:
+        return filter_.committed or _PUBLISH in [entry.event for entry in entries]
+
+    def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
+        return _mark(entry), uncommitted_frame(entry)
+
+    async def entry_at(self, mark: Mark) -> TopicEntry | None:
+        for entry in await self.log.read(mark.offset - 1, 1):
+            if _mark(entry) == mark:
+                return entry
+        return None
+
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        return await self.log.expand(entry, after, limit)
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        return await self.log.decisions(pointers)
+
+    def position(self, mark: Mark, first_offset: int) -> str:
+        return str(end_id(mark.ms, mark.sequence))
+
+
+def _mark(entry: TopicEntry) -> Mark:
+    return Mark(entry.offset, entry.ms, entry.sequence)

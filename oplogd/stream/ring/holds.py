@@ -1,0 +1,94 @@
+"""Holds: the entries that committed readers must wait for, and the consumers that wait. No I/O."""
+
+from weakref import WeakValueDictionary
+
+from oplogd.stream.ring.postings import Waiter
+
+# Memory of an undecided entry: items in a dictionary and in a set, and its offset.
+_ITEM_BYTES = 200
+
+
+class Undecided:
+    """The DIRECT and PUBLISH entries of a window whose pointers are not decided.
+
+    Their decisions are further on in the log: the decision of a pointer is its last entry. So this
+    holds all of them without asking the store, although the window drops its oldest entries.
+    """
+
+    __slots__ = ("_offsets", "pointers")
+
+    def __init__(self) -> None:
+        # The pointer of each entry by its offset.
+        self.pointers: dict[int, int] = {}
+        self._offsets: dict[int, set[int]] = {}
+
+    def add(self, offset: int, pointer: int) -> int:
+        """Add an entry. Return its bytes of memory."""
+        self.pointers[offset] = pointer
+        self._offsets.setdefault(pointer, set()).add(offset)
+        return _ITEM_BYTES
+
+    def drop(self, offset: int) -> int:
+        """Remove an entry if it is undecided. Return the bytes of memory that it had."""
+        pointer = self.pointers.pop(offset, None)
+        if pointer is None:
+            return 0
+        offsets = self._offsets[pointer]
+        offsets.remove(offset)
+        if not offsets:
+            del self._offsets[pointer]
+        return _ITEM_BYTES
+
+    def count(self, pointer: int) -> int:
+        """Return the number of entries of a pointer."""
+        return len(self._offsets.get(pointer, ()))
+
+    def decide(self, pointer: int) -> tuple[set[int], int]:
+        """Remove the entries of a pointer. Return their offsets and the bytes that they had."""
+        offsets = self._offsets.pop(pointer, set())
+        for offset in offsets:
+            del self.pointers[offset]
+        return offsets, _ITEM_BYTES * len(offsets)
+
+
+class Hold:
+    """The consumers that wait for one pointer. ``is_over``: they can look at their entries again.
+
+    Something has happened to the pointer since the hold was made: a decision or a rollback.
+    """
+
+    __slots__ = ("__weakref__", "is_over", "pointer", "waiting")
+
+    def __init__(self, pointer: int) -> None:
+        self.pointer = pointer
+        self.is_over = False
+        self.waiting: dict[Waiter, None] = {}
+
+
+class Holds:
+    """The holds of a ring by their pointers. A hold lives as long as a consumer has it."""
+
+    __slots__ = ("_holds",)
+
+    def __init__(self) -> None:
+        self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
+
+    def of(self, pointer: int) -> Hold:
+        """Return the hold of a pointer: every change of the pointer from now on ends it."""
+        hold = self._holds.get(pointer)
+        if hold is None:
+            hold = self._holds[pointer] = Hold(pointer)
+        return hold
+
+    def end(self, pointer: int, due: list[Waiter]) -> None:
+        """End the hold of a pointer, and move its waiting consumers to ``due``."""
+        hold = self._holds.pop(pointer, None)
+        if hold is not None:
+            hold.is_over = True
+            due += hold.waiting
+            hold.waiting.clear()
+
+    def end_all(self, due: list[Waiter]) -> None:
+        """End all holds, and move their waiting consumers to ``due``."""
+        for pointer in list(self._holds):
+            self.end(pointer, due)

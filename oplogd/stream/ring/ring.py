@@ -1,0 +1,187 @@
+"""The ring: the newest entries in memory, encoded once for all consumers. No I/O.
+
+It knows the marks and the blocks of entries; the router knows the rest. A ``View`` reads the
+entries that pass one filter when a consumer asks for them; consumers with equal filters share it.
+It finds them by postings, so the cost of an operation depends on the listed values that it carries,
+not on the number of views.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from oplogd.model.event_id import Mark
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.holds import Holds
+from oplogd.stream.ring.postings import Index, Posting, Waiter
+from oplogd.stream.ring.router import Router
+from oplogd.stream.ring.view import Slices, View
+from oplogd.stream.ring.window import Window
+
+# Filters without postings: every entry concerns their views.
+_EVERYTHING = (Filter(), Filter(committed=True))
+
+# Views looked at in one piece of waking, about a millisecond of work.
+_MOST_VISITED = 20_000
+
+
+class Ring:
+    """The newest entries, at most ``max_entries`` of them and ``max_bytes`` of memory.
+
+    Holds every entry past ``base`` and up to ``head``. ``epoch`` grows when the log did not
+    continue at the head: then each consumer checks its mark. ``wake`` is called with the consumers
+    that have something new to read.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        max_entries: int,
+        max_bytes: int,
+        wake: Callable[[Iterable[Waiter]], None],
+        *,
+        slices: Slices | None = None,
+        index: Index | None = None,
+    ) -> None:
+        """``slices`` and ``index``: the ones that several rings share, otherwise own ones."""
+        self._router = router
+        self.max_entries = max_entries
+        self.max_bytes = max_bytes
+        self.head = Mark(0, 0)
+        self.window = Window(self.head, has_sequences=router.has_sequences)
+        self.slices = Slices() if slices is None else slices
+        self.wake = wake
+        self.epoch = 0
+        self.views: dict[Filter, View] = {}
+        self.index = Index() if index is None else index
+        self._holds: Holds | None = None
+        # Postings of new entries whose views have not been looked at yet.
+        self._touched: dict[Posting, None] = {}
+
+    @property
+    def base(self) -> int:
+        """The offset behind which the ring holds every entry."""
+        return self.window.base
+
+    @property
+    def holds(self) -> Holds:
+        """The consumers that wait for decisions. None waits in the oplog."""
+        if self._holds is None:
+            self._holds = Holds()
+        return self._holds
+
+    def restart(self, head: Mark) -> None:
+        """Drop all entries, continue behind ``head`` and wake all consumers."""
+        self.window = Window(head, has_sequences=self._router.has_sequences)
+        self.slices.clear()
+        self.head = head
+        self.epoch += 1
+        self.index.restart(head)
+        self._touched.clear()
+        due: list[Waiter] = []
+        for view in self.views.values():
+            view.restart()
+            view.move_waiting(due)
+        if self._holds is not None:
+            self._holds.end_all(due)
+        self.wake(due)
+
+    def append(self, entries: Iterable[Any]) -> None:
+        """Add entries that follow the head without a gap, then wake the consumers of any of them.
+
+        They are of the type that the router takes. Blocks the event loop meanwhile: the caller
+        appends a long batch in pieces, and calls ``wake_more`` after each.
+        """
+        before = self.head
+        touched = self._touched
+        try:
+            for entry in entries:
+                mark, frame, postings = self._router.route(entry, self.index)
+                self.window.append(mark, frame, postings)
+                self.head = mark
+                for posting in postings:
+                    posting.add(mark.offset)
+                    touched[posting] = None
+                self._trim()
+        finally:
+            if self.head != before:
+                self.slices.clear()
+                self._wake_followers_of_all()
+                self.wake_more()
+
+    def wake_more(self) -> bool:
+        """Wake more consumers of new entries. Return whether some are left: then call it again.
+
+        An entry with thousands of listed values may concern thousands of views for each of them.
+        """
+        due: list[Waiter] = []
+        touched = self._touched
+        looked_at = visited = 0
+        for posting in touched:
+            looked_at += 1
+            visited += len(posting.views)
+            for view in posting.views:
+                if view.waiting:
+                    view.move_waiting(due)
+            if visited >= _MOST_VISITED:
+                break
+        if looked_at == len(touched):
+            touched.clear()
+        else:
+            for posting in list(islice(touched, looked_at)):
+                del touched[posting]
+        if due:
+            self.wake(due)
+        return bool(touched)
+
+    def drop(self) -> None:
+        """Drop the oldest entry."""
+        window = self.window
+        offset = window.base + 1
+        for posting in window.drop():
+            posting.drop(offset)
+
+    def void(self, offset: int) -> None:
+        """Replace the block of an entry by an empty one. The ring may have dropped the entry."""
+        if self.base < offset <= self.head.offset:
+            self.window.void(offset)
+            self.slices.clear()
+
+    def expire(self) -> None:
+        """Remove entries that no reader may see any more. Nothing expires in the oplog."""
+
+    def has_expired(self, entry: Any) -> bool:
+        """Return whether nobody may read an entry any more. The ring may have dropped it."""
+        return False
+
+    def view(self, filter_: Filter) -> View:
+        """Return the shared view of a filter; ``release`` must follow."""
+        view = self.views.get(filter_)
+        if view is None:
+            view = self.views[filter_] = self._new_view(filter_)
+        view.users += 1
+        return view
+
+    def release(self, view: View) -> None:
+        """Undo one call of ``view``. A view without users is dropped."""
+        view.users -= 1
+        if view.users == 0:
+            del self.views[view.filter]
+            self.index.unlist(view)
+
+    def _new_view(self, filter_: Filter) -> View:
+        return View(self, filter_, self.index)
+
+    def _wake_followers_of_all(self) -> None:
+        due: list[Waiter] = []
+        for filter_ in _EVERYTHING:
+            if view := self.views.get(filter_):
+                view.move_waiting(due)
+        if due:
+            self.wake(due)
+
+    def _trim(self) -> None:
+        """Drop the oldest entries over the bounds, but never the newest one."""
+        window = self.window
+        while len(window) > 1 and (len(window) > self.max_entries or window.size > self.max_bytes):
+            self.drop()

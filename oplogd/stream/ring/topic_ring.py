@@ -1,0 +1,367 @@
+"""The ring of a topic: messages leave it as soon as they expire. No I/O."""
+
+import heapq
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+from typing import Any
+
+from oplogd.clock.ages import MAX_LEAD_MS, Ages
+from oplogd.model.event_id import Mark
+from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.message_id import MessageId
+from oplogd.model.pointer import decided_by, decode_voided
+from oplogd.model.transaction import Isolation, decode_marker
+from oplogd.store.topics import Repaired, TopicEntry, is_beyond, is_in
+from oplogd.stream.ring.blocks import Blocks
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.postings import Index, Waiter
+from oplogd.stream.ring.ring import Ring
+from oplogd.stream.ring.router import MessageRouter, message_data, message_frame
+from oplogd.stream.ring.topic_view import TopicView
+from oplogd.stream.ring.view import Slices, View
+
+_ROUTER = MessageRouter()
+
+# Bounded by the bytes of all topic rings together, see ``Feeds``.
+_UNBOUNDED = 1 << 62
+
+_FEW = 64
+
+# Entries that a rollback or a decision changes in one turn of the event loop: some milliseconds.
+_MOST_CHANGED = 10_000
+
+_MESSAGE = EntryKind.MESSAGE.value
+_VOID = EntryKind.VOID.value
+_COMMITTED = Filter(committed=True)
+_NO_BLOCKS: Blocks = MappingProxyType({})
+
+# Kinds whose records somebody may read, by whether there are committed readers.
+_PUBLISHES = frozenset({EntryKind.PUBLISH})
+_EXPANDING = frozenset({EntryKind.PUBLISH, EntryKind.COMMIT})
+_NONE: frozenset[EntryKind] = frozenset()
+
+
+class SharedParts:
+    """Parts that all topic rings of an agent share. No message has postings."""
+
+    def __init__(
+        self,
+        wake: Callable[[Iterable[Waiter]], None],
+        clock: Callable[[], int],
+        ages: Callable[[], Ages] = Ages,
+    ) -> None:
+        self.wake = wake
+        # Returns ms since 1970.
+        self.clock = clock
+        self.ages = ages
+        self.slices = Slices()
+        self.index = Index()
+
+
+class TopicRing(Ring):
+    """``ttl``: time to live of the topic in seconds; None while it is not known.
+
+    A message can be read until its time to live, or its own, has passed; so do the stores.
+    """
+
+    def __init__(self, shared: SharedParts, ttl: int | None) -> None:
+        super().__init__(
+            _ROUTER,
+            _UNBOUNDED,
+            _UNBOUNDED,
+            shared.wake,
+            slices=shared.slices,
+            index=shared.index,
+        )
+        self._clock = shared.clock
+        self._now_ages = shared.ages
+        # The dates of the entries here follow from these ages.
+        self._ages = shared.ages()
+        self._ttl = ttl
+        # Time at which the next entry expires, in ms.
+        self._due_ms = _UNBOUNDED
+        # Nobody may read entries up to this offset, even if the time to live grows.
+        self._gone = 0
+        # The entries with an own time to live: its end and the offset. None: there are none.
+        self._own: list[tuple[int, int]] | None = None
+        # The last time by which entries were hidden; 0: none was. The store shows them again if the
+        # clock goes back.
+        self._hidden_ms = 0
+        # See ``TopicBounds``.
+        self.repaired: Repaired = ()
+        # Entries that the rollbacks and decisions of one ``append`` may still change.
+        self._changes_left = 0
+        # When entries were written whose times do not tell it, by offset.
+        self._written: dict[int, int] = {}
+
+    @property
+    def ttl(self) -> int | None:
+        return self._ttl
+
+    @ttl.setter
+    def ttl(self, seconds: int) -> None:
+        """Set the time to live. Expired entries stay expired."""
+        self.expire()
+        self._ttl = seconds
+        self._set_due()
+
+    def restart(self, head: Mark) -> None:
+        super().restart(head)
+        self._gone = self._hidden_ms = 0
+        self._own = None
+        self._written.clear()
+        self._set_due()
+
+    @property
+    def expanding(self) -> frozenset[EntryKind]:
+        """The kinds of entries that its readers expand."""
+        if _COMMITTED in self.views:
+            return _EXPANDING
+        return _PUBLISHES if self.views else _NONE
+
+    def append(self, entries: Iterable[Any], blocks: Blocks = _NO_BLOCKS) -> None:
+        """See ``Ring.append``. ``blocks``: of the records of some entries, by offset.
+
+        The records of other entries must be read from the store.
+        """
+        entries = list(entries)
+        self._compare_ages()
+        self._changes_left = _MOST_CHANGED
+        super().append(entries)
+        for entry in entries:
+            if entry.event != _MESSAGE:
+                self._differ(entry, blocks)
+            if entry.written_ms:
+                self._written[entry.offset] = entry.written_ms
+            if entry.expires_ms:
+                if self._own is None:
+                    self._own = []
+                heapq.heappush(self._own, (entry.expires_ms, entry.offset))
+        self._forget_dropped()
+        self._set_due()
+        is_gap = any(entry.event == _VOID and _is_gap(entry) for entry in entries)
+        if is_gap or self._changes_left < 0:
+            # Consumers behind the gap must learn of it: all of them ask where they stand. If there
+            # was too much to change, they read it from the store.
+            self.restart(self.head)
+
+    def _compare_ages(self) -> None:
+        """Begin again at the head if the clock has stepped: then entries have other dates."""
+        ages = self._now_ages()
+        if ages != self._ages:
+            self._ages = ages
+            self.restart(self.head)
+
+    def void(self, offset: int) -> None:
+        undecided = self.window.undecided
+        pointer = undecided.pointers.get(offset) if undecided is not None else None
+        super().void(offset)
+        if pointer is not None:
+            self._end_hold(pointer)
+
+    def expire(self) -> None:
+        """Drop entries older than the topic's time to live; void those past their own.
+
+        If the clock has stepped so that the store shows other entries, begin again at the head.
+        """
+        if self._due_ms == _UNBOUNDED and not self._hidden_ms:
+            return
+        now = self._clock()
+        self._compare_ages()
+        if now < self._hidden_ms or (self._written and self.head.ms <= now + MAX_LEAD_MS):
+            self.restart(self.head)
+        if now < self._due_ms:
+            return
+        self._hidden_ms = now
+        window = self.window
+        if self._ttl is not None:
+            while len(window) and self._expiry_of(window.base + 1) < now:
+                self.drop()
+                self._gone = window.base
+        own = self._own
+        while own and own[0][0] < now:
+            self.void(heapq.heappop(own)[1])
+        self._set_due()
+
+    def has_expired(self, entry: TopicEntry) -> bool:
+        """See ``Ring.has_expired``."""
+        now = self._clock()
+        return (
+            (entry.offset <= self._gone and now >= self._hidden_ms)
+            or 0 < entry.expires_ms < now
+            or (self._ttl is not None and _written_ms(entry) + self._ttl * 1000 < now)
+        )
+
+    def forget(self, offset: int) -> None:
+        """Drop the entries up to ``offset``: nobody may read them any more."""
+        window = self.window
+        while len(window) and window.base < offset:
+            self.drop()
+        self._gone = max(self._gone, offset)
+        self._hidden_ms = max(self._hidden_ms, self._clock())
+        self._set_due()
+
+    def reaches_the_front(self) -> bool:
+        """Return whether nobody can read an entry older than the ring's."""
+        base = self.window.base_mark
+        now = self._clock()
+        if self._ttl is not None and base.ms < self._ages.oldest(now - self._ttl * 1000):
+            self._gone = base.offset
+            self._hidden_ms = max(self._hidden_ms, now)
+        return base.offset <= self._gone
+
+    def messages_after(
+        self, ms: int, sequence: int, limit: int, max_bytes: int, *, committed: bool = False
+    ) -> Peeked | None:
+        """Return the messages past a time and sequence: at most ``limit``, and up to a hold.
+
+        ``max_bytes``: bound of their blocks together; one message may be longer. None: some of them
+        may have left the ring, or are records of an entry that this reader expands.
+        """
+        window = self.window
+        if is_beyond(ms, self.head.ms, self._clock()):
+            return None
+        substitutes = window.committed if committed else window.uncommitted
+        undecided = window.undecided if committed else None
+        first = window.after_time(ms, sequence)
+        if first is None or (is_in(ms, self.repaired) and not self._has(ms, sequence, first)):
+            return None
+        messages: list[tuple[MessageId, str]] = []
+        size = 0
+        for index in range(first, window.end):
+            frame: bytes | None = window.frames[index]
+            if substitutes is not None:
+                offset = window.mark(index).offset
+                if undecided is not None and offset in undecided.pointers:
+                    return Peeked(messages, undecided.pointers[offset])
+                at = substitutes.at(offset)
+                if at is not None and substitutes.frames[at] != b"":
+                    if not frame or substitutes.frames[at] is not frame:
+                        return None
+                elif at is not None:
+                    continue
+            if frame:
+                size += len(frame)
+                if messages and size > max_bytes:
+                    break
+                mark = window.mark(index)
+                messages.append((MessageId(mark.ms, mark.sequence), message_data(frame)))
+                if len(messages) == limit:
+                    break
+        return Peeked(messages)
+
+    def may_expand(self, ms: int, sequence: int, *, committed: bool) -> bool:
+        """Return whether the reader may expand the entry with this time and sequence."""
+        window = self.window
+        substitutes = window.committed if committed else window.uncommitted
+        base = window.base_mark
+        if (base.ms, base.sequence) == (ms, sequence):
+            return base.offset > 0
+        past = window.after_time(ms, sequence)
+        if past is None or past == window.after(base.offset):
+            return past is None
+        mark = window.mark(past - 1)
+        at = substitutes.at(mark.offset) if substitutes is not None else None
+        if substitutes is None or at is None or (mark.ms, mark.sequence) != (ms, sequence):
+            return False
+        return substitutes.frames[at] != b""
+
+    def _has(self, ms: int, sequence: int, past: int) -> bool:
+        """Return whether an entry has this time and sequence, the last one before an index."""
+        window = self.window
+        base = window.base_mark
+        at = base if past == window.after(base.offset) else window.mark(past - 1)
+        return (at.ms, at.sequence) == (ms, sequence)
+
+    def _new_view(self, filter_: Filter) -> View:
+        return TopicView(self, filter_, self.index)
+
+    def _differ(self, entry: TopicEntry, blocks: Blocks) -> None:
+        """Take over an entry that is not the same message for all readers."""
+        window, offset = self.window, entry.offset
+        kind, pointer = entry.event, entry.pointer
+        if kind == EntryKind.DIRECT and pointer is not None:
+            window.hold(offset, pointer)
+        elif kind == EntryKind.PUBLISH and pointer is not None:
+            window.hold_records(
+                offset, pointer, blocks.get(offset), decode_marker(entry.data).records
+            )
+        elif kind == EntryKind.VOID:
+            self._hidden_ms = max(self._hidden_ms, self._clock())  # the store may have hidden it
+            self._roll_back(entry.data)
+        else:
+            self._substitute(entry, blocks)
+            if decided := decided_by(kind, entry.data):
+                undecided = window.undecided
+                if undecided is not None and self._may_change(undecided.count(decided[0])):
+                    window.decide(decided[0], committed=decided[1])
+                self._end_hold(decided[0])
+
+    def _roll_back(self, data: str) -> None:
+        """Void the entries that a rollback has voided in the store."""
+        voided = decode_voided(data)
+        if voided is None:
+            return
+        for first, count in voided.runs:
+            offsets = range(max(first, self.base + 1), min(first + count, self.head.offset + 1))
+            if self._may_change(len(offsets)):
+                for offset in offsets:
+                    self.void(offset)
+        self._end_hold(int(voided.txn))
+
+    def _may_change(self, count: int) -> bool:
+        """Count changes of entries. False: with these it is too many, the ring begins anew."""
+        self._changes_left -= count
+        return self._changes_left >= 0
+
+    def _end_hold(self, pointer: int) -> None:
+        """Wake the consumers that wait for a pointer: something has happened to it."""
+        if self._holds is not None:
+            due: list[Waiter] = []
+            self._holds.end(pointer, due)
+            if due:
+                self.wake(due)
+
+    def _substitute(self, entry: TopicEntry, blocks: Blocks) -> None:
+        """Set the frame for committed readers of an entry of a transaction."""
+        how = reading(entry.event, Isolation.READ_COMMITTED)
+        if how is Reading.EXPAND:
+            if records := decode_marker(entry.data).records:
+                self.window.substitute(entry.offset, blocks.get(entry.offset), records)
+        elif reading(entry.event, Isolation.READ_UNCOMMITTED) is not how:
+            frame = message_frame(entry) if how is Reading.PASS else b""
+            self.window.substitute(entry.offset, frame, 1 if frame else 0)
+
+    def _forget_dropped(self) -> None:
+        """Keep the heap and the tables by offset about as small as the window."""
+        if len(self._written) > 2 * len(self.window) + _FEW:
+            self._written = {each: ms for each, ms in self._written.items() if each > self.base}
+        if self._own and len(self._own) > 2 * len(self.window) + _FEW:
+            self._own = [each for each in self._own if each[1] > self.base]
+            heapq.heapify(self._own)
+
+    def _expiry_of(self, offset: int) -> int:
+        """Return the time until which the entry can be read by the topic's time to live."""
+        assert self._ttl is not None
+        ms = self._written.get(offset) or self.window.times[self.window.index(offset)]
+        return ms + self._ttl * 1000
+
+    def _set_due(self) -> None:
+        window = self.window
+        due = _UNBOUNDED
+        if self._ttl is not None and len(window):
+            due = self._expiry_of(window.base + 1) + 1
+        if self._own:
+            due = min(due, self._own[0][0] + 1)
+        self._due_ms = due
+
+
+def _is_gap(entry: TopicEntry) -> bool:
+    """Return whether a VOID entry tells that committed messages were taken away."""
+    voided = decode_voided(entry.data)
+    return voided is not None and voided.is_gap
+
+
+def _written_ms(entry: TopicEntry) -> int:
+    return entry.written_ms or entry.ms

@@ -1,0 +1,289 @@
+"""The bodies of publish and poll in Avro, as bare data without a container. No I/O.
+
+fastavro takes counts and lengths as they are and reads a body in one go. So the bytes of a request
+are checked first, and messages are decoded a few at a time.
+"""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from oplogd.decode.buffers import Buffer, Text
+from oplogd.decode.media_types import AVRO
+from oplogd.decode.pieces import Pieces
+from oplogd.errors import MessageError
+from oplogd.model.event_id import Mark
+from oplogd.model.message import MAX_MESSAGE_BYTES, Message, decode_content, of_payload
+from oplogd.model.message_id import MESSAGE_ID_BYTES
+from oplogd.model.pointer import KEY_BYTES, parse_pointer
+from oplogd.model.transaction import Isolation
+from oplogd.topics.codec.avro_bytes import AvroBytes, Block
+from oplogd.topics.codec.codec import (
+    Most,
+    Polled,
+    PollRequest,
+    PublishRequest,
+    Rollback,
+    by_parts,
+    isolation_with,
+    rolling_back,
+    stamp_of_info,
+)
+from oplogd.topics.codec.json_codec import limit, reading_snapshot
+
+# Messages that fastavro decodes in one call, below 64: then their count is one byte.
+_PIECE_MESSAGES = 63
+# They also end after so many bytes.
+_PIECE_BYTES = 64 * 1024
+_OPLOG_ID_BYTES = 12
+# Behind the blocks of an array.
+_END = b"\0"
+
+_PUBLISH = {
+    "type": "record",
+    "name": "PublishRequest",
+    "fields": [
+        {"name": "transactionWritePointer", "type": ["long", "null"]},
+        {"name": "messages", "type": {"type": "array", "items": "bytes"}},
+    ],
+}
+_INFO = {
+    "type": "record",
+    "name": "MessageInfo",
+    "fields": [
+        {"name": "publishTimestamp", "type": "long"},
+        {"name": "sequenceId", "type": "int"},
+    ],
+}
+_PUBLISHED = {
+    "type": "record",
+    "name": "PublishedInfo",
+    "fields": [
+        {"name": "transactionWritePointer", "type": ["long", "null"]},
+        {"name": "messages", "type": {"type": "array", "items": _INFO}},
+    ],
+}
+# A rollback by keys, as CDAP's documents describe it. A published answer is a rollback, too: it
+# begins with the branch of a union, 0 or 1, so pointers 0 and 1 have no rollback by keys.
+_ROLLBACK = {
+    "type": "record",
+    "name": "RollbackRequest",
+    "fields": [
+        {"name": "transactionWritePointer", "type": "long"},
+        {"name": "rollbackKeys", "type": {"type": "array", "items": "bytes"}},
+    ],
+}
+_POLL = {
+    "type": "record",
+    "name": "PollRequest",
+    "fields": [
+        {"name": "startFrom", "type": ["bytes", "long", "null"]},
+        {"name": "inclusive", "type": "boolean"},
+        {"name": "limit", "type": ["int", "null"]},
+        {"name": "transaction", "type": ["bytes", "null"]},
+    ],
+}
+_MESSAGE = {
+    "type": "record",
+    "name": "Message",
+    "fields": [{"name": "id", "type": "bytes"}, {"name": "payload", "type": "bytes"}],
+}
+_ANSWER = {"type": "array", "items": _MESSAGE}
+# The published schemas by name.
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "PublishRequest": _PUBLISH,
+    "PublishedInfo": _PUBLISHED,
+    "RollbackRequest": _ROLLBACK,
+    "PollRequest": _POLL,
+    "PollResponse": _ANSWER,
+}
+
+
+class AvroCodec:
+    """Implements ``Codec``. Given messages are their payloads."""
+
+    media_type = AVRO
+
+    def decode_publish(self, raw: Buffer, most: Most) -> Pieces[PublishRequest]:
+        yield from ()
+        body = AvroBytes(raw)
+        pointer = _pointer(body)
+        block = body.block("messages")
+        if block is None and pointer is not None:
+            body.end()
+            return PublishRequest(pointer, None)
+        return PublishRequest(pointer, _payloads(raw, body, block))
+
+    def decode_rollback(self, raw: Buffer) -> Pieces[Rollback]:
+        body = AvroBytes(raw)
+        if (first := body.number("transactionWritePointer")) > 1:
+            return rolling_back(parse_pointer(first), _keys(raw, body), _key, "rollbackKeys")
+        body = AvroBytes(raw)
+        pointer = _pointer(body)
+        if pointer is None:
+            raise MessageError("transactionWritePointer", "must not be null")
+        return rolling_back(pointer, _infos(body), _stamp, "messages")
+
+    def encode_published(self, pointer: int, marks: Iterable[Mark]) -> Iterator[bytes]:
+        yield _library().encode_pointer(pointer)
+        for some in by_parts(marks):
+            infos = [{"publishTimestamp": ms, "sequenceId": sequence} for _, ms, sequence in some]
+            yield _library().encode_infos(infos)
+        yield _END
+
+    def message(self, given: bytes | memoryview, ttl: int | None) -> Message:
+        return of_payload(given, ttl)
+
+    def operation(self, given: bytes | memoryview) -> Text:
+        return given
+
+    def decoding_poll(self, raw: Buffer, isolation: Isolation | None = None) -> Pieces[PollRequest]:
+        body = AvroBytes(raw)
+        start = body.branch("startFrom", 3)
+        if start == 0:
+            body.skip_bytes("startFrom")
+        elif start == 1:
+            body.number("startFrom")
+        body.skip_boolean("inclusive")
+        if body.branch("limit", 2) == 0:
+            body.number("limit")
+        if body.branch("transaction", 2) == 0:
+            body.skip_bytes("transaction")
+        body.end()
+        poll = _library().decode_poll(raw)
+        position, most = _start(poll["startFrom"]), limit(poll["limit"])
+        text = poll["transaction"]
+        given = None if text is None else (yield from reading_snapshot(text))
+        isolation = isolation_with(given, isolation)
+        return PollRequest(position, poll["inclusive"], most, isolation, given)
+
+    def encode(self, messages: Sequence[Polled]) -> bytes:
+        return _library().encode_answer(
+            [
+                {"id": bytes.fromhex(id_), "payload": decode_content(data).raw() or b""}
+                for id_, data in messages
+            ]
+        )
+
+
+class _Library:
+    """Calls fastavro with the schemas. Its import takes 10 MB, so it waits for the first use."""
+
+    def __init__(self) -> None:
+        import fastavro
+
+        self._read, self._write = fastavro.schemaless_reader, fastavro.schemaless_writer
+        self._messages = fastavro.parse_schema({"type": "array", "items": "bytes"})
+        self._published = fastavro.parse_schema(_PUBLISHED)
+        self._infos = fastavro.parse_schema({"type": "array", "items": _INFO})
+        self._poll = fastavro.parse_schema(_POLL)
+        self._answer = fastavro.parse_schema(_ANSWER)
+
+    def decode_items(self, items: Buffer, count: int) -> list[bytes]:
+        """Decode so many messages, at most _PIECE_MESSAGES."""
+        if not count:
+            return []
+        # An array of these alone: its count, its messages, no further block.
+        array = bytes([count * 2]) + items + _END
+        messages: Any = self._read(io.BytesIO(array), self._messages, None)
+        return list(messages)
+
+    def decode_poll(self, raw: Buffer) -> dict[str, Any]:
+        poll: Any = self._read(io.BytesIO(raw), self._poll, None)
+        return dict(poll)
+
+    def encode_pointer(self, pointer: int) -> bytes:
+        """Encode the answer to a publish up to its messages."""
+        answer = {"transactionWritePointer": pointer, "messages": []}
+        return self._encode(self._published, answer).removesuffix(_END)
+
+    def encode_infos(self, infos: list[dict[str, int]]) -> bytes:
+        """Encode a block of the messages of this answer."""
+        return self._encode(self._infos, infos).removesuffix(_END)
+
+    def encode_answer(self, answer: list[dict[str, bytes]]) -> bytes:
+        return self._encode(self._answer, answer)
+
+    def _encode(self, schema: Any, datum: Any) -> bytes:
+        out = io.BytesIO()
+        self._write(out, schema, datum)
+        return out.getvalue()
+
+
+_library = cache(_Library)
+
+
+def _pointer(body: AvroBytes) -> int | None:
+    if body.branch("transactionWritePointer", 2) == 1:
+        return None
+    return parse_pointer(body.number("transactionWritePointer"))
+
+
+def _payloads(raw: Buffer, body: AvroBytes, block: Block | None) -> Iterator[bytes | memoryview]:
+    """Yield the messages of a publish. ``block``: their first one, which ``body`` has just read.
+
+    A message that is too large is yielded without a copy.
+    """
+    total = 0
+    while block:
+        first, total = total, total + block.items
+        start, items = body.at, 0
+        for index in range(first, total):
+            before = body.at
+            size = body.skip_bytes(f"messages[{index}]")
+            if size > MAX_MESSAGE_BYTES:
+                yield from _library().decode_items(raw[start:before], items)
+                yield memoryview(raw)[body.at - size : body.at]
+                start, items = body.at, 0
+                continue
+            items += 1
+            if items == _PIECE_MESSAGES or body.at - start >= _PIECE_BYTES:
+                yield from _library().decode_items(raw[start : body.at], items)
+                start, items = body.at, 0
+        yield from _library().decode_items(raw[start : body.at], items)
+        body.end_block(block, "messages")
+        block = body.block("messages")
+    body.end()
+
+
+def _keys(raw: Buffer, body: AvroBytes) -> Iterator[bytes]:
+    """Yield each key of a rollback: no more bytes than one has and another."""
+    total = 0
+    while block := body.block("rollbackKeys"):
+        first, total = total, total + block.items
+        for index in range(first, total):
+            size = body.skip_bytes(f"rollbackKeys[{index}]")
+            yield bytes(raw[body.at - min(size, KEY_BYTES + 1) : body.at])
+        body.end_block(block, "rollbackKeys")
+    body.end()
+
+
+def _key(given: bytes, place: str) -> int:
+    if len(given) != KEY_BYTES:
+        raise MessageError(place, f"must be {KEY_BYTES} bytes: 8 of the time and 2 of the sequence")
+    return int.from_bytes(given)
+
+
+def _infos(body: AvroBytes) -> Iterator[tuple[int, int]]:
+    """Yield time and sequence of each item of an answer to a publish."""
+    total = 0
+    while block := body.block("messages"):
+        first, total = total, total + block.items
+        for index in range(first, total):
+            ms = body.number(f"messages[{index}].publishTimestamp")
+            yield ms, body.number(f"messages[{index}].sequenceId")
+        body.end_block(block, "messages")
+    body.end()
+
+
+def _stamp(info: tuple[int, int], place: str) -> int:
+    return stamp_of_info(*info, place)
+
+
+def _start(given: bytes | int | None) -> bytes | int | None:
+    if isinstance(given, bytes) and len(given) not in (MESSAGE_ID_BYTES, _OPLOG_ID_BYTES):
+        raise MessageError("startFrom", f"an id has {MESSAGE_ID_BYTES} bytes, not {len(given)}")
+    if isinstance(given, int) and given < 0:
+        raise MessageError("startFrom", "must not be negative")
+    return given

@@ -1,0 +1,341 @@
+"""The bodies of begin, records and commit, and a transaction as clients see it. No I/O."""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from oplogd.decode.buffers import Buffer, Text
+from oplogd.decode.pieces import Pieces
+from oplogd.decode.typed import Members, Rules, read, values_of
+from oplogd.errors import (
+    MessageError,
+    OperationError,
+    TransactionConflictError,
+    TransactionTooLargeError,
+)
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import Fence
+from oplogd.model.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
+from oplogd.model.message_id import MessageId
+from oplogd.model.names import MAX_NAME, OPLOG, TopicName, is_name
+from oplogd.model.operation import (
+    MAX_OPERATION_TEXT,
+    OnUnknown,
+    Operation,
+    decode,
+    format_ms,
+)
+from oplogd.model.transaction import (
+    DEFAULT_GROUP,
+    DEFAULT_TIMEOUT_MS,
+    GROUP_PREFIX,
+    MAX_TIMEOUT_MS,
+    State,
+    is_group_log,
+)
+from oplogd.store.transactions import Commit, Transaction
+from oplogd.topics.codec.codec import Most, checking
+
+MAX_GROUP = MAX_NAME - len(GROUP_PREFIX)
+DEFAULT_LIMIT = 100
+MAX_LIMIT = 1000
+
+# Most characters of NAMESPACE/TOPIC.
+_MAX_TOPIC = 2 * MAX_NAME + 1
+_DIGEST_BYTES = 16
+# Stands for the time of arrival while an operation is decoded. No timestamp is equal to it, because
+# there is no year 0, and it has the same length as every timestamp.
+_NO_TIME = "0000-00-00T00:00:00.000Z"
+_TIME_AT = len(b'{"timestamp":"')
+# Records, or their ids, that are handled in one piece.
+_PIECE = 1000
+# A longer body of a request with records is not taken for an empty one.
+_MAX_BLANK = 1000
+
+
+class Begin(NamedTuple):
+    """A begin as it was sent. Either ``group`` or ``topic`` is None. ``fence``: of the header."""
+
+    group: str | None
+    topic: TopicName | None
+    timeout_ms: int
+    fence: Fence | None = None
+
+
+class Given(msgspec.Struct, frozen=True, gc=False):
+    """A record as it was sent. See ``Record``.
+
+    The garbage collector does not visit these: 100,000 tuples delay other requests by 50 ms.
+    """
+
+    lsn: int
+    topic: TopicName
+    content: Message | Operation
+    digest: str
+
+
+class Writing(NamedTuple):
+    """The records of one request, each lsn once, the names of their topics, and their bytes."""
+
+    records: Collection[Given]
+    topics: Collection[TopicName]
+    octets: int
+
+
+class _Begin(msgspec.Struct, forbid_unknown_fields=True):
+    group: str | None = None
+    topic: str | None = None
+    timeout_ms: int | None = None
+
+
+class _Commit(msgspec.Struct, forbid_unknown_fields=True):
+    records: int | None = None
+
+
+class _Abort(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    topic: str | None = None
+    lsn: int | None = None
+    payload: msgspec.Raw = msgspec.Raw(b"")
+    key: str | None = None
+    headers: msgspec.Raw = NO_HEADERS
+    ttl: Ttl = None
+    encoding: str | None = None
+
+
+_GROUP = f"must be 1 to {MAX_GROUP} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'"
+_TOPIC = (
+    f"must be NAMESPACE/TOPIC, each 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-',"
+    " and not '.' or '..'"
+)
+_TIMEOUT = f"must be a whole number from 1 to {MAX_TIMEOUT_MS:,}"
+_COUNT = "must be a whole number, at least 0"
+
+_BEGIN_RULES = Rules({"group": _GROUP, "topic": _TOPIC, "timeout_ms": _TIMEOUT})
+_COMMIT_RULES = Rules({"records": _COUNT})
+_RECORD_RULES = Rules({**REASONS, "topic": _TOPIC, "lsn": _COUNT})
+TOPIC_RULES = Rules(whole=_TOPIC)
+_PAYLOAD_RULES = Rules(whole=REASONS["payload"])
+
+_RECORDS = Members("records")
+_decode_begin: Callable[[Text], _Begin] = msgspec.json.Decoder(_Begin).decode
+_decode_commit: Callable[[Text], _Commit] = msgspec.json.Decoder(_Commit).decode
+_decode_abort: Callable[[Text], _Abort] = msgspec.json.Decoder(_Abort).decode
+_decode_record: Callable[[Text], _Record] = msgspec.json.Decoder(_Record).decode
+_decode_payload: Callable[[Text], str | None] = msgspec.json.Decoder(str | None).decode
+_decode_text: Callable[[Text], str] = msgspec.json.Decoder(str).decode
+
+
+def parse_begin(raw: Buffer) -> Begin:
+    """Read the body of a begin. Raises MessageError."""
+    given = read(_decode_begin, raw.strip() or b"{}", "body", _BEGIN_RULES)
+    if given.group is not None and given.topic is not None:
+        raise MessageError("topic", "cannot be given together with group")
+    timeout = DEFAULT_TIMEOUT_MS if given.timeout_ms is None else given.timeout_ms
+    if not 1 <= timeout <= MAX_TIMEOUT_MS:
+        raise MessageError("timeout_ms", _TIMEOUT)
+    if given.topic is not None:
+        return Begin(None, topic_name(given.topic), timeout)
+    return Begin(group_name(DEFAULT_GROUP if given.group is None else given.group), None, timeout)
+
+
+def parse_commit(raw: Buffer) -> int:
+    """Return the number of records that the body of a commit names. Raises MessageError."""
+    count = read(_decode_commit, raw.strip() or b"{}", "body", _COMMIT_RULES).records
+    if count is None:
+        raise MessageError("records", "is required")
+    if count < 0:
+        raise MessageError("records", _COUNT)
+    return count
+
+
+def parse_abort(raw: Buffer) -> None:
+    """Check the body of an abort, which has no members. Raises MessageError."""
+    read(_decode_abort, raw.strip() or b"{}", "body")
+
+
+def parse_state(given: str | None) -> State | None:
+    """Raise MessageError unless this is a state or None."""
+    if given is None:
+        return None
+    try:
+        return State(given)
+    except ValueError:
+        raise MessageError("state", f"must be {', '.join(State)}") from None
+
+
+def parse_limit(given: str | None) -> int:
+    """Return the length of a list. Raises MessageError."""
+    if given is None:
+        return DEFAULT_LIMIT
+    if given.isascii() and given.isdecimal() and len(given) <= 4 and 1 <= int(given) <= MAX_LIMIT:
+        return int(given)
+    raise MessageError("limit", f"must be a whole number from 1 to {MAX_LIMIT:,}")
+
+
+def group_name(given: str) -> str:
+    """Return the name of a group. Raises MessageError."""
+    if len(given) > MAX_GROUP or not is_name(given):
+        raise MessageError("group", _GROUP)
+    return given
+
+
+def topic_name(given: str | None) -> TopicName:
+    """Return a topic that records may be written to. Raises MessageError."""
+    if given is None:
+        raise MessageError("topic", "is required")
+    if (name := _topic_name(given)) is None:
+        raise MessageError("topic", _TOPIC)
+    if is_group_log(name):
+        raise MessageError(
+            "topic", f"{name} is the commit log of a group; only the agent writes it"
+        )
+    return name
+
+
+def _topic_name(text: str) -> TopicName | None:
+    # The length is checked before the cache, which would keep a long text.
+    return _short_topic_name(text) if len(text) <= _MAX_TOPIC else None
+
+
+@lru_cache(1000)
+def _short_topic_name(text: str) -> TopicName | None:
+    namespace, _, topic = text.partition("/")
+    return TopicName(namespace, topic) if is_name(namespace) and is_name(topic) else None
+
+
+def parsing_records(
+    raw: Buffer, arrival: str, most: int, on_unknown: OnUnknown = None
+) -> Pieces[Writing]:
+    """Return the records of a body, each lsn once.
+
+    ``arrival`` (see ``format_ms``): the time of operations without a timestamp. ``most``: the
+    records that a transaction may have. ``on_unknown``: see ``decode``. Raises
+    InvalidMessagesError, MessageError, TransactionConflictError for an lsn with two contents, and
+    TransactionTooLargeError.
+    """
+
+    def too_many() -> TransactionTooLargeError:
+        return TransactionTooLargeError(
+            f"a transaction may have {most:,} records (--txn-max-records), with lsn 0 to"
+            f" {most - 1:,}"
+        )
+
+    found_members = yield from _RECORDS.reading(
+        raw if len(raw) > _MAX_BLANK or raw.strip() else b"{}", most, lambda _: too_many()
+    )
+    given = values_of(found_members["records"]) if "records" in found_members else None
+    if given is None:
+        raise MessageError("records", "must be a list with at least one record")
+    records = yield from checking(
+        given, lambda each: _record(each, arrival, on_unknown), "records", Most(most, too_many)
+    )
+    found: dict[int, Given] = {}
+    topics: set[TopicName] = set()
+    octets = 0
+    for index, record in enumerate(records):
+        if record.lsn >= most:
+            raise too_many()
+        if found.setdefault(record.lsn, record).digest != record.digest:
+            raise TransactionConflictError(f"lsn {record.lsn} is given twice, with other content")
+        topics.add(record.topic)
+        octets += len(record.content.data)
+        if index % _PIECE == 0:
+            yield
+    return Writing(found.values(), topics, octets)
+
+
+def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> Given:
+    require_size(given, "record")
+    record = read(_decode_record, given, "record", _RECORD_RULES)
+    topic = topic_name(record.topic)
+    if record.lsn is None:
+        raise MessageError("lsn", "is required")
+    if record.lsn < 0:
+        raise MessageError("lsn", _COUNT)
+    if not record.payload:
+        raise MessageError("payload", "is required")
+    if topic == OPLOG:
+        return Given(record.lsn, topic, *_operation(record, arrival, on_unknown))
+    payload = read(_decode_payload, record.payload, "payload", _PAYLOAD_RULES)
+    message = message_of(payload, record.key, record.headers, record.ttl, record.encoding)
+    return Given(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
+
+
+def _operation(record: _Record, arrival: str, on_unknown: OnUnknown) -> tuple[Operation, str]:
+    for name in ("key", "headers", "ttl", "encoding"):
+        if getattr(record, name) not in (None, NO_HEADERS):
+            raise MessageError(name, f"is no member of a record of {OPLOG}")
+    text: Text = record.payload
+    if len(text) <= MAX_OPERATION_TEXT and bytes(text).startswith(b'"'):
+        text = read(_decode_text, text, "payload").encode()
+    try:
+        operation = decode(text, _NO_TIME, on_unknown)
+    except OperationError as error:
+        field = "payload" if error.field == "operation" else f"payload.{error.field}"
+        raise MessageError(field, error.reason) from None
+    # A repeated record arrives later, so its digest must not contain the time of arrival.
+    digest = _digest(OPLOG, operation.event, operation.data)
+    end = _TIME_AT + len(_NO_TIME)
+    if operation.data[_TIME_AT:end] == _NO_TIME.encode():
+        data = operation.data[:_TIME_AT] + arrival.encode() + operation.data[end:]
+        operation = operation._replace(data=data)
+    return operation, digest
+
+
+def _digest(topic: TopicName, text: str, data: bytes) -> str:
+    return blake2b(f"{topic}\0{text}\0".encode() + data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]:
+    """Return the members of a transaction for an answer. ``topics``: known names by log."""
+    group, only, reason = transaction.group, transaction.only_log, transaction.reason
+    return {
+        "txn": str(transaction.id),
+        "state": transaction.state.value,
+        **({"reason": reason.value} if reason else {}),
+        **({"group": group} if group is not None else {}),
+        **({"topic": topics[only]} if only is not None and only in topics else {}),
+        **({"lease": str(transaction.fence)} if transaction.fence else {}),
+        "begun_at": format_ms(transaction.begun_ms),
+        "expires_at": format_ms(transaction.expires_ms),
+        "records": transaction.records,
+        "bytes": transaction.octets,
+        "topics": sorted(topics[log] for log in transaction.logs if log in topics),
+        **({"begin": position(transaction.begin)} if transaction.begin else {}),
+        **({"commit": position(transaction.commit)} if transaction.commit else {}),
+    }
+
+
+def encoding_commit(commit: Commit) -> Pieces[bytes]:
+    """Return the body of the answer to a commit."""
+    ids: list[str] = []
+    parts: list[str] = []
+    for id_ in commit.record_ids():
+        ids.append("null" if id_ is None else f'"{id_}"')
+        if len(ids) == _PIECE:
+            parts.append(",".join(ids))
+            ids.clear()
+            yield
+    if ids:
+        parts.append(",".join(ids))
+    transaction = commit.transaction
+    ends = {"begin": transaction.begin, "commit": transaction.commit}
+    members = [f'"{name}":{_quoted(mark)}' for name, mark in ends.items()]
+    yield
+    return f'{{{",".join(members)},"records":[{",".join(parts)}]}}'.encode()
+
+
+def position(mark: Mark) -> str:
+    """Return a position in a commit log: the id of a message."""
+    return str(MessageId(mark.ms, mark.sequence))
+
+
+def _quoted(mark: Mark | None) -> str:
+    return "null" if mark is None else f'"{position(mark)}"'

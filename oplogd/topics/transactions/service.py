@@ -1,0 +1,210 @@
+"""Transactions as clients use them: names of topics instead of logs."""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from oplogd.errors import (
+    StoreUnavailableError,
+    TopicError,
+    TopicExistsError,
+    TopicNotFoundError,
+    TransactionConflictError,
+    TransactionTooLargeError,
+)
+from oplogd.model.lease import Fence, require_same
+from oplogd.model.message import Message
+from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
+from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
+from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
+from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
+from oplogd.topics.known import KnownTopics
+from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.rules import Begin, Writing, shown
+from oplogd.topics.writer import Acknowledged, without_rings
+
+_OPLOG_LOG = 0
+# Records that are handled before other requests get their turn.
+_PIECE = 1000
+
+
+class TransactionService:
+    """Begins, writes, ends and shows transactions.
+
+    Methods raise StoreUnavailableError, and with an id TransactionNotFoundError.
+
+    ``acknowledged`` gets the last durable entry of each log before a request is answered.
+    ``is_followed``: whether this agent keeps the newest entries of a log in memory. ``room``: for
+    the records of all requests that wait for the store.
+    """
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        topics: Topics,
+        known: KnownTopics,
+        limits: Limits,
+        acknowledged: Acknowledged = without_rings,
+        is_followed: Callable[[int], bool] = lambda log: False,
+        room: Room | None = None,
+    ) -> None:
+        self._transactions = transactions
+        self._topics = topics
+        self._known = known
+        self._acknowledged = acknowledged
+        self._is_followed = is_followed
+        self._room = room or Room(limits.records, limits.octets)
+        self.limits = limits
+
+    async def begin(self, begin: Begin) -> Transaction:
+        """Begin a transaction. Raises TopicNotFoundError and DiskFullError."""
+        self._room.require_disk()
+        topic = await self._commit_log(begin)
+        try:
+            transaction = await self._begin(begin, topic)
+        except TopicNotFoundError:  # deleted since it was looked up
+            topic = await self._commit_log(begin, other_than=topic)
+            transaction = await self._begin(begin, topic)
+        if transaction.begin is not None:
+            self._acknowledged(topic.log, transaction.begin.offset)
+        return transaction
+
+    async def write(self, id_: int, writing: Writing) -> Transaction:
+        """Write records, all or none.
+
+        Raises TopicNotFoundError, TopicError for a topic that this transaction may not write,
+        TransactionConflictError, TransactionTooLargeError, and QueueFullError.
+        """
+        with self._room.taken(len(writing.records), writing.octets):
+            topics = await self._found(writing.topics)
+            try:
+                transaction = await self._write(id_, writing, topics)
+            except TopicNotFoundError:
+                topics = await self._found_again(topics)
+                transaction = await self._write(id_, writing, topics)
+        await self._acknowledge({topic.log for topic in topics.values() if topic is not None})
+        return transaction
+
+    async def commit(self, id_: int, records: int) -> Commit:
+        """Commit a transaction: see ``Transactions.commit``. Raises TransactionConflictError."""
+        if records > self.limits.records and records > (await self.find(id_)).records:
+            raise TransactionConflictError(f"transaction {id_} has fewer than {records:,} records")
+        commit = await self._transactions.commit(id_, records)
+        for log in commit.logs:
+            if log.mark is not None:
+                self._acknowledged(log.log, log.mark.offset)
+        transaction = commit.transaction
+        if transaction.commit is not None:
+            self._acknowledged(transaction.log, transaction.commit.offset)
+        return commit
+
+    async def abort(self, id_: int) -> Transaction:
+        """Abort a transaction. Raises TransactionConflictError."""
+        transaction = await self._transactions.abort(id_)
+        await self._acknowledge({transaction.log})
+        return transaction
+
+    async def find(self, id_: int) -> Transaction:
+        return await self._transactions.find(id_)
+
+    async def require_fence(self, id_: int, fence: Fence | None) -> None:
+        """Raise TransactionConflictError if a request gives another fence than the begin did."""
+        if fence is not None:
+            require_same(id_, (await self.find(id_)).fence, fence)
+
+    async def select(
+        self, state: State | None, group: str | None, limit: int, before: int | None = None
+    ) -> list[Transaction]:
+        """Return transactions in this state and group, the newest first. None: any.
+
+        ``before``: only those with smaller ids.
+        """
+        return await self._transactions.select(state, group, limit, before)
+
+    async def shown(self, transactions: Sequence[Transaction]) -> list[dict[str, Any]]:
+        """Return transactions for an answer. Names of deleted topics are missing."""
+        logs = {log for transaction in transactions for log in transaction.logs}
+        logs |= {each.only_log for each in transactions if each.only_log is not None}
+        topics = logs - {_OPLOG_LOG}
+        current = await self._topics.current(topics) if topics else {}
+        names = {log: str(topic.name) for log, topic in current.items()}
+        names[_OPLOG_LOG] = str(OPLOG)
+        return [shown(transaction, names) for transaction in transactions]
+
+    async def _begin(self, begin: Begin, commit_log: Topic) -> Transaction:
+        if begin.topic is None:
+            new = NewTransaction(commit_log.log, begin.group, None, begin.timeout_ms)
+        elif begin.topic == OPLOG:
+            new = NewTransaction(commit_log.log, DEFAULT_GROUP, _OPLOG_LOG, begin.timeout_ms)
+        else:
+            new = NewTransaction(commit_log.log, None, commit_log.log, begin.timeout_ms)
+        return await self._transactions.begin(new._replace(fence=begin.fence))
+
+    async def _commit_log(self, begin: Begin, other_than: Topic | None = None) -> Topic:
+        if begin.topic is not None and begin.topic != OPLOG:
+            return await self._find(begin.topic, other_than)
+        name = group_log(begin.group or DEFAULT_GROUP)
+        try:
+            return await self._known.find(name, other_than)
+        except TopicNotFoundError:
+            # If the topic exists already, another request or agent has just created it.
+            with suppress(TopicExistsError):
+                await self._topics.create(name, None)
+            return await self._known.look_up(name)
+
+    async def _find(self, name: TopicName, other_than: Topic | None = None) -> Topic:
+        if name.namespace == SYSTEM:
+            raise no_topic(name)
+        return await self._known.find(name, other_than)
+
+    async def _found(self, names: Collection[TopicName]) -> dict[TopicName, Topic | None]:
+        """Return the topics of these names; None for the oplog. Raises TopicNotFoundError."""
+        return {name: None if name == OPLOG else await self._find(name) for name in names}
+
+    async def _found_again(
+        self, before: Mapping[TopicName, Topic | None]
+    ) -> dict[TopicName, Topic | None]:
+        """Return the topics after one was deleted. Raises TopicNotFoundError unless it is back."""
+        current = await self._topics.current([topic.log for topic in before.values() if topic])
+        return {
+            name: topic
+            if topic is None or topic.log in current
+            else await self._find(name, other_than=topic)
+            for name, topic in before.items()
+        }
+
+    async def _write(
+        self, id_: int, writing: Writing, topics: Mapping[TopicName, Topic | None]
+    ) -> Transaction:
+        logs = {name: topic.log if topic else _OPLOG_LOG for name, topic in topics.items()}
+        records: list[Record] = []
+        for each in writing.records:
+            if isinstance(each.content, Message) and len(each.content.data) >= MIN_MAX_BYTES:
+                await self._known.fitting(each.topic, [each.content])
+            records.append(Record(each.lsn, logs[each.topic], each.content, each.digest))
+            if len(records) % _PIECE == 0:
+                await asyncio.sleep(0)
+        try:
+            return await self._transactions.write(id_, records, self.limits)
+        except TopicError:
+            only = (await self.find(id_)).only_log
+            index = next((i for i, record in enumerate(records) if record.log != only), 0)
+            raise TopicError(
+                f"records[{index}].topic", "this transaction was begun with another topic"
+            ) from None
+        except TransactionTooLargeError:  # the number of records was checked before
+            raise TransactionTooLargeError(
+                f"a transaction may have {self.limits.octets:,} bytes (--txn-max-bytes)"
+            ) from None
+
+    async def _acknowledge(self, logs: Collection[int]) -> None:
+        """Let the next poll of this agent see the newest entries of these logs.
+
+        A failure is no fault of the request: its entries are durable.
+        """
+        if followed := [log for log in logs if self._is_followed(log)]:
+            with suppress(StoreUnavailableError, TopicNotFoundError):
+                for log, topic in (await self._topics.current(followed)).items():
+                    bounds = await self._topics.log(topic).locate()
+                    self._acknowledged(log, bounds.head.offset)

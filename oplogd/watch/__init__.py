@@ -1,0 +1,1 @@
+"""What the agent measures of itself: health, rates, latencies, turns of the loop."""

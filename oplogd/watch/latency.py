@@ -1,0 +1,48 @@
+"""The time from an operation's arrival at this agent until it can be sent to consumers. No I/O.
+
+The first operation of a commit is timed, and only one at a time, so that the cost does not grow
+with the number of operations. It is recognised by its text when the follower reads it back.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+from oplogd.store import Entry
+from oplogd.watch.histogram import Histogram
+
+# An operation that the follower has not read by then is given up, and another is timed.
+_LOST_SECONDS = 600.0
+
+
+class LatencyProbe:
+    """Measures one operation at a time. ``seconds``: the times measured."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = Histogram()
+        self._clock = clock
+        self._arrived = 0.0
+        self._text: str | None = None
+
+    def begin(self, data: bytes, arrived: float) -> None:
+        """Time the operation with this data, which is about to be appended.
+
+        ``arrived``: its arrival, in seconds of the monotonic clock.
+        """
+        if self._text is None or self._clock() - self._arrived > _LOST_SECONDS:
+            self._text = data.decode()
+            self._arrived = arrived
+
+    def give_up(self) -> None:
+        """Stop timing: the operation went to the spool, or the follower skipped part of the log."""
+        self._text = None
+
+    def end(self, entries: Iterable[Entry]) -> None:
+        """Note that these entries can be sent to consumers now."""
+        text = self._text
+        if text is None:
+            return
+        for entry in entries:
+            if entry.data == text:
+                self.seconds.observe(self._clock() - self._arrived)
+                self._text = None
+                return

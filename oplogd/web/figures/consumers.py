@@ -1,0 +1,65 @@
+"""The connected consumers for /status: identity, filter and lag."""
+
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from oplogd.model.names import OPLOG
+from oplogd.model.operation import format_ms
+from oplogd.stream.consumer import Consumer
+from oplogd.stream.lags import Lags, MeasuredLag
+from oplogd.stream.pace import Pace
+
+MAX_CONSUMERS = 1_000
+
+# A filter may be as long as a URL. Of each list this many values are shown, each cut to this
+# length.
+_MAX_VALUES = 10
+_MAX_VALUE_LENGTH = 100
+
+
+async def consumer_members(lags: Lags) -> dict[str, Any]:
+    """Return the MAX_CONSUMERS with the largest lag for /status, and the number left out."""
+    pace = Pace()
+    members: list[dict[str, Any]] = []
+    for lag, _, consumer in heapq.nlargest(MAX_CONSUMERS, lags.each):
+        await pace.rest()
+        members.append(_describe(consumer, lag))
+    return {"consumers": members, "consumers_left_out": len(lags.each) - len(members)}
+
+
+def _describe(consumer: Consumer, lag: MeasuredLag) -> dict[str, Any]:
+    filter_ = consumer.view.filter
+    types, parents = _shown(filter_.types), _shown(filter_.parents)
+    left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)
+    topic: dict[str, Any] = {}
+    if consumer.topic != OPLOG:
+        held_by = consumer.held_by
+        topic = {
+            "topic": str(consumer.topic),
+            "held_by": None if held_by is None else str(held_by),
+        }
+    return {
+        "id": consumer.id,
+        "name": consumer.name,
+        **topic,
+        "address": consumer.address,
+        "filter": {"types": types, "parents": parents, "left_out": left_out},
+        "phase": consumer.phase.name,
+        "position": consumer.phase.position,
+        "lag": lag_members(lag),
+        "sent": consumer.sent,
+        "connected_since": format_ms(int(consumer.connected_at * 1000)),
+    }
+
+
+def lag_members(lag: MeasuredLag) -> dict[str, int | float]:
+    return {"operations": lag.operations, "seconds": round(lag.seconds, 3)}
+
+
+def _shown(values: Iterable[str]) -> list[str]:
+    return [_cut(value) for value in heapq.nsmallest(_MAX_VALUES, values)]
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _MAX_VALUE_LENGTH else f"{value[: _MAX_VALUE_LENGTH - 1]}…"

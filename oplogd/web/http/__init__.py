@@ -1,0 +1,1 @@
+"""HTTP in general: problem documents, negotiation, bodies, methods."""

@@ -1,0 +1,60 @@
+"""The headers Accept and Content-Type. No I/O."""
+
+from collections.abc import Collection, Iterator
+
+from oplogd.web.http.problem import Problem
+from oplogd.wording import shortened
+
+# Items of an Accept header that name the wanted type. Clients send one.
+_MAX_ITEMS = 20
+
+
+def accepts(header: str, media_type: str) -> bool:
+    """Return whether an Accept header names ``media_type`` itself.
+
+    A wildcard does not count, nor does ``q=0``. The first 20 items that hold the type are parsed:
+    a header of any size costs one search.
+    """
+    return any(_quality(item, media_type) > 0 for item in _items_with(media_type, header.lower()))
+
+
+def media_type(header: str) -> str:
+    """Return the type of a Content-Type header without its parameters."""
+    return header.partition(";")[0].strip().lower()
+
+
+def not_understood(given: str, known: Collection[str]) -> Problem:
+    """Return the Problem for a media type that is not one of ``known``. Empty: it is missing."""
+    use = f"use {' or '.join(known)}"
+    if not given:
+        return Problem(415, f"Content-Type is missing; {use}")
+    return Problem(415, f"Content-Type {shortened(given)} is not understood; {use}")
+
+
+def _items_with(name: str, header: str) -> Iterator[str]:
+    end = 0
+    for _ in range(_MAX_ITEMS):
+        at = header.find(name, end)
+        if at < 0:
+            return
+        begin = header.rfind(",", end, at) + 1 or end
+        end = header.find(",", at)
+        if end < 0:
+            end = len(header)
+        yield header[begin:end]
+
+
+def _quality(item: str, media_type: str) -> float:
+    """Return the quality of an item, 0 if it is of another type."""
+    name, *parameters = (part.strip() for part in item.split(";", _MAX_ITEMS))
+    if name != media_type:
+        return 0.0
+    quality = 1.0
+    for parameter in parameters:
+        key, _, value = parameter.partition("=")
+        if key.strip() == "q":
+            try:
+                quality = float(value)
+            except ValueError:
+                quality = 0.0
+    return quality

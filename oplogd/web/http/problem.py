@@ -1,0 +1,48 @@
+"""Errors as application/problem+json (RFC 9457)."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import Response
+
+from oplogd.decode.media_types import PROBLEM
+
+COMMON_HEADERS = {
+    "Cache-Control": "no-cache, no-store, must-revalidate",
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Expose-Headers": "Oplog-Next, Oplog-Store",
+}
+
+# Longest sentence in characters. Some sentences repeat a part of the request, which may be long.
+_MAX_DETAIL = 1000
+
+
+class Problem(Exception):
+    """Ends a request. ``detail``: a sentence for people. ``extra``: more members of the answer."""
+
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **extra: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.extra = extra
+
+    def response(self) -> Response:
+        body = {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": _shortened(self.detail),
+            **self.extra,
+        }
+        return Response(
+            msgspec.json.encode(body), self.status, {**COMMON_HEADERS, **self.headers}, PROBLEM
+        )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"

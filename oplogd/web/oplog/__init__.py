@@ -1,0 +1,1 @@
+"""Endpoints of the oplog: intake, stream, page, session."""

@@ -1,0 +1,113 @@
+"""POST on / and /ops: stores the operations of a body, and answers when they are durable."""
+
+import logging
+from collections.abc import Callable
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from oplogd.config.values import Address
+from oplogd.decode.compressed import TooLargeError
+from oplogd.decode.media_types import JSON, NDJSON
+from oplogd.errors import (
+    NotConfirmedError,
+    OperationError,
+    QueueFullError,
+    StaleFenceError,
+    StoreUnavailableError,
+)
+from oplogd.host.logs import Episode
+from oplogd.ingest.budget import NoRoomError
+from oplogd.ingest.ignored import Ignored, IgnoredMembers
+from oplogd.ingest.intake import Intake
+from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError
+from oplogd.model.lease import Fence
+from oplogd.web.access.authentication import WriteAuthenticator
+from oplogd.web.describe import describe
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.fence import fence_of
+from oplogd.web.http.ignored import told
+from oplogd.web.http.negotiate import media_type, not_understood
+from oplogd.web.http.problem import COMMON_HEADERS, Problem
+
+_QUIET_SECONDS = 5.0
+_RETRY_AFTER = {"Retry-After": "1"}
+_STORE_AWAY = {"Retry-After": "5"}
+
+logger = logging.getLogger("oplogd.http")
+
+
+def add_ingest(
+    app: FastAPI,
+    writers: WriteAuthenticator,
+    intake: Intake,
+    ignored: IgnoredMembers,
+    bodies: BodyReader,
+    is_stopping: Callable[[], bool],
+) -> None:
+    invalid = Episode(logger, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS)
+
+    async def post(request: Request) -> Response:
+        writers.require(request)
+        if is_stopping():
+            raise Problem(
+                503, "the agent is stopping; send to another agent or try again", _RETRY_AFTER
+            )
+        fence = fence_of(request)
+        found = Ignored()
+        body = await read(request, found)
+        invalid.end()
+        await _store(intake, body, fence)
+        headers = COMMON_HEADERS | told(request, found, ignored)
+        if body.batch:
+            answer = msgspec.json.encode({"ingested": len(body.operations)})
+            return Response(answer, 200, headers, JSON)
+        return Response(status_code=204, headers=headers)
+
+    async def read(request: Request, found: Ignored) -> Body:
+        type_ = media_type(request.headers.get("content-type", ""))
+        if type_ not in (JSON, NDJSON):
+            raise not_understood(type_, (JSON, NDJSON))
+        try:
+            return await bodies.read(request, type_, intake.max_operations, found.add)
+        except InvalidBodyError as error:
+            intake.refuse_invalid(error.lines)
+            invalid.occurred(detail=f"from {_sender(request)}: {error}")
+            errors = [bad._asdict() for bad in error.bad]
+            raise Problem(400, str(error), errors=errors) from None
+        except TooManyError as error:
+            intake.refuse_too_many(error.lines)
+            raise Problem(413, str(error)) from None
+        except NoRoomError as error:
+            raise Problem(503, str(error), _RETRY_AFTER) from None
+        except (TooLargeError, OperationError) as error:
+            intake.refuse_invalid(1)
+            invalid.occurred(detail=f"from {_sender(request)}: {error}")
+            raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
+
+    for path in ("/", "/ops"):
+        app.add_api_route(
+            path, post, methods=["POST"], include_in_schema=path == "/ops", **describe.POST
+        )
+
+
+async def _store(intake: Intake, body: Body, fence: Fence | None) -> None:
+    try:
+        await intake.store(body.operations, fence)
+    except StaleFenceError as error:
+        raise Problem(412, str(error)) from None
+    except QueueFullError as error:
+        raise Problem(503, str(error), _RETRY_AFTER) from None
+    except TooLargeError as error:
+        raise Problem(413, str(error)) from None
+    except NotConfirmedError as error:
+        raise Problem(503, f"not confirmed, it may still be stored: {error}", _STORE_AWAY) from None
+    except StoreUnavailableError as error:
+        raise Problem(
+            503, f"dropped before it reached the store, send it again: {error}", _STORE_AWAY
+        ) from None
+
+
+def _sender(request: Request) -> str:
+    client = request.client
+    return str(Address(client.host, client.port)) if client else "an unknown address"

@@ -1,0 +1,118 @@
+"""/session and /token: signing in and out for the dashboard, and tokens for pages of other origins.
+
+Nothing here lets another origin read. A page of another origin cannot even send the requests:
+signing in needs a content type, and signing out a method, that the preflight does not grant.
+"""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from oplogd.decode.media_types import JSON
+from oplogd.model.operation import format_ms
+from oplogd.web.access.authentication import (
+    COOKIE,
+    COOKIE_SECONDS,
+    TOKEN_SECONDS,
+    ReadAuthenticator,
+)
+from oplogd.web.access.signing import Purpose
+from oplogd.web.describe import describe
+from oplogd.web.http.bodies import small_body
+from oplogd.web.http.negotiate import media_type
+from oplogd.web.http.problem import Problem
+from oplogd.wording import shortened
+
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class _Login(msgspec.Struct, forbid_unknown_fields=True):
+    password: str
+
+
+class _NoOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of an endpoint without options. Unknown ones are refused, not ignored."""
+
+
+def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
+    @app.get("/session", **describe.SESSION)
+    async def get_session(request: Request) -> Response:
+        until = readers.signed_until(request)
+        body = {
+            "password_needed": not readers.is_open,
+            "signed_in": readers.is_open or readers.admits(request),
+            "expires": format_ms(until * 1000) if until else None,
+        }
+        return _json(body)
+
+    @app.post("/session", **describe.SIGN_IN)
+    async def sign_in(request: Request) -> Response:
+        if readers.is_open:
+            raise Problem(409, "no password is set: there is nothing to sign in to")
+        readers.check_password(request, (await _read_login(request)).password.encode())
+        value, _ = readers.sign(Purpose.COOKIE, COOKIE_SECONDS)
+        return _with_cookie(request, value)
+
+    @app.delete("/session", **describe.SIGN_OUT)
+    async def sign_out(request: Request) -> Response:
+        await _require_no_options(request, "DELETE /session")
+        return _with_cookie(request, "", "Max-Age=0")
+
+    @app.post("/token", **describe.TOKEN)
+    async def post_token(request: Request) -> Response:
+        if readers.is_open:
+            raise Problem(409, "no password is set: the stream needs no token")
+        readers.require_password(request)
+        await _require_no_options(request, "POST /token")
+        token, expires = readers.sign(Purpose.TOKEN, TOKEN_SECONDS)
+        return _json(
+            {"token": token, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS}
+        )
+
+
+async def _read_login(request: Request) -> _Login:
+    type_ = media_type(request.headers.get("content-type", ""))
+    if not type_:
+        raise Problem(415, f"Content-Type is missing; send the password as {JSON}")
+    if type_ != JSON:
+        raise Problem(
+            415, f"Content-Type {shortened(type_)} is not understood; send the password as {JSON}"
+        )
+    try:
+        return msgspec.json.decode(await small_body(request), type=_Login)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Problem(
+            400, 'send a JSON object with the password and nothing else: {"password": "..."}'
+        ) from None
+
+
+async def _require_no_options(request: Request, endpoint: str) -> None:
+    """Raise Problem 400 unless the query is empty and the body is empty or an empty object."""
+    body = (await small_body(request)).strip()
+    try:
+        if body:
+            msgspec.json.decode(body, type=_NoOptions)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        has_options = True
+    else:
+        has_options = bool(request.url.query)
+    if has_options:  # the message does not repeat them: they may hold a secret
+        raise Problem(400, f"{endpoint} has no options: send no query, and no body or {{}}")
+
+
+def _with_cookie(request: Request, value: str, *attributes: str) -> Response:
+    """Set the cookie until the browser is closed.
+
+    The value may expire earlier. If a browser still sends it, it gets a challenge that opens no
+    dialog.
+    """
+    parts = [f"{COOKIE}={value}", "Path=/", "HttpOnly", "SameSite=Strict", *attributes]
+    # A proxy that ends TLS may not tell the agent. The browser does, in Origin.
+    if request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://"):
+        parts.append("Secure")
+    return Response(status_code=204, headers={**_HEADERS, "Set-Cookie": "; ".join(parts)})
+
+
+def _json(body: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(body), 200, _HEADERS, JSON)
