@@ -2,10 +2,11 @@
 
 The steps are named as in ``oplogd/store/mongo/log/conditional.py`` and ``batch.py``: ``newest``
 reads the head, ``judge`` drops operations of the batch that are in already, ``insert``, and
-``standing`` checks a late insert. A writer in doubt reads the checkpoint, the log and the checkpoint. Between
-these steps a majority lags, a primary is replaced by one without the entries that no majority has,
-answers are lost, inserts are carried out late, the log is folded and trimmed. One entry at a time
-is inserted, copied and folded. Run as a program, this counts the wrong schedules of each order.
+``standing`` checks a late insert. A writer in doubt reads the checkpoint, the log and the
+checkpoint. Between these steps a majority lags, a primary is replaced by one without the entries
+that no majority has, answers are lost, inserts are carried out late, the log is folded and trimmed.
+One entry at a time is inserted, copied and folded. Run as a program, this counts the wrong
+schedules of each order.
 """
 
 import random

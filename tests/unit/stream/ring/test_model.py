@@ -199,7 +199,7 @@ class Limits(NamedTuple):
         patch.setattr("oplogd.stream.ring.postings._MAX_PAIRS", self.pairs)
         patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", self.idle)
         for module in ("postings", "window"):
-            patch.setattr(f"oplogd.stream.{module}._COMPACT", 2)
+            patch.setattr(f"oplogd.stream.ring.{module}._COMPACT", 2)
 
 
 @examples(8)
