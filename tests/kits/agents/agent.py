@@ -112,7 +112,7 @@ class NewAgent(Agent):
 
 
 # The thread that ends an agent soon after its deadline comes a minute later.
-TELLING = "from oplogd import stop\nstop._GRACE_SECONDS = 60.0\n"
+TELLING = "from oplogd.host import stop\nstop._GRACE_SECONDS = 60.0\n"
 
 
 class TellingAgent(Agent):
