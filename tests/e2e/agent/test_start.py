@@ -289,7 +289,7 @@ def test_a_name_with_several_addresses_has_them_all_in_the_start_line() -> None:
 
 IMPATIENT = """
 from oplogd import server
-from oplogd.store.sqlite import connection
+from oplogd.store.sqlite.file import connection
 connection.BUSY_SECONDS = 3600.0
 server.OPENING_SECONDS = 0.01
 from oplogd.cli import main

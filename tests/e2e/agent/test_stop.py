@@ -36,13 +36,13 @@ for raw in itertools.cycle(raws):
 """
 # The threads of the store wait for a lock far longer than a test waits for the end of an agent.
 PATIENT_STORE = """
-from oplogd.store.sqlite import connection
+from oplogd.store.sqlite.file import connection
 connection.BUSY_SECONDS = 3600.0
 """
 # A request that begins a transaction does not end.
 HANGING_COMMIT = """
 import asyncio, sys
-from oplogd.transactions.service import TransactionService
+from oplogd.topics.transactions.service import TransactionService
 async def begin(*_):
     print("hanging", file=sys.stderr, flush=True)
     await asyncio.Event().wait()
