@@ -205,7 +205,8 @@ def default_agent(folder: Path, *flags: str, environ: Mapping[str, str] | None =
 
 
 DEFAULT = """
-from oplogd import announce, settings
+from oplogd import announce
+from oplogd.config import settings
 settings.LOCAL = announce.LOCAL = settings.Address("localhost", {port})
 from oplogd.cli import main
 main()
