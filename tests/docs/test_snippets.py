@@ -36,6 +36,7 @@ ELSEWHERE = {
         "python": "tests/unit/pipe/test_docs.py",
     },
     "docs/operate/pipe.md": dict.fromkeys(("sh", "text"), "tests/unit/pipe/test_cli_docs.py"),
+    "docs/internals/design.md": {"": "tests/docs/test_layers.py"},
     "docs/reference/ingest.md": {"json": "tests/docs/test_docs.py"},
     "docs/reference/passwords.md": {
         "sh": "tests/docs/test_docs.py",
@@ -94,6 +95,8 @@ NOT_RUN = {
     "docs/internals/design.md": {
         "producers ──UDP──► ingest/udp ─┐                                  "
         "┌─► stream ──► consumers": PICTURE,
+    },
+    "docs/internals/programs.md": {
         "┌──────────── oplog_relay ─────────────────────────────────────────────┐": PICTURE,
         "┌──────────────────────── oplog_pipe ─────────────────────────────────────────┐": PICTURE,
     },

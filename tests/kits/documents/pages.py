@@ -38,4 +38,6 @@ MIGRATION = DOCS / "operate/migration.md"
 OPERATE_PIPE = DOCS / "operate/pipe.md"
 OPERATE_RELAY = DOCS / "operate/relay.md"
 
-DESIGN = DOCS / "internals/design.md"
+INTERNALS = DOCS / "internals"
+DESIGN = INTERNALS / "design.md"
+PROGRAMS = INTERNALS / "programs.md"

@@ -1,4 +1,4 @@
-"""The walk of a message through the pipe, in internals/design.md, names functions that exist."""
+"""The walk of a message through the pipe, in internals/programs.md, names functions that exist."""
 
 import ast
 import re
@@ -25,8 +25,7 @@ def defined() -> Iterator[str]:
 
 
 def test_the_walk_names_functions_that_exist() -> None:
-    design = pages.DESIGN.read_text()
-    _, _, walk = design.partition("**One message through the pipe**\n\n")
+    _, _, walk = pages.PROGRAMS.read_text().partition("**One message through the pipe**\n\n")
     names = set(re.findall(r"`([^`]+)`", walk.partition("\n\n")[0])) - OF_SINKS
     assert len(names) > 20
     assert names - set(defined()) == set()
