@@ -21,9 +21,9 @@ from oplog_relay.errors import ConfigError
 from oplog_relay.fields import BY_PATH, FIELDS, Field, Kind
 from oplog_relay.group_name import name_of_program
 from oplog_relay.settings import AgentSettings, DatabaseSettings, Limits, RelaySettings, Table
-from oplogc.address import base_endpoint
-from oplogc.address import shown as address_shown
-from oplogc.variables import near, unknown_variable
+from oplogc.http.address import base_endpoint
+from oplogc.http.address import shown as address_shown
+from oplogc.terminal.variables import near, unknown_variable
 
 PREFIX = "OPLOG_RELAY_"
 VARIABLES = {

@@ -25,7 +25,7 @@ from oplog_pipe.status import (
     SourceStatus,
 )
 from oplog_pipe.streams import START, is_oplog
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 
 @click.command()

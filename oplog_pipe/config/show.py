@@ -13,7 +13,7 @@ from oplog_pipe.config.fields import Field, Kind
 from oplog_pipe.reasons import of_url
 from oplog_pipe.settings import FetchStep, FunctionStep, PipeSettings, SinkSettings
 from oplog_pipe.sinks.options import CustomOptions
-from oplogc.address import shown as address_shown
+from oplogc.http.address import shown as address_shown
 
 HIDDEN = "***"
 

@@ -10,7 +10,7 @@ from oplog_relay.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.row import shown
 from oplog_relay.settings import RelaySettings
 from oplog_relay.table import OperatedTable, StoredRow
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 
 @click.command()

@@ -23,7 +23,7 @@ from oplog_relay.rivals import identity_of
 from oplog_relay.settings import RelaySettings
 from oplog_relay.stamp import leader_part
 from oplog_relay.table import OperatedTable
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 # Rows that are counted at most, so that a large table costs little.
 MAX_COUNTED = 1_000_000

@@ -19,7 +19,7 @@ from oplog_relay.note import read_note
 from oplog_relay.place import Place, conflict, place_of, without_password
 from oplog_relay.rivals import identity_of
 from oplog_relay.settings import RelaySettings
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 _NO_NAME = "!"  # an agent with leases refuses it, an older one does not know the path
 

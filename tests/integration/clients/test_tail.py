@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from oplogc import tail
-from oplogc.tail_command import parse
-from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
+from oplogc.tail import cli as tail
+from oplogc.tail.command import parse
+from oplogc.tail.settings import FLAGS, agent_url, start_position, start_time
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on
 from tests.kits.processes import forked

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from oplogc.ctl.values import position
-from oplogc.tail_settings import start_position, start_time
+from oplogc.ctl.options.values import position
+from oplogc.tail.settings import start_position, start_time
 
 READERS = pytest.mark.parametrize("read", [position, start_time, start_position])
 Read = Callable[[str], object]

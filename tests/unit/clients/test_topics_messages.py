@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.answers import Answer
-from oplogc.errors import ProtocolError
-from oplogc.sse import Block, BlockParser
+from oplogc.http.answers import Answer
 from oplogc.topics import (
     AsyncTopics,
     BadRequestError,
@@ -24,11 +22,13 @@ from oplogc.topics import (
     TopicName,
     TopicNotFound,
     Topics,
-    calls,
 )
+from oplogc.topics.calls import topics as calls
 from oplogc.topics.consumer import MAX_BLOCK_BYTES, read
-from oplogc.topics.message import as_json, decode, encode
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.message import as_json, decode, encode
+from oplogc.topics.messages.names import topic_name
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.sse import Block, BlockParser
 from oplogd import message as agents
 from oplogd.message_id import MessageId
 

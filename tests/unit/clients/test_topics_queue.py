@@ -6,12 +6,12 @@ from concurrent.futures import Future
 
 import pytest
 
-from oplogc.backoff import Backoff
-from oplogc.errors import NotAllowed, RefusedError
+from oplogc.http.backoff import Backoff
 from oplogc.topics import BadRequestError, OplogError, TopicName, TopicNotFound, UnavailableError
-from oplogc.topics.publication import Publication
-from oplogc.topics.queue import BATCH_BYTES, Later, PublishQueue
-from oplogc.topics.room import Room
+from oplogc.topics.publish.publication import Publication
+from oplogc.topics.publish.queue import BATCH_BYTES, Later, PublishQueue
+from oplogc.topics.publish.room import Room
+from oplogc.wire.errors import NotAllowed, RefusedError
 
 NAME = TopicName("default", "t")
 GONE = TopicNotFound(404, "there is no topic default/t")

@@ -9,18 +9,18 @@ import click
 from click.shell_completion import shell_complete
 
 from oplogc import __version__
-from oplogc.address import shown_text
-from oplogc.ctl.lease import lease
-from oplogc.ctl.namespaces import namespace, namespaces
-from oplogc.ctl.options import PREFIX, VARIABLES, Failed, before_command, source_of
-from oplogc.ctl.pointer import pointer
-from oplogc.ctl.send import send
-from oplogc.ctl.status import consumers, status
-from oplogc.ctl.topic import topic
-from oplogc.ctl.txn import txn
-from oplogc.errors import OplogError
-from oplogc.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ended_without_stdout
-from oplogc.variables import unknown_variable
+from oplogc.ctl.commands.lease import lease
+from oplogc.ctl.commands.namespaces import namespace, namespaces
+from oplogc.ctl.commands.pointer import pointer
+from oplogc.ctl.commands.send import send
+from oplogc.ctl.commands.txn import txn
+from oplogc.ctl.options.options import PREFIX, VARIABLES, Failed, before_command, source_of
+from oplogc.ctl.status.command import consumers, status
+from oplogc.ctl.topic.command import topic
+from oplogc.http.address import shown_text
+from oplogc.terminal.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ended_without_stdout
+from oplogc.terminal.variables import unknown_variable
+from oplogc.wire.errors import OplogError
 
 PROGRAM = "oplogctl"
 _COMPLETE = "_OPLOGCTL_COMPLETE"

@@ -8,32 +8,33 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
-from oplogc.address import check_proxy
-from oplogc.answers import AGENT, Answer
-from oplogc.backoff import Backoff
-from oplogc.errors import BufferFullError, TopicAlreadyExists, TopicNotFound
-from oplogc.http_client import Http
-from oplogc.topics import calls, lists
-from oplogc.topics.agents import Agents
-from oplogc.topics.calls import READ_UNCOMMITTED, Call, Isolation, Polled
+from oplogc.http.address import check_proxy
+from oplogc.http.answers import AGENT, Answer
+from oplogc.http.backoff import Backoff
+from oplogc.http.client import Http
+from oplogc.topics.calls import lists
+from oplogc.topics.calls import pointers as foreign
+from oplogc.topics.calls import topics as calls
+from oplogc.topics.calls import transactions as transactions
+from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.lists import Lease, Namespace
+from oplogc.topics.calls.pointers import Entry
+from oplogc.topics.calls.topics import READ_UNCOMMITTED, Call, Isolation, Polled
+from oplogc.topics.calls.transactions import TransactionStatus
 from oplogc.topics.consumer import TopicConsumer
-from oplogc.topics.foreign import calls as foreign
-from oplogc.topics.foreign.calls import Entry
 from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES, ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.publisher import AsyncForeignPublisher
-from oplogc.topics.foreign.transaction import ForeignTransaction
-from oplogc.topics.lists import Lease, Namespace
-from oplogc.topics.message import Sendable
-from oplogc.topics.names import DEFAULT_NAMESPACE, Topic, topic_name
-from oplogc.topics.publication import Publication, done, fail, publication
-from oplogc.topics.publisher import Publisher
-from oplogc.topics.queue import PublishCounters
-from oplogc.topics.room import Room
-from oplogc.topics.transactions import calls as transactions
-from oplogc.topics.transactions.calls import TransactionStatus
+from oplogc.topics.messages.message import Sendable
+from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
+from oplogc.topics.messages.snapshot import ForeignTransaction
+from oplogc.topics.publish.publication import Publication, done, fail, publication
+from oplogc.topics.publish.publisher import Publisher
+from oplogc.topics.publish.queue import PublishCounters
+from oplogc.topics.publish.room import Room
 from oplogc.topics.transactions.core import TransactionCore
 from oplogc.topics.transactions.transaction import AsyncTransaction
+from oplogc.wire.errors import BufferFullError, TopicAlreadyExists, TopicNotFound
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """A poll has some 1 MB, up to six times as much in JSON; a long list of topics may have more."""

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from oplogc.address import Endpoint, agent_urls, base_endpoint, below, stream_query
-from oplogc.errors import ProtocolError
-from oplogc.events import Checkpoint, Reset, checked_text, position_of
-from oplogc.following import Following
-from oplogc.sse import Block
-from oplogc.stream_format import StreamFormat
-from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, check_isolation, refused
-from oplogc.topics.message import ID, ReceivedMessage, decode
-from oplogc.topics.names import OPLOG, TopicName, topic_name
+from oplogc.follow.following import Following
+from oplogc.follow.format import StreamFormat
+from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
+from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, check_isolation, refused
+from oplogc.topics.messages.message import ID, ReceivedMessage, decode
+from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.events import Checkpoint, Reset, checked_text, position_of
+from oplogc.wire.sse import Block
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """A message has at most 1 MiB, and JSON may take six bytes for each of them."""

@@ -10,25 +10,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from oplogc.delivery import open_ones
-from oplogc.errors import FlushError
-from oplogc.forks import after_fork
-from oplogc.loop_thread import LoopThread
-from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, Polled
+from oplogc.process.forks import after_fork
+from oplogc.process.loop_thread import LoopThread
+from oplogc.producers.delivery import open_ones
+from oplogc.topics.calls.lists import Lease, Namespace
+from oplogc.topics.calls.pointers import Entry
+from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, Polled
+from oplogc.topics.calls.transactions import TransactionStatus
 from oplogc.topics.client import CLOSED, AsyncTopics
 from oplogc.topics.consumer import TopicConsumer
-from oplogc.topics.foreign.calls import Entry
 from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
-from oplogc.topics.foreign.transaction import ForeignTransaction
-from oplogc.topics.lists import Lease, Namespace
-from oplogc.topics.message import Sendable
-from oplogc.topics.names import DEFAULT_NAMESPACE, Topic
-from oplogc.topics.publication import done, publication
-from oplogc.topics.queue import PublishCounters
-from oplogc.topics.transactions.calls import TransactionStatus
+from oplogc.topics.messages.message import Sendable
+from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic
+from oplogc.topics.messages.snapshot import ForeignTransaction
+from oplogc.topics.publish.publication import done, publication
+from oplogc.topics.publish.queue import PublishCounters
 from oplogc.topics.transactions.threads import Transaction
+from oplogc.wire.errors import FlushError
 
 _R = TypeVar("_R")
 logger = logging.getLogger("oplogc")

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from oplogc.errors import (
+from oplogc.topics.calls.pointers import Published
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.messages.names import TopicName
+from oplogc.topics.publish.queue import BATCH_BYTES
+from oplogc.wire.errors import (
     OplogError,
     OutcomeUnknownError,
     RefusedError,
@@ -15,10 +19,6 @@ from oplogc.errors import (
     TransactionError,
     UnavailableError,
 )
-from oplogc.topics.foreign.calls import Published
-from oplogc.topics.foreign.pointers import AsyncPointers
-from oplogc.topics.names import TopicName
-from oplogc.topics.queue import BATCH_BYTES
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 _INTERRUPTED = "a request was interrupted"

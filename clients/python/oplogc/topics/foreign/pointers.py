@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from oplogc.answers import Answer
-from oplogc.errors import OplogError, OutcomeUnknownError, ProtocolError, UnavailableError
-from oplogc.topics import lists
-from oplogc.topics.agents import Agents
-from oplogc.topics.calls import Call, confirmation, refusal
-from oplogc.topics.foreign import calls
-from oplogc.topics.foreign.calls import MAX_KEYS, OpenPointer, Published
-from oplogc.topics.foreign.transaction import HasWritePointer, pointer_of
-from oplogc.topics.lists import ListedPointer
-from oplogc.topics.message import Sendable, encode
-from oplogc.topics.names import TopicName, topic_name
+from oplogc.http.answers import Answer
+from oplogc.topics.calls import lists
+from oplogc.topics.calls import pointers as calls
+from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.lists import ListedPointer
+from oplogc.topics.calls.pointers import MAX_KEYS, OpenPointer, Published
+from oplogc.topics.calls.topics import Call, confirmation, refusal
+from oplogc.topics.messages.message import Sendable, encode
+from oplogc.topics.messages.names import TopicName, topic_name
+from oplogc.topics.messages.snapshot import HasWritePointer, pointer_of
+from oplogc.wire.errors import OplogError, OutcomeUnknownError, ProtocolError, UnavailableError
 
 Pointer = int | str | HasWritePointer
 """The write pointer of a foreign transaction: a number, its digits, or the transaction."""

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from oplogc.topics.foreign.calls import Published
+from oplogc.topics.calls.pointers import Published
 from oplogc.topics.foreign.core import ForeignCore
 from oplogc.topics.foreign.pointers import Pointer
-from oplogc.topics.foreign.transaction import pointer_of
-from oplogc.topics.message import Sendable, encode
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.message import Sendable, encode
+from oplogc.topics.messages.names import topic_name
+from oplogc.topics.messages.snapshot import pointer_of
 
 
 class AsyncForeignPublisher:

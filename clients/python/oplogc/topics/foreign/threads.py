@@ -4,14 +4,14 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-from oplogc.forks import after_fork
-from oplogc.topics.foreign.calls import OpenPointer, Published
+from oplogc.process.forks import after_fork
+from oplogc.topics.calls.lists import ListedPointer
+from oplogc.topics.calls.pointers import OpenPointer, Published
 from oplogc.topics.foreign.core import ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers, Pointer
-from oplogc.topics.foreign.transaction import pointer_of
-from oplogc.topics.lists import ListedPointer
-from oplogc.topics.message import Sendable, encode
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.message import Sendable, encode
+from oplogc.topics.messages.names import topic_name
+from oplogc.topics.messages.snapshot import pointer_of
 
 _R = TypeVar("_R")
 

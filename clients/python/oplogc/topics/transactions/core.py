@@ -8,15 +8,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 
-from oplogc.errors import OplogError, OutcomeUnknownError, TransactionError, UnavailableError
-from oplogc.topics.agents import Agents
-from oplogc.topics.calls import Call
-from oplogc.topics.publication import is_wanted
-from oplogc.topics.queue import BATCH_BYTES
-from oplogc.topics.room import Room
-from oplogc.topics.transactions import calls
-from oplogc.topics.transactions.calls import Committed
-from oplogc.topics.transactions.records import record
+from oplogc.topics.calls import transactions as calls
+from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.topics import Call
+from oplogc.topics.calls.transactions import Committed
+from oplogc.topics.messages.records import record
+from oplogc.topics.publish.publication import is_wanted
+from oplogc.topics.publish.queue import BATCH_BYTES
+from oplogc.topics.publish.room import Room
+from oplogc.wire.errors import OplogError, OutcomeUnknownError, TransactionError, UnavailableError
 
 ABORT_SECONDS = 5.0
 """How long an abort is tried. The agent aborts the transaction when its time is over."""

@@ -7,11 +7,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from oplogc.forks import after_fork
-from oplogc.loop_thread import LoopThread
-from oplogc.topics.transactions.calls import Committed
+from oplogc.process.forks import after_fork
+from oplogc.process.loop_thread import LoopThread
+from oplogc.topics.calls.transactions import Committed
+from oplogc.topics.messages.records import Writable, content
 from oplogc.topics.transactions.core import TransactionCore
-from oplogc.topics.transactions.records import Writable, content
 
 _R = TypeVar("_R")
 

@@ -5,9 +5,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from oplogc.topics.transactions.calls import Committed
+from oplogc.topics.calls.transactions import Committed
+from oplogc.topics.messages.records import Writable, content
 from oplogc.topics.transactions.core import TransactionCore
-from oplogc.topics.transactions.records import Writable, content
 
 
 class AsyncTransaction:

@@ -1,0 +1,1 @@
+"""The parts that ``oplog-tail`` and ``oplogctl`` share."""

@@ -1,0 +1,1 @@
+"""The messages that wait to be published, and the tasks that send them."""
