@@ -7,16 +7,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self
 
 import asyncudp
 
-from oplogc.http.address import Endpoint, is_udp, ops_endpoint, resolve
-from oplogc.http.backoff import Backoff
-from oplogc.producers.delivery import CLOSED
-from oplogc.producers.outbox import Counters, Outbox, Overflow
-from oplogc.producers.producer import check_http
+from oplogc.http.address import resolve
+from oplogc.producers.options import CLOSED, HttpOptions, ProducerBase
+from oplogc.producers.outbox import Counters
 from oplogc.producers.sender import Sender
 from oplogc.wire.operation import check_datagram, encode
 
@@ -24,37 +21,18 @@ _NOT_OPEN = "the producer is not open: use it in async with"
 logger = logging.getLogger("oplogc")
 
 
-class AsyncProducer:
-    """``Producer`` for asyncio, with the same arguments.
+class AsyncProducer(ProducerBase["_Udp | _Http"]):
+    """Sends operations from one event loop. Use it with ``async with``.
 
-    Use it in one event loop, with ``async with``.
-
-    Raises ValueError for a bad argument; entering raises OSError for a host that is not known.
+    The arguments are those of ``Producer``. Raises ValueError for a bad argument. Entering raises
+    OSError for an unknown host.
     """
 
-    def __init__(
-        self,
-        url: str = "udp://localhost:8042",
-        *,
-        password: str | None = None,
-        proxy: str | None = None,
-        timeout: float = 30.0,
-        batch_size: int = 1000,
-        max_buffered: int = 10_000,
-        max_buffered_bytes: int = 64 * 1024 * 1024,
-        overflow: Overflow = "block",
-        block_timeout: float | None = None,
-        backoff: tuple[float, float] = (1.0, 30.0),
-    ) -> None:
-        self._way: _Udp | _Http
-        if is_udp(url):
-            self._way = _Udp(url)
-        else:
-            check_http(proxy, timeout, overflow)
-            outbox = Outbox(max_buffered, max_buffered_bytes, batch_size, Backoff(*backoff))
-            self._way = _Http(
-                ops_endpoint(url, password), proxy, timeout, outbox, overflow, block_timeout
-            )
+    def _udp(self, url: str) -> "_Udp":
+        return _Udp(url)
+
+    def _http(self, options: HttpOptions) -> "_Http":
+        return _Http(options)
 
     async def send(
         self,
@@ -65,35 +43,34 @@ class AsyncProducer:
         parents: Sequence[str] = (),
         timestamp: datetime | str | None = None,
     ) -> None:
-        """Say that an object was inserted, updated or deleted; see ``Producer.send``."""
+        """Report that an object was inserted, updated or deleted.
+
+        ``timestamp``: time of the change, a datetime with a zone or RFC 3339. None: time of
+        arrival. Raises OperationError, over HTTP BufferFullError as ``overflow`` says, and
+        ValueError once ``close`` was called.
+        """
         await self._way.send(encode(event, type, id, parents, timestamp))
 
     async def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all operations sent before are durable or rejected; see ``Producer.flush``.
+        """Wait until all operations sent before are durable at the agent, or rejected by it.
 
-        Raises FlushError.
+        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
+        for good. The operations stay in the buffer, and are tried again.
         """
         await self._way.flush(timeout)
 
     async def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further operations and flush; see ``Producer.close``. Raises FlushError."""
-        await self._way.close(timeout)
+        """Refuse further operations and flush.
 
-    @property
-    def counters(self) -> Counters:
-        """Return a copy of the counters."""
-        return self._way.counters()
+        Raises FlushError. Undelivered operations are then lost.
+        """
+        await self._way.close(timeout)
 
     async def __aenter__(self) -> Self:
         await self._way.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -137,20 +114,11 @@ class _Udp:
 
 
 class _Http:
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        proxy: str | None,
-        timeout: float,
-        outbox: Outbox,
-        overflow: Overflow,
-        block_timeout: float | None,
-    ) -> None:
-        self._outbox = outbox
-        self._overflow = overflow
-        self._block_timeout = block_timeout
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._outbox = options.outbox()
         self._changed = asyncio.Event()
-        self._sender = Sender(endpoint, proxy, timeout, outbox, nullcontext(), self._notify)
+        self._sender = Sender(options, self._outbox, nullcontext(), self._notify)
         self._closing = False
         self._ended = False
         self._task: asyncio.Task[None] | None = None
@@ -168,7 +136,7 @@ class _Http:
         if self._task is None or self._task.done():
             raise ValueError(_NOT_OPEN)
         if not has_room:
-            outbox.refuse(self._overflow)
+            outbox.refuse(self._options.overflow)
             return
         outbox.add(raw)
         if outbox.counters.buffered == 1:
@@ -196,11 +164,11 @@ class _Http:
         return dataclasses.replace(self._outbox.counters)
 
     async def _make_room(self, raw: bytes) -> bool:
-        if self._overflow == "block":
+        if self._options.overflow == "block":
             return await self._wait(
-                lambda: self._outbox.has_room(raw) or self._closing, self._block_timeout
+                lambda: self._outbox.has_room(raw) or self._closing, self._options.block_timeout
             )
-        return self._overflow == "drop_old" and self._outbox.drop_old_for(raw)
+        return self._options.overflow == "drop_old" and self._outbox.drop_old_for(raw)
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         try:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from oplogc.http.address import Endpoint
 from oplogc.http.answers import AGENT, password_problem
 from oplogc.http.client import Http, NoAnswer
+from oplogc.producers.options import HttpOptions
 from oplogc.producers.outbox import Outbox
 from oplogc.producers.verdict import Later, Verdict, judge
 
@@ -21,21 +21,18 @@ class Sender:
     """Sends batches, one after another, until it is cancelled or, after ``finish``, the outbox is
     empty.
 
-    ``timeout``: seconds for a request in total, its answer included. ``lock`` guards the outbox.
-    ``changed`` is called with the lock held after each answer.
+    ``lock`` guards the outbox. ``changed`` is called with the lock held after each answer.
     """
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        proxy: str | None,
-        timeout: float,
+        options: HttpOptions,
         outbox: Outbox,
         lock: AbstractContextManager[Any],
         changed: Callable[[], None],
     ) -> None:
-        self._endpoint = endpoint
-        self._http = Http(proxy, timeout, server=AGENT)
+        self._endpoint = options.endpoint
+        self._http = Http(options.proxy, options.timeout, server=AGENT)
         self._outbox = outbox
         self._lock = lock
         self._changed = changed

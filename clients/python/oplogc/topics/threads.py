@@ -1,6 +1,5 @@
 """Topics from threads."""
 
-import logging
 import threading
 import warnings
 from collections.abc import Callable, Coroutine, Sequence
@@ -10,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from oplogc.process.at_exit import close_at_exit, open_ones
 from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
-from oplogc.producers.delivery import open_ones
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, Polled
@@ -28,10 +27,8 @@ from oplogc.topics.messages.snapshot import ForeignTransaction
 from oplogc.topics.publish.publication import done, publication
 from oplogc.topics.publish.queue import PublishCounters
 from oplogc.topics.transactions.threads import Transaction
-from oplogc.wire.errors import FlushError
 
 _R = TypeVar("_R")
-logger = logging.getLogger("oplogc")
 
 
 class Topics:
@@ -278,20 +275,14 @@ class Topics:
     def flush_at_exit(self, timeout: float) -> None:
         """Deliver the remaining messages if ``close`` was not called."""
         pending = self._topics.room.messages
-        try:
-            self.close(timeout)
-        except FlushError as error:
-            logger.error(
-                "%d messages are lost at the end of the program: close the topics. %s",
-                error.pending,
-                error,
-            )
-        if pending:
-            warnings.warn(
-                f"topics were not closed at the end: {pending:,} messages were buffered",
-                ResourceWarning,
-                stacklevel=1,
-            )
+        close_at_exit(
+            self,
+            timeout,
+            "messages are lost at the end of the program: close the topics",
+            f"topics were not closed at the end: {pending:,} messages were buffered"
+            if pending
+            else "",
+        )
 
     @property
     def counters(self) -> PublishCounters:
