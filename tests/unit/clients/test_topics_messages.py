@@ -166,7 +166,7 @@ def test_a_name_that_no_topic_can_have_is_refused(text: str) -> None:
 )
 def test_an_answer_has_one_error(status: int, kind: type[Exception] | None) -> None:
     answer = Answer(status, b'{"detail":"no, never"}', "http://agent", location="http://other")
-    error = calls.refusal(calls.create(NAME, None), answer)
+    error = calls.refusal(calls.create(NAME, calls.Properties()), answer)
     assert (type(error) if error else None) is kind
     if status >= 400:
         assert str(error).endswith(f"no, never (HTTP {status})")
@@ -176,7 +176,11 @@ def test_an_answer_has_one_error(status: int, kind: type[Exception] | None) -> N
 def test_the_reserved_namespace_is_no_topic_that_exists() -> None:
     answer = Answer(409, b'{"detail":"reserved"}', "http://agent")
     name = TopicName("system", "t")
-    for call in (calls.create(name, None), calls.delete(name), calls.update(NAME, 5)):
+    for call in (
+        calls.create(name, calls.Properties()),
+        calls.delete(name),
+        calls.update(NAME, calls.Properties(5)),
+    ):
         if call.path.endswith("properties"):
             continue
         assert type(calls.refusal(call, answer)) is RefusedError

@@ -13,6 +13,26 @@ def after_fork(owner: Any, call: Callable[[Any], None]) -> None:
     _in_child[owner] = call
 
 
+class OfOneProcess:
+    """An object for the process that made it, not for the child of a fork.
+
+    ``refusal``: the reason for the child.
+    """
+
+    def __init__(self, refusal: str) -> None:
+        self._refusal = refusal
+        self._is_lost = False
+        after_fork(self, OfOneProcess._lose)
+
+    def _check_process(self) -> None:
+        """Raise ValueError in the child of a fork."""
+        if self._is_lost:
+            raise ValueError(self._refusal)
+
+    def _lose(self) -> None:
+        self._is_lost = True
+
+
 def _call_all() -> None:
     for owner, call in list(_in_child.items()):
         call(owner)

@@ -2,22 +2,20 @@
 
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from datetime import datetime
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from oplogc.process.at_exit import close_at_exit, open_ones
 from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
+from oplogc.topics.base import TopicsBase
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, Polled
 from oplogc.topics.calls.transactions import TransactionStatus
 from oplogc.topics.client import CLOSED, AsyncTopics
-from oplogc.topics.consumer import TopicConsumer
 from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
@@ -31,50 +29,22 @@ from oplogc.topics.transactions.threads import Transaction
 _R = TypeVar("_R")
 
 
-class Topics:
-    """``AsyncTopics`` for threads, with the same arguments; any thread may call any method.
+class Topics(TopicsBase):
+    """Topics of an agent, from threads. Any thread may call any method. Use it with ``with``.
 
-    Use it with ``with``. The child of a fork may use it: it begins without buffered messages, and
-    the parent delivers its own. Futures of messages published before the fork belong to the parent.
+    A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``. Calls are
+    repeated, and raise, as those of ``AsyncTopics``.
+
+    The child of a fork may use it: it begins without buffered messages, and the parent delivers its
+    own. Futures of messages published before the fork belong to the parent.
     """
 
-    def __init__(
-        self,
-        url: str | Sequence[str] = "http://localhost:8042",
-        *,
-        password: str | None = None,
-        ingest_password: str | None = None,
-        proxy: str | None = None,
-        timeout: float = 30.0,
-        retry_for: float = 60.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
-        batch_size: int = 1000,
-        max_buffered: int = 100_000,
-        max_buffered_bytes: int = 64 * 1024 * 1024,
-    ) -> None:
-        def make() -> AsyncTopics:
-            return AsyncTopics(
-                url,
-                password=password,
-                ingest_password=ingest_password,
-                proxy=proxy,
-                timeout=timeout,
-                retry_for=retry_for,
-                backoff=backoff,
-                batch_size=batch_size,
-                max_buffered=max_buffered,
-                max_buffered_bytes=max_buffered_bytes,
-            )
-
-        self._make = make
-        self._begin()
-        after_fork(self, Topics._begin)
-
     def _begin(self) -> None:
-        self._topics = self._make()
+        self._topics = AsyncTopics._of(self._options)
         self._thread = LoopThread("oplogc-topics")
         self._lock = threading.Lock()
         self._closed = False
+        after_fork(self, Topics._begin)
 
     def create(
         self,
@@ -85,7 +55,12 @@ class Topics:
         pointer_timeout: int | None = None,
         max_bytes: int | None = None,
     ) -> Topic:
-        """Create a topic and return it; see ``AsyncTopics.create``."""
+        """Create a topic and return it. Raises TopicAlreadyExists.
+
+        ``ttl``: time to live of its messages in seconds. ``pointers``: whether it takes messages
+        under pointers. ``pointer_timeout``: how long a pointer stays open, in seconds.
+        ``max_bytes``: above it the oldest messages leave. None: the agent's default, or no bound.
+        """
         return self._thread.call(
             self._topics.create(
                 topic,
@@ -105,7 +80,10 @@ class Topics:
         pointer_timeout: int | None = None,
         max_bytes: int | None = None,
     ) -> Topic:
-        """Replace the properties of a topic and return it; see ``AsyncTopics.update``."""
+        """Replace the properties of a topic and return it. The properties are those of ``create``.
+
+        A property that is not given gets its default.
+        """
         return self._thread.call(
             self._topics.update(
                 topic,
@@ -133,24 +111,28 @@ class Topics:
         return self._thread.call(self._topics.leases())
 
     def delete(self, topic: str) -> None:
-        """Delete a topic with its messages; see ``AsyncTopics.delete``."""
+        """Delete a topic with its messages."""
         self._thread.call(self._topics.delete(topic))
 
     def publish(self, topic: str, *messages: Sendable, durable: bool = True) -> "Future[None]":
-        """Publish messages; see ``AsyncTopics.publish``.
+        """Publish messages. The future is done when all of them are durable at the agent.
 
-        If there is no room in the buffer, it waits for room, at most ``retry_for`` seconds; with
-        ``durable=False`` it does not wait.
+        The messages of one call are stored together or not at all, and in the order of the calls.
+        After a lost answer they are sent again, so they may be stored twice. Without room in the
+        buffer, wait for room, at most ``retry_for`` seconds.
+
+        ``durable=False``: the future is done at once, and the messages are tried again until the
+        agent has them or refuses them. Without room they are dropped.
+
+        Raises ValueError for a bad name or after ``close``, and MessageError for a bad message.
         """
         topics = self._topics
-        new = publication(topic, messages, topics.retry_for if durable else None)
-        has_room = topics.room.take(
-            len(new.messages), new.size, topics.retry_for if durable else 0.0
-        )
+        retry_for = self._options.retry_for if durable else None
+        new = publication(topic, messages, retry_for)
+        has_room = topics.room.take(len(new.messages), new.size, retry_for or 0.0)
         new.future.add_done_callback(self._keep)
         with self._lock:
-            if self._closed:
-                raise ValueError(CLOSED)
+            self._check_open()
             self._thread.soon(topics.enter, new, has_room)
             open_ones.add(self)
         return new.future if durable else done()
@@ -165,7 +147,13 @@ class Topics:
         isolation: Isolation = READ_UNCOMMITTED,
         transaction: ForeignTransaction | None = None,
     ) -> Polled:
-        """Return messages that are in the topic now; see ``AsyncTopics.poll``."""
+        """Return messages of a topic as it is now, without waiting for others.
+
+        ``start_from``: a message's id, a time, or milliseconds since 1970. None: the oldest. If not
+        ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
+        agent may return fewer. ``isolation``: see ``TopicConsumer``. ``transaction``: a foreign
+        transaction, which decides the messages under pointers to be returned.
+        """
         return self._thread.call(
             self._topics.poll(
                 topic,
@@ -177,30 +165,6 @@ class Topics:
             )
         )
 
-    def stream(
-        self,
-        topic: str,
-        *,
-        start: str | datetime | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
-        name: str | None = None,
-        state_file: str | Path | None = None,
-        heartbeat_timeout: float = 40.0,
-        save_interval: float = 1.0,
-        max_unacked: int = 10_000,
-    ) -> TopicConsumer:
-        """Follow a topic; see ``TopicConsumer``."""
-        return self._topics.stream(
-            topic,
-            start=start,
-            isolation=isolation,
-            name=name,
-            state_file=state_file,
-            heartbeat_timeout=heartbeat_timeout,
-            save_interval=save_interval,
-            max_unacked=max_unacked,
-        )
-
     def transaction(
         self,
         group: str | None = None,
@@ -208,10 +172,15 @@ class Topics:
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
     ) -> Transaction:
-        """Return a transaction, to be used with ``with``; see ``AsyncTopics.transaction``."""
+        """Return a transaction, to be used with ``with``. See ``Transaction``.
+
+        ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
+        topic of its records, which is then the commit log. ``timeout``: seconds from its begin
+        after which it cannot commit, 900 at most. ``lease``: name and term of a lease. If another
+        term has begun at the commit, the transaction is aborted.
+        """
         with self._lock:
-            if self._closed:
-                raise ValueError(CLOSED)
+            self._check_open()
             made = self._topics.transaction(group, topic, timeout, lease)
         return Transaction(self, self._thread, made.core)
 
@@ -223,45 +192,62 @@ class Topics:
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
     ) -> ForeignPublisher:
-        """Return a publisher for foreign transactions; see ``AsyncTopics.foreign_publisher``."""
+        """Return a publisher for transactions of another transaction manager.
+
+        ``max_buffered_bytes``: bytes of one transaction's messages, as JSON, in the buffer here.
+        Above it they are stored at the agent.
+        """
         with self._lock:
-            if self._closed:
-                raise ValueError(CLOSED)
+            self._check_open()
             made = self._topics.foreign_publisher(max_buffered_bytes=max_buffered_bytes)
         return ForeignPublisher(self, self._thread.call, made.core)
 
     def entries(
         self, topic: str, *, after: int | None = None, limit: int | None = None
     ) -> tuple[Entry, ...]:
-        """Return entries of a topic without messages; see ``AsyncTopics.entries``."""
+        """Return entries of a topic as the agent has them, without messages, for operators.
+
+        ``after``: offset of the entry before. None: the newest entries. ``limit``: 1,000 at most.
+        None: 100.
+        """
         return self._thread.call(self._topics.entries(topic, after=after, limit=limit))
 
     def list_transactions(
-        self,
-        *,
-        state: str | None = None,
-        group: str | None = None,
-        limit: int | None = None,
+        self, *, state: str | None = None, group: str | None = None, limit: int | None = None
     ) -> tuple[TransactionStatus, ...]:
-        """Return transactions, the newest first; see ``AsyncTopics.list_transactions``."""
+        """Return transactions, the newest first.
+
+        ``state``: open, committing, committed or aborted. None: any. ``limit``: 1,000 at most.
+        None: 100.
+        """
         return self._thread.call(
             self._topics.list_transactions(state=state, group=group, limit=limit)
         )
 
     def get_transaction(self, txn: str) -> TransactionStatus:
-        """Return a transaction; see ``AsyncTopics.get_transaction``."""
+        """Return a transaction. Raises RefusedError if there is none of this id."""
         return self._thread.call(self._topics.get_transaction(txn))
 
     def abort_transaction(self, txn: str) -> TransactionStatus:
-        """Abort a transaction; see ``AsyncTopics.abort_transaction``."""
+        """Abort a transaction and return it, also if it was aborted before.
+
+        Raises RefusedError if there is none of this id, or if it is committed.
+        """
         return self._thread.call(self._topics.abort_transaction(txn))
 
     def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all messages published before are settled; see ``AsyncTopics.flush``."""
+        """Wait until all messages published before are durable, refused or given up.
+
+        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
+        messages of ``durable=False`` for good.
+        """
         self._thread.call(self._topics.flush(timeout))
 
     def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further messages and flush; see ``AsyncTopics.aclose``. Raises FlushError."""
+        """Refuse further messages and flush. Raises FlushError. Remaining messages are lost.
+
+        Open transactions are aborted. A commit on its way is awaited.
+        """
         with self._lock:
             self._closed = True
         self._topics.room.close()
@@ -274,15 +260,10 @@ class Topics:
 
     def flush_at_exit(self, timeout: float) -> None:
         """Deliver the remaining messages if ``close`` was not called."""
+        lost = "messages are lost at the end of the program: close the topics"
         pending = self._topics.room.messages
-        close_at_exit(
-            self,
-            timeout,
-            "messages are lost at the end of the program: close the topics",
-            f"topics were not closed at the end: {pending:,} messages were buffered"
-            if pending
-            else "",
-        )
+        warning = f"topics were not closed at the end: {pending:,} messages were buffered"
+        close_at_exit(self, timeout, lost, warning if pending else "")
 
     @property
     def counters(self) -> PublishCounters:
@@ -290,6 +271,10 @@ class Topics:
         if not self._thread.is_running:
             return self._topics.counters
         return self._thread.call(_counters(self._topics))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(CLOSED)
 
     def _run(self, call: Callable[[AsyncPointers], Coroutine[Any, Any, _R]]) -> _R:
         return self._thread.call(call(self._topics.pointers))
@@ -306,12 +291,7 @@ class Topics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

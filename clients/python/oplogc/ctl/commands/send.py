@@ -7,7 +7,7 @@ import click
 from oplogc.ctl.options import values
 from oplogc.ctl.options.options import Connection, Converted, as_json, connected, option
 from oplogc.http.answers import printable
-from oplogc.topics.calls.topics import Call
+from oplogc.topics.calls.call import Call
 from oplogc.wire.errors import OperationError
 from oplogc.wire.operation import encode
 

@@ -10,7 +10,8 @@ from oplogc.ctl.options.options import Connection, Converted, as_json, connected
 from oplogc.ctl.output.events import follow_until, print_events
 from oplogc.ctl.output.lines import transaction_json, transaction_line
 from oplogc.topics import TransactionStatus
-from oplogc.topics.calls.transactions import DEFAULT_GROUP, MAX_LIST, STATES, group_log
+from oplogc.topics.calls.call import MAX_LIST
+from oplogc.topics.calls.transactions import DEFAULT_GROUP, STATES, group_log
 from oplogc.topics.calls.transactions import transaction_id as id_of
 
 

@@ -13,14 +13,14 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from oplogc.ctl.options import values
-from oplogc.http.address import check_proxy, shown
-from oplogc.http.answers import AGENT, Answer
-from oplogc.http.client import Http, NoAnswer
+from oplogc.http.address import shown
+from oplogc.http.answers import Answer
+from oplogc.http.client import NoAnswer
 from oplogc.tail.settings import DEFAULT_URL, agent_url, password_in_file
 from oplogc.topics import Isolation, NotAllowed, TopicConsumer, Topics
-from oplogc.topics.calls.agents import Agents
-from oplogc.topics.calls.topics import READ_UNCOMMITTED, Call, check_isolation, refusal
-from oplogc.topics.client import MAX_ANSWER_BYTES
+from oplogc.topics.calls.agents import Agents, Options
+from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.topics import READ_UNCOMMITTED, check_isolation, refusal
 from oplogc.topics.messages.names import topic_name
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ else:
 
 PREFIX = "OPLOGCTL_"
 BACKOFF = (0.5, 5.0)
-# Seconds that one attempt of a request may take.
-_TIMEOUT = 30.0
 # Words of httpx.
 _HUNG_UP = "disconnected without sending a response"
 # What follows on the first of several addresses. No part of a password ends so.
@@ -191,23 +189,17 @@ class Connection:
 
     def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
         async def run() -> Answer:
-            http = Http(self.proxy, _TIMEOUT, MAX_ANSWER_BYTES, AGENT)
+            passwords = (self.password, self.ingest_password)
+            options = Options(
+                (self.url,), *passwords, self.proxy, retry_for=self.retry_for, backoff=BACKOFF
+            )
+            agents = Agents(options)
             try:
-                return await ask(
-                    Agents(
-                        self.url,
-                        self.password,
-                        self.ingest_password,
-                        http,
-                        BACKOFF,
-                        self.retry_for,
-                    )
-                )
+                return await ask(agents)
             finally:
-                await http.aclose()
+                await agents.aclose()
 
         try:
-            check_proxy(self.proxy)
             return asyncio.run(run())
         except ValueError as error:
             raise click.UsageError(str(error)) from None

@@ -4,9 +4,10 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from oplogc.terminal.times import from_ms
+from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.pointers import MAX_OFFSET
 from oplogc.topics.calls.topics import MAX_POINTER_TIMEOUT
-from oplogc.topics.calls.transactions import MAX_LIST, STATES
+from oplogc.topics.calls.transactions import STATES
 from oplogc.topics.messages.message import MAX_TTL_SECONDS, MIN_MAX_BYTES, Message, encode
 from oplogc.wire.errors import MessageError
 

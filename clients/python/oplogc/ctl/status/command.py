@@ -9,7 +9,8 @@ from oplogc.ctl.options.options import Connection, Failed, as_json, connected
 from oplogc.ctl.status.lines import consumer_lines, status_lines
 from oplogc.ctl.status.members import unexpected_member
 from oplogc.http.answers import printable
-from oplogc.topics.calls.topics import Call, refusal
+from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.topics import refusal
 from oplogc.topics.messages.names import OPLOG
 
 _STATUS = Call("GET", "/status")

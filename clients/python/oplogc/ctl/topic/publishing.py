@@ -8,8 +8,8 @@ from concurrent.futures import Future
 
 from oplogc.ctl.options.options import Failed
 from oplogc.topics import Message, Topics
+from oplogc.topics.messages.batch import BATCH_BYTES
 from oplogc.topics.messages.message import encode
-from oplogc.topics.publish.queue import BATCH_BYTES
 from oplogc.wire.errors import MessageError, NotAllowed, OplogError
 
 MAX_WAITING = 10_000

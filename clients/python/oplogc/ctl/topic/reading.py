@@ -25,7 +25,7 @@ from oplogc.ctl.topic.newest import newest
 from oplogc.http.address import check_consumer_name
 from oplogc.tail.settings import state_file_path
 from oplogc.topics import ForeignTransaction, Isolation, ReceivedMessage, Topics
-from oplogc.topics.calls.pointers import MAX_LIST
+from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_UNCOMMITTED
 
 _GAP = "oplogctl: messages after this position are gone"

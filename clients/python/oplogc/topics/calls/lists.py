@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from oplogc.http.answers import Answer
-from oplogc.topics.calls.topics import Call
+from oplogc.topics.calls.call import Call, no_agent, read_list, text
 from oplogc.topics.messages.names import TopicName
-from oplogc.wire.errors import ProtocolError
 
 NEXT = "oplog-next"
 MAX_PAGE = 1000
+_KIND = "lists"
 _T = TypeVar("_T")
 
 
@@ -38,9 +38,10 @@ class Lease(NamedTuple):
 class ListedPointer(NamedTuple):
     """A pointer in one topic.
 
-    ``state``: open. Later agents may tell others. ``holds``: whether committed readers of the topic
-    wait for it. ``published``: whether messages were published under it; otherwise they are only
-    stored. ``expires_at``: time after which it counts as aborted; None if it has no such time.
+    ``state``: open. Later agents may have other states. ``holds``: whether committed readers of the
+    topic wait for the pointer. ``published``: whether messages were published under it. Otherwise
+    they are only stored. ``expires_at``: time after which the pointer counts as aborted. None:
+    never.
     """
 
     topic: TopicName
@@ -64,25 +65,25 @@ def list_pointers() -> Call:
     return _list("/v1/pointers")
 
 
-def namespaces(answer: Answer) -> list[Namespace]:
+def namespaces(answer: Answer) -> tuple[Namespace, ...]:
     """Raises ProtocolError."""
-    return _read(answer, lambda each: Namespace(_text(each["name"]), int(each["topics"])))
+    return read_list(answer, _KIND, lambda each: Namespace(text(each["name"]), int(each["topics"])))
 
 
-def leases(answer: Answer) -> list[Lease]:
+def leases(answer: Answer) -> tuple[Lease, ...]:
     """Raises ProtocolError."""
-    return _read(answer, _lease)
+    return read_list(answer, _KIND, _lease)
 
 
-def pointers(answer: Answer) -> list[ListedPointer]:
+def pointers(answer: Answer) -> tuple[ListedPointer, ...]:
     """Raises ProtocolError."""
-    return _read(answer, _pointer)
+    return read_list(answer, _KIND, _pointer)
 
 
 async def all_pages(
     call: Call,
     ask: Callable[[Call], Awaitable[Answer]],
-    read: Callable[[Answer], list[_T]],
+    read: Callable[[Answer], tuple[_T, ...]],
 ) -> tuple[_T, ...]:
     """Return the items of all pages. Raises ProtocolError, and the errors of ``ask``."""
     found: list[_T] = []
@@ -94,7 +95,7 @@ async def all_pages(
         if not following:
             return tuple(found)
         if following == after:
-            raise _no_agent(answer, "its pages do not end")
+            raise no_agent(answer, _KIND, "its pages do not end")
         after = following
         call = call._replace(query={**call.query, "after": after})
 
@@ -106,42 +107,22 @@ def _list(path: str) -> Call:
 def _lease(given: Any) -> Lease:
     holder = given["holder"]
     return Lease(
-        _text(given["name"]),
-        None if holder is None else _text(holder),
+        text(given["name"]),
+        None if holder is None else text(holder),
         int(given["term"]),
         int(given["expires_in_ms"]),
-        _text(given["note"]),
+        text(given["note"]),
     )
 
 
 def _pointer(given: Any) -> ListedPointer:
     expires = given.get("expires_at")
     return ListedPointer(
-        TopicName(_text(given["namespace"]), _text(given["topic"])),
+        TopicName(text(given["namespace"]), text(given["topic"])),
         int(given["pointer"]),
-        _text(given["state"]),
+        text(given["state"]),
         bool(given["holds"]),
         datetime.fromisoformat(given["begun_at"]),
         None if expires is None else datetime.fromisoformat(expires),
         bool(given["published"]),
     )
-
-
-def _text(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError("text was expected")
-    return given
-
-
-def _read(answer: Answer, read: Callable[[Any], _T]) -> list[_T]:
-    try:
-        given: Any = answer.json()
-        if not isinstance(given, list):
-            raise TypeError("a list was expected")
-        return [read(each) for each in given]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _no_agent(answer, f"its answer cannot be read: {error!r}"[:300]) from None
-
-
-def _no_agent(answer: Answer, reason: str) -> ProtocolError:
-    return ProtocolError(f"{answer.url} is no agent with lists: {reason}")

@@ -2,22 +2,20 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from oplogc.http.answers import Answer
-from oplogc.topics.calls.topics import Call
+from oplogc.topics.calls.call import Call, limit, no_agent, query, read, read_list
 from oplogc.topics.messages.names import TopicName, topic_name
-from oplogc.wire.errors import ProtocolError
 
-MAX_LIST = 1000
 MAX_TOPICS = 1000
 MAX_KEYS = 100_000
 # Offsets of entries end here.
 MAX_OFFSET = (1 << 40) - 1
 _KEY = re.compile(r"[0-9a-f]{20}", re.ASCII)
-_T = TypeVar("_T")
+_KIND = "pointers"
 
 
 class Place(NamedTuple):
@@ -35,7 +33,7 @@ class Place(NamedTuple):
 class Published(NamedTuple):
     """The answer to a publish under a pointer. Give it to ``rollback``.
 
-    ``places``: one of each message, or the one at which all stored messages are published; empty
+    ``places``: one of each message, or the one at which all stored messages are published. Empty
     if no message was given and none was stored.
     """
 
@@ -60,8 +58,8 @@ class Published(NamedTuple):
 class OpenPointer(NamedTuple):
     """A pointer without a decision in a topic.
 
-    ``published``: whether it holds readers; otherwise its messages are only stored. ``expires_at``:
-    time after which it counts as aborted.
+    ``published``: whether it holds readers. Otherwise its messages are only stored.
+    ``expires_at``: time after which the pointer counts as aborted.
     """
 
     pointer: int
@@ -74,8 +72,8 @@ class Entry(NamedTuple):
     """An entry of a topic, without its message.
 
     ``pointer``: of a foreign transaction. ``txn``: id of a transaction. ``state`` of the pointer:
-    open, committed, aborted or timed out. ``records``: number of messages or records that are read
-    here. ``voided``: number of entries that a rollback has voided. ``bytes``: size of its data.
+    open, committed, aborted or timed out. ``records``: number of messages or records read here.
+    ``voided``: number of entries voided by a rollback. ``bytes``: size of its data.
     """
 
     offset: int
@@ -91,7 +89,7 @@ class Entry(NamedTuple):
 
 
 def publish(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call:
-    """``messages`` are encoded. An empty list publishes those that are stored."""
+    """``messages`` are encoded. An empty list publishes the stored ones."""
     return _with_messages(name, "publish", pointer, messages)
 
 
@@ -105,8 +103,9 @@ def rollback(name: TopicName, pointer: int, keys: Sequence[str], force: bool = F
     asked: dict[str, object] = {"transactionWritePointer": pointer}
     if keys:
         asked["rollbackKeys"] = list(keys)
-    query = {"force": "true"} if force else {}
-    return Call("POST", f"{name.path}/rollback", json.dumps(asked).encode(), True, query=query)
+    body = json.dumps(asked).encode()
+    parameters = query(force="true" if force else None)
+    return Call("POST", f"{name.path}/rollback", body, True, query=parameters)
 
 
 def report(pointer: int, decision: str, names: Sequence[TopicName]) -> Call:
@@ -115,16 +114,16 @@ def report(pointer: int, decision: str, names: Sequence[TopicName]) -> Call:
     return Call("POST", f"/v1/pointers/{pointer}/{decision}", body, True)
 
 
-def list_pointers(name: TopicName, limit: int | None) -> Call:
+def list_pointers(name: TopicName, most: int | None) -> Call:
     """Raises ValueError."""
-    return Call("GET", f"{name.path}/pointers", query=_query(limit=_limit(limit)))
+    return Call("GET", f"{name.path}/pointers", query=query(limit=limit(most)))
 
 
-def list_entries(name: TopicName, after: int | None, limit: int | None) -> Call:
+def list_entries(name: TopicName, after: int | None, most: int | None) -> Call:
     """Raises ValueError."""
     if after is not None and (type(after) is not int or not 0 <= after <= MAX_OFFSET):
         raise ValueError(f"after: give an offset, a whole number from 0 to {MAX_OFFSET}")
-    return Call("GET", f"{name.path}/entries", query=_query(after=after, limit=_limit(limit)))
+    return Call("GET", f"{name.path}/entries", query=query(after=after, limit=limit(most)))
 
 
 def published(topic: str, pointer: int, sent: int, answer: Answer) -> Published:
@@ -132,9 +131,9 @@ def published(topic: str, pointer: int, sent: int, answer: Answer) -> Published:
 
     ``sent``: number of messages in the request. Without any, the answer may have no place.
     """
-    given = _read(answer, lambda document: published_of(topic, document))
+    given = read(answer, _KIND, lambda document: published_of(topic, document))
     if given.pointer != pointer or (sent and not given.places):
-        raise _no_agent(answer, "it does not confirm messages under this pointer")
+        raise no_agent(answer, _KIND, "it does not confirm messages under this pointer")
     return given
 
 
@@ -149,12 +148,12 @@ def published_of(topic: str, given: Any) -> Published:
 
 def pointers(answer: Answer) -> tuple[OpenPointer, ...]:
     """Raises ProtocolError."""
-    return _read(answer, lambda listed: tuple(map(_open_pointer, _list(listed))))
+    return read_list(answer, _KIND, _open_pointer)
 
 
 def entries(answer: Answer) -> tuple[Entry, ...]:
     """Raises ProtocolError."""
-    return _read(answer, lambda listed: tuple(map(_entry, _list(listed))))
+    return read_list(answer, _KIND, _entry)
 
 
 def topic_names(topics: Sequence[str]) -> list[TopicName]:
@@ -175,16 +174,6 @@ def _with_messages(name: TopicName, verb: str, pointer: int, messages: Sequence[
     listed = b",".join(messages)
     body = b'{"transactionWritePointer":%d,"messages":[%s]}' % (pointer, listed)
     return Call("POST", f"{name.path}/{verb}", body, True)
-
-
-def _limit(limit: int | None) -> int | None:
-    if limit is not None and (type(limit) is not int or not 1 <= limit <= MAX_LIST):
-        raise ValueError(f"limit: give a whole number, 1 to {MAX_LIST:,}")
-    return limit
-
-
-def _query(**asked: int | None) -> dict[str, str]:
-    return {name: str(value) for name, value in asked.items() if value is not None}
 
 
 def _open_pointer(given: Any) -> OpenPointer:
@@ -213,20 +202,3 @@ def _number(given: Any, bits: int) -> int:
     if type(given) is not int or given < 0 or given >> bits:
         raise ValueError(f"a number of {bits} bits was expected")
     return given
-
-
-def _list(given: Any) -> list[Any]:
-    if not isinstance(given, list):
-        raise TypeError("a list was expected")
-    return given
-
-
-def _read(answer: Answer, read: Callable[[Any], _T]) -> _T:
-    try:
-        return read(answer.json())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _no_agent(answer, f"its answer cannot be read: {error!r}"[:300]) from None
-
-
-def _no_agent(answer: Answer, reason: str) -> ProtocolError:
-    return ProtocolError(f"{answer.url} is no agent with pointers: {reason}")

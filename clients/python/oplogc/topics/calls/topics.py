@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from oplogc.http.answers import Answer, password_problem
+from oplogc.topics.calls.call import Call, no_agent, text
 from oplogc.topics.messages.message import ReceivedMessage, check_max_bytes, check_ttl, decode
 from oplogc.topics.messages.names import Topic, TopicName, namespace_name, topics_path
 from oplogc.topics.messages.snapshot import ForeignTransaction
@@ -15,7 +14,6 @@ from oplogc.wire.errors import (
     BadRequestError,
     NotAllowed,
     OplogError,
-    ProtocolError,
     RefusedError,
     TopicAlreadyExists,
     TopicNotFound,
@@ -26,25 +24,11 @@ GAP = "oplog-gap"
 HELD_BY = "oplog-held-by"
 # Seconds: 30 days.
 MAX_POINTER_TIMEOUT = 30 * 86_400
+_KIND = "topics"
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 """The records that a reader of a topic sees: all, or those of a transaction at its commit."""
 READ_UNCOMMITTED: Isolation = "read_uncommitted"
-
-
-class Call(NamedTuple):
-    """A request. ``writes``: whether it needs the right to write. ``done``: status of success.
-
-    ``query``: parameters of the address. ``headers``: besides those of every request.
-    """
-
-    method: str
-    path: str
-    body: bytes | None = None
-    writes: bool = False
-    done: int = 200
-    query: Mapping[str, str] = MappingProxyType({})
-    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class _Polled(NamedTuple):
@@ -56,7 +40,7 @@ class Polled(_Polled):
     """The answer to a poll. ``gap``: messages that followed the position are gone.
 
     ``held_by``: the pointer for whose foreign transaction the reader must wait before it gets the
-    following messages; None: none holds it. It is no item of the tuple.
+    following messages. None: none holds the reader. It is no item of the tuple.
     """
 
     held_by: int | None
@@ -69,28 +53,46 @@ class Polled(_Polled):
         return polled
 
 
-def create(
-    name: TopicName,
-    ttl: int | None,
-    pointers: bool = True,
-    pointer_timeout: int | None = None,
-    max_bytes: int | None = None,
-) -> Call:
-    """Raises MessageError for a bad property, and ValueError for a bad ``pointer_timeout``."""
-    body = _properties(ttl, pointers, pointer_timeout, max_bytes)
-    return Call("PUT", name.path, body, True)
+class Properties(NamedTuple):
+    """The properties of a topic to be created or changed. None: the agent's default."""
+
+    ttl: int | None = None
+    pointers: bool = True
+    pointer_timeout: int | None = None
+    max_bytes: int | None = None
+
+    def are_of(self, topic: Topic) -> bool:
+        """Return whether a topic has these properties."""
+        found = (topic.pointers, topic.pointer_timeout, topic.max_bytes)
+        return found == self[1:] and self.ttl in (None, topic.ttl)
+
+    def body(self) -> bytes:
+        """Return the body of a request, without the defaults.
+
+        Raises MessageError, and ValueError for a bad ``pointer_timeout``.
+        """
+        given: dict[str, object] = {} if self.ttl is None else {"ttl": check_ttl(self.ttl)}
+        if not self.pointers:
+            given["pointers"] = "off"
+        if (seconds := self.pointer_timeout) is not None:
+            if type(seconds) is not int or not 1 <= seconds <= MAX_POINTER_TIMEOUT:
+                raise ValueError(
+                    f"pointer_timeout: give whole seconds, 1 to {MAX_POINTER_TIMEOUT:,} (30 days)"
+                )
+            given["pointer_timeout"] = seconds
+        if self.max_bytes is not None:
+            given["max_bytes"] = check_max_bytes(self.max_bytes)
+        return json.dumps(given).encode()
 
 
-def update(
-    name: TopicName,
-    ttl: int | None,
-    pointers: bool = True,
-    pointer_timeout: int | None = None,
-    max_bytes: int | None = None,
-) -> Call:
-    """Raises as ``create`` does."""
-    body = _properties(ttl, pointers, pointer_timeout, max_bytes)
-    return Call("PUT", f"{name.path}/properties", body, True)
+def create(name: TopicName, properties: Properties) -> Call:
+    """Raises MessageError and ValueError."""
+    return Call("PUT", name.path, properties.body(), True)
+
+
+def update(name: TopicName, properties: Properties) -> Call:
+    """Raises MessageError and ValueError."""
+    return Call("PUT", f"{name.path}/properties", properties.body(), True)
 
 
 def get(name: TopicName) -> Call:
@@ -125,11 +127,7 @@ def poll(
         start_from = int(position_of(start_from))
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit: give a whole number of at least 1")
-    asked: dict[str, object] = {
-        "startFrom": start_from,
-        "inclusive": inclusive,
-        "limit": limit,
-    }
+    asked: dict[str, object] = {"startFrom": start_from, "inclusive": inclusive, "limit": limit}
     if check_isolation(isolation) != READ_UNCOMMITTED:
         asked["isolation"] = isolation
     if transaction is not None:
@@ -152,12 +150,12 @@ def refused(status: int, detail: str) -> RefusedError:
 
 
 def refusal(call: Call, answer: Answer) -> OplogError | None:
-    """Return the error for an answer that no later attempt would change; None for success."""
+    """Return the error for an answer that no later attempt would change. None for success."""
     status = answer.status
     if status == call.done:
         return None
     if status < 300:
-        return _no_agent(answer, f"HTTP {status}")
+        return no_agent(answer, _KIND, f"HTTP {status}")
     if status < 400:
         hint = f" to {answer.location}: give that address instead" if answer.location else ""
         return RefusedError(status, f"{answer.url} redirects{hint}")
@@ -171,7 +169,7 @@ def refusal(call: Call, answer: Answer) -> OplogError | None:
 
 def confirmation(answer: Answer) -> OplogError | None:
     """Return the error for a 200 that confirms nothing: a publish is answered without a body."""
-    return None if answer.body == b"" else _no_agent(answer, "its answer confirms nothing")
+    return None if answer.body == b"" else no_agent(answer, _KIND, "its answer confirms nothing")
 
 
 def topic(name: TopicName, answer: Answer) -> Topic:
@@ -183,7 +181,7 @@ def topics(namespace: str, answer: Answer) -> tuple[Topic, ...]:
     """Raises ProtocolError."""
     listed = _json(answer)
     if not isinstance(listed, list):
-        raise _no_agent(answer, "it does not list topics")
+        raise no_agent(answer, _KIND, "it does not list topics")
     return tuple(_topic(namespace, each, answer) for each in listed)
 
 
@@ -191,11 +189,11 @@ def polled(answer: Answer) -> Polled:
     """Raises ProtocolError."""
     listed = _json(answer)
     if not isinstance(listed, list):
-        raise _no_agent(answer, "it does not list messages")
+        raise no_agent(answer, _KIND, "it does not list messages")
     try:
-        messages = tuple(decode(_id(each), each) for each in listed)
+        messages = tuple(decode(text(each["id"]), each) for each in listed)
     except (ValueError, TypeError, KeyError) as error:
-        raise _no_agent(answer, f"its messages cannot be read: {error!r}"[:300]) from None
+        raise no_agent(answer, _KIND, f"its messages cannot be read: {error!r}"[:300]) from None
     held_by = answer.headers.get(HELD_BY, "")
     return Polled(
         messages,
@@ -204,46 +202,17 @@ def polled(answer: Answer) -> Polled:
     )
 
 
-def _properties(
-    ttl: int | None, pointers: bool, pointer_timeout: int | None, max_bytes: int | None
-) -> bytes:
-    """Return the body that sets the properties of a topic. Those of the default are left out."""
-    given: dict[str, object] = {} if ttl is None else {"ttl": check_ttl(ttl)}
-    if not pointers:
-        given["pointers"] = "off"
-    if pointer_timeout is not None:
-        if type(pointer_timeout) is not int or not 1 <= pointer_timeout <= MAX_POINTER_TIMEOUT:
-            raise ValueError(
-                f"pointer_timeout: give whole seconds, 1 to {MAX_POINTER_TIMEOUT:,} (30 days)"
-            )
-        given["pointer_timeout"] = pointer_timeout
-    if max_bytes is not None:
-        given["max_bytes"] = check_max_bytes(max_bytes)
-    return json.dumps(given).encode()
-
-
 def _topic(namespace: str, described: object, answer: Answer) -> Topic:
     name = described.get("name") if isinstance(described, dict) else None
     properties = described.get("properties") if isinstance(described, dict) else None
     if not isinstance(name, str) or not isinstance(properties, dict):
-        raise _no_agent(answer, "it does not describe a topic")
-    texts = {str(key): str(value) for key, value in properties.items()}
-    return Topic(TopicName(namespace, name), texts)
-
-
-def _id(given: Any) -> str:
-    id_ = given["id"]
-    if not isinstance(id_, str):
-        raise TypeError("an id must be text")
-    return id_
+        raise no_agent(answer, _KIND, "it does not describe a topic")
+    shown = {str(key): str(value) for key, value in properties.items()}
+    return Topic(TopicName(namespace, name), shown)
 
 
 def _json(answer: Answer) -> Any:
     try:
         return answer.json()
     except ValueError:
-        raise _no_agent(answer, "its answer is no JSON, or too long") from None
-
-
-def _no_agent(answer: Answer, reason: str) -> ProtocolError:
-    return ProtocolError(f"{answer.url} is no agent with topics: {reason}")
+        raise no_agent(answer, _KIND, "its answer is no JSON, or too long") from None

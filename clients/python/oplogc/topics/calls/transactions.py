@@ -6,17 +6,17 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from oplogc.http.answers import Answer
-from oplogc.topics.calls.topics import Call
+from oplogc.topics.calls.call import Call, limit, query, read, read_list, text
 from oplogc.topics.calls.topics import refusal as refusal_of_topics
 from oplogc.topics.messages.names import TopicName, topic_name
 from oplogc.wire.errors import BadRequestError, OplogError, ProtocolError, RefusedError
 
 PATH = "/v1/txns"
 MAX_TIMEOUT_SECONDS = 900
-MAX_LIST = 1000
 DEFAULT_GROUP = "default"
 STATES = ("open", "committing", "committed", "aborted")
 MAX_TERM = 10**18 - 1
+_KIND = "transactions"
 _ID = re.compile(r"[0-9]{1,19}", re.ASCII)
 _LEASE = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _RECORD = re.compile(r"records\[([0-9]{1,9})\]")
@@ -25,7 +25,7 @@ _RECORD = re.compile(r"records\[([0-9]{1,9})\]")
 class Committed(NamedTuple):
     """A committed transaction.
 
-    ``begin``, ``commit``: positions in the commit log. ``records``: ids by lsn; None: the record's
+    ``begin``, ``commit``: positions in the commit log. ``records``: ids by lsn. None: the record's
     topic was deleted.
     """
 
@@ -106,21 +106,18 @@ def get(txn: str) -> Call:
     return Call("GET", _path(txn))
 
 
-def list_transactions(state: str | None, group: str | None, limit: int | None) -> Call:
+def list_transactions(state: str | None, group: str | None, most: int | None) -> Call:
     """Raises ValueError."""
     if state is not None and state not in STATES:
         raise ValueError(f"state: give {', '.join(STATES[:-1])} or {STATES[-1]}")
-    if limit is not None and (type(limit) is not int or not 1 <= limit <= MAX_LIST):
-        raise ValueError(f"limit: give a whole number, 1 to {MAX_LIST:,}")
+    asked = query(state=state, group=group, limit=limit(most))
     if group is not None:
         group_log(group)
-    asked = {"state": state, "group": group, "limit": limit}
-    query = {name: str(value) for name, value in asked.items() if value is not None}
-    return Call("GET", PATH, query=query)
+    return Call("GET", PATH, query=asked)
 
 
 def refusal(call: Call, answer: Answer, first: int = 0) -> OplogError | None:
-    """Return the error for an answer that no later attempt would change; None for success.
+    """Return the error for an answer that no later attempt would change. None for success.
 
     ``first``: lsn of the first record in the request. The error names records by their lsn.
     """
@@ -138,61 +135,55 @@ def begun(answer: Answer) -> tuple[str, datetime]:
 
     Raises ProtocolError.
     """
-    try:
-        given: Any = answer.json()
-        return transaction_id(given["txn"]), datetime.fromisoformat(given["expires_at"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise _no_agent(answer, error) from None
+    return read(
+        answer,
+        _KIND,
+        lambda given: (transaction_id(given["txn"]), datetime.fromisoformat(given["expires_at"])),
+    )
 
 
 def status(answer: Answer) -> TransactionStatus:
     """Raises ProtocolError."""
-    try:
-        return _status(answer.json())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _no_agent(answer, error) from None
+    return read(answer, _KIND, _status)
 
 
 def statuses(answer: Answer) -> tuple[TransactionStatus, ...]:
     """Raises ProtocolError."""
-    try:
-        given: Any = answer.json()
-        if not isinstance(given, list):
-            raise TypeError("a list was expected")
-        return tuple(_status(each) for each in given)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _no_agent(answer, error) from None
+    return read_list(answer, _KIND, _status)
 
 
 def confirmation(txn: str, answer: Answer) -> OplogError | None:
     """Return the error for a 200 that does not show this transaction."""
+
+    def check(given: Any) -> None:
+        if given["txn"] != txn:
+            raise ValueError("it shows another transaction")
+
     try:
-        given: Any = answer.json()
-        if given["txn"] == txn:
-            return None
-        raise ValueError("it shows another transaction")
-    except (ValueError, TypeError, KeyError) as error:
-        return _no_agent(answer, error)
+        read(answer, _KIND, check)
+    except ProtocolError as error:
+        return error
+    return None
 
 
 def committed(answer: Answer, records: int) -> Committed:
     """Raises ProtocolError, also if the answer does not have so many ids."""
-    try:
-        given: Any = answer.json()
+
+    def convert(given: Any) -> Committed:
         ids = given["records"]
         if not isinstance(ids, list) or len(ids) != records:
             raise ValueError(f"it does not show {records:,} records")
-        texts = tuple(None if id_ is None else _text(id_) for id_ in ids)
-        return Committed(_text(given["begin"]), _text(given["commit"]), texts)
-    except (ValueError, TypeError, KeyError) as error:
-        raise _no_agent(answer, error) from None
+        positions = tuple(None if id_ is None else text(id_) for id_ in ids)
+        return Committed(text(given["begin"]), text(given["commit"]), positions)
+
+    return read(answer, _KIND, convert)
 
 
-def transaction_id(text: str) -> str:
+def transaction_id(given: str) -> str:
     """Return the id of a transaction. Raise ValueError."""
-    if not isinstance(text, str) or not _ID.fullmatch(text):
-        raise ValueError(f"{text!r} is not the id of a transaction: give its digits")
-    return text
+    if not isinstance(given, str) or not _ID.fullmatch(given):
+        raise ValueError(f"{given!r} is not the id of a transaction: give its digits")
+    return given
 
 
 def _fence(name: str, term: int) -> str:
@@ -213,27 +204,16 @@ def _path(txn: str) -> str:
 
 def _status(given: Any) -> TransactionStatus:
     return TransactionStatus(
-        id=_text(given["txn"]),
-        state=_text(given["state"]),
+        id=text(given["txn"]),
+        state=text(given["state"]),
         begun_at=datetime.fromisoformat(given["begun_at"]),
         expires_at=datetime.fromisoformat(given["expires_at"]),
         records=int(given["records"]),
         bytes=int(given["bytes"]),
-        topics=tuple(_text(each) for each in given["topics"]),
+        topics=tuple(text(each) for each in given["topics"]),
         **{
-            name: _text(given[name])
+            name: text(given[name])
             for name in ("reason", "group", "topic", "begin", "commit", "lease")
             if given.get(name) is not None
         },
     )
-
-
-def _text(given: object) -> str:
-    if not isinstance(given, str):
-        raise TypeError("text was expected")
-    return given
-
-
-def _no_agent(answer: Answer, error: Exception) -> ProtocolError:
-    reason = f"its answer cannot be read: {error!r}"[:300]
-    return ProtocolError(f"{answer.url} is no agent with transactions: {reason}")

@@ -4,16 +4,16 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable
 
 from oplogc.http.answers import Answer
 from oplogc.http.backoff import Backoff
 from oplogc.http.client import NoAnswer
-from oplogc.topics.calls import topics as calls
+from oplogc.topics.calls import topics
 from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.call import Call
 from oplogc.topics.messages.names import TopicName
 from oplogc.topics.publish.publication import Publication
-from oplogc.topics.publish.queue import Later, PublishCounters, PublishQueue
+from oplogc.topics.publish.queue import NoConfirmation, PublishCounters, PublishQueue
 from oplogc.topics.publish.room import Room
 from oplogc.wire.errors import FlushError
 
@@ -25,16 +25,8 @@ logger = logging.getLogger("oplogc")
 class Publisher:
     """To be used in one event loop."""
 
-    def __init__(
-        self,
-        agents: Agents,
-        batch_size: int,
-        backoff: Callable[[], Backoff],
-        room: Room,
-    ) -> None:
+    def __init__(self, agents: Agents, room: Room) -> None:
         self._agents = agents
-        self._batch_size = batch_size
-        self._backoff = backoff
         self._room = room
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._queues: dict[TopicName, PublishQueue] = {}
@@ -51,7 +43,9 @@ class Publisher:
         name = publication.name
         queue = self._queues.get(name)
         if queue is None:
-            queue = PublishQueue(str(name), self._batch_size, self._backoff(), self._settled)
+            options = self._agents.options
+            backoff = Backoff(*options.backoff)
+            queue = PublishQueue(str(name), options.batch_size, backoff, self._settled)
             self._queues[name] = queue
             run = self._run(name, queue)
             self._tasks[name] = asyncio.create_task(run, name=f"oplogc-publish {name}")
@@ -105,7 +99,7 @@ class Publisher:
     async def _run(self, name: TopicName, queue: PublishQueue) -> None:
         try:
             while messages := queue.batch():
-                call = calls.publish(name, messages)
+                call = topics.publish(name, messages)
                 async with self._slots:
                     answer, sent = await self._agents.ask_each(call)
                 pause = self._apply(call, queue, answer, sent)
@@ -121,20 +115,20 @@ class Publisher:
             self._notify()
 
     def _apply(
-        self, call: calls.Call, queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
+        self, call: Call, queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
     ) -> float:
         """Return the seconds until the next request."""
         now = time.monotonic()
-        later: Later | None = None
+        later: NoConfirmation | None = None
         if isinstance(answer, NoAnswer):
-            later = Later(answer.reason, 0.0, sent)
+            later = NoConfirmation(answer.reason, 0.0, sent)
         elif answer.passes:
-            later = Later(answer.sentence(), answer.retry_after, sent)
+            later = NoConfirmation(answer.sentence(), answer.retry_after, sent)
         if later is not None:
             self._counters.retried += 1
             return queue.postpone(later, now)
         assert isinstance(answer, Answer)
-        error = calls.refusal(call, answer) or calls.confirmation(answer)
+        error = topics.refusal(call, answer) or topics.confirmation(answer)
         if error is None:
             queue.delivered()
             return 0.0

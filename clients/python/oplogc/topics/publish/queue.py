@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from oplogc.http.backoff import Backoff
+from oplogc.topics.messages.batch import BATCH_BYTES
 from oplogc.topics.publish.publication import Publication, fail, is_wanted
 from oplogc.wire.errors import BadRequestError, OplogError, TopicNotFound, UnavailableError
 
-BATCH_BYTES = 1024 * 1024
 _NAMED = re.compile(r"messages\[([0-9]{1,9})\]")
 logger = logging.getLogger("oplogc")
 
@@ -37,7 +37,7 @@ class PublishCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class NoConfirmation:
     """No agent has confirmed the batch: send it again, not before ``seconds``.
 
     ``sent``: whether an agent may have stored it.
@@ -119,8 +119,8 @@ class PublishQueue:
         if isinstance(error, BadRequestError):
             return self._bad(error)
         keep = not isinstance(error, TopicNotFound)
-        kept, self._batch = self._batch, []
-        for each in kept:
+        batch, self._batch = self._batch, []
+        for each in batch:
             if keep and each.until is None:
                 self._batch.append(each)
             else:
@@ -129,14 +129,14 @@ class PublishQueue:
             self._recovered()
             return 0.0
         self.refusal = error
-        return self._postpone(Later(str(error)))
+        return self._postpone(NoConfirmation(str(error)))
 
-    def postpone(self, later: Later, now: float) -> float:
+    def postpone(self, lack: NoConfirmation, now: float) -> float:
         """Apply the lack of an answer. Return the seconds until the next request."""
         self.refusal = None
         for each in self._batch:
-            each.is_sent |= later.sent
-        pause = self._postpone(later)
+            each.is_sent |= lack.sent
+        pause = self._postpone(lack)
         self.expire(now + pause)
         return pause
 
@@ -203,11 +203,11 @@ class PublishQueue:
             f"no agent has confirmed {messages}, which may still be stored: {self.trouble}"
         )
 
-    def _postpone(self, later: Later) -> float:
-        if self.trouble != later.reason:  # once an episode
-            logger.warning("messages for %s wait: %s", self._topic, later.reason)
-        self.trouble = later.reason
-        return self._backoff.next(later.seconds)
+    def _postpone(self, lack: NoConfirmation) -> float:
+        if self.trouble != lack.reason:  # once an episode
+            logger.warning("messages for %s wait: %s", self._topic, lack.reason)
+        self.trouble = lack.reason
+        return self._backoff.next(lack.seconds)
 
     def _recovered(self) -> None:
         self.trouble, self.refusal = "", None
