@@ -15,7 +15,8 @@ import pytest
 
 from oplogc.tail import cli as tail
 from oplogc.tail.command import parse
-from oplogc.tail.settings import FLAGS, agent_url, start_position, start_time
+from oplogc.tail.settings import FLAGS, start_position, start_time
+from oplogc.terminal.values import agent_url
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on
 from tests.kits.processes import forked

@@ -14,10 +14,12 @@ from oplogc.ctl.commands.namespaces import namespace, namespaces
 from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
 from oplogc.ctl.commands.txn import txn
-from oplogc.ctl.options.options import PREFIX, VARIABLES, Failed, before_command, source_of
+from oplogc.ctl.options.connection import PREFIX, Failed
+from oplogc.ctl.options.flags import VARIABLES, before_command
 from oplogc.ctl.status.command import consumers, status
 from oplogc.ctl.topic.command import topic
 from oplogc.http.address import shown_text
+from oplogc.terminal.options import source_of
 from oplogc.terminal.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ended_without_stdout
 from oplogc.terminal.variables import unknown_variable
 from oplogc.wire.errors import OplogError

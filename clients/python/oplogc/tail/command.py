@@ -5,22 +5,19 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem, shell_complete
+from click.shell_completion import shell_complete
 
 from oplogc import __version__
 from oplogc.http.address import shown_text
-from oplogc.tail.settings import DEFAULT_URL, FLAGS, Flag, TailSettings, agent_url
+from oplogc.tail.settings import FLAGS, Flag, TailSettings
+from oplogc.terminal.options import Converted, VariableOption, source_of, was_given
 from oplogc.terminal.output import EXIT_USAGE
+from oplogc.terminal.values import DEFAULT_URL, agent_url
 from oplogc.terminal.variables import near, unknown_variable
-
-if TYPE_CHECKING:
-    ParamType = click.ParamType[str]
-else:
-    ParamType = click.ParamType  # not generic at run time in older versions of click
 
 PROGRAM = "oplog-tail"
 _VARIABLES = {"OPLOG_TAIL_URL", *(flag.variable for flag in FLAGS)}
@@ -79,42 +76,29 @@ def refuse(sentence: str) -> NoReturn:
 
 
 def _settings(context: click.Context, environ: Mapping[str, str]) -> TailSettings:
-    url = context.params["url"] or environ.get("OPLOG_TAIL_URL") or environ.get("OPLOG_URL")
     if context.args:
         name = shown_text(context.args[0]).partition("=")[0]
         raise click.UsageError(f"unknown argument {name}")
-    given: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for flag in FLAGS:
-        source = context.get_parameter_source(flag.field)
-        if source not in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
-            continue
-        is_variable = source is ParameterSource.ENVIRONMENT
-        sources[flag.field] = flag.variable if is_variable else flag.name
-        text = context.params[flag.field]
-        try:
-            given[flag.field] = (
-                tuple(map(flag.convert, text)) if flag.repeats else flag.convert(text)
-            )
-        except ValueError as error:
-            raise click.UsageError(f"{sources[flag.field]}: {error}") from None
     if unknown := unknown_variable(environ, "OPLOG_TAIL_", _VARIABLES):
         raise click.UsageError(unknown)
+    options = {option.name: option for option in context.command.params}
+    given = {name: value for name, value in context.params.items() if was_given(name, context)}
+    sources = {name: source_of(options[name], context) for name in given}
     for group in (("from", "since", "replicate"), ("password", "password_file")):
         names = [sources[name] for name in group if given.get(name)]
         if len(names) > 1:
             raise click.UsageError(f"{names[0]} and {names[1]} exclude each other")
-    replicate = given.pop("replicate", False)
-    start = given.pop("from", None) or given.pop("since", None) or ("0" if replicate else None)
-    password = given.pop("password", None) or given.pop("password_file", None)
-    for name in ("types", "parents"):
-        if name in given:
-            given[name] = _names(sources[name], given[name])
+    replicate = "0" if given.pop("replicate", False) else None
+    from_, since = given.pop("from", None), given.pop("since", None)
+    passwords = (given.pop("password", None), given.pop("password_file", None))
+    url = given.pop("url", "") or environ.get("OPLOG_TAIL_URL") or environ.get("OPLOG_URL")
+    for name in {"types", "parents"} & given.keys():
+        given[name] = _names(sources[name], given[name])
     return TailSettings(
         url=agent_url(url or DEFAULT_URL),
-        start=start,
-        password=password or environ.get("OPLOG_PASSWORD") or None,
-        **{name: value for name, value in given.items() if name not in ("since", "password_file")},
+        start=from_ or since or replicate,
+        password=next(filter(None, passwords), None) or environ.get("OPLOG_PASSWORD") or None,
+        **given,
     )
 
 
@@ -127,59 +111,34 @@ def _names(source: str, values: Sequence[str]) -> tuple[str, ...]:
 
 
 def _command() -> "_Command":
-    options: list[click.Parameter] = [_Option(flag) for flag in FLAGS]
-    options.append(click.Argument(["url"], required=False))
     command = _Command(
         PROGRAM,
-        params=options,
+        params=[*map(_Option, FLAGS), click.Argument(["url"], required=False)],
         context_settings={"help_option_names": ["-h", "--help"], "allow_extra_args": True},
     )
     click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")(command)
     return command
 
 
-class _Type(ParamType):
-    """Completes the choices of a flag or the name of a file."""
-
-    def __init__(self, flag: Flag) -> None:
-        self.name = flag.metavar or "switch"
-        self._flag = flag
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        if self._flag.metavar == "PATH":
-            return [CompletionItem(incomplete, type="file")]
-        return [CompletionItem(each) for each in self._flag.choices if each.startswith(incomplete)]
-
-
-class _Option(click.Option):
-    """Reads its variable from the mapping in the context."""
-
+class _Option(VariableOption):
     def __init__(self, flag: Flag) -> None:
         switch: dict[str, Any] = {"is_flag": True, "flag_value": "true"}
         super().__init__(
             [flag.field, flag.name, *([flag.short] if flag.short else [])],
             envvar=flag.variable,
             help=flag.help,
-            type=_Type(flag),
+            type=Converted(flag.metavar or "switch", flag.convert, flag.choices),
             multiple=flag.repeats,
             **(switch if flag.metavar is None else {}),
         )
-        self.flag = flag
+        self._empty_is_unset = flag.empty_is_unset
 
     def consume_value(
         self, ctx: click.Context, opts: Mapping[str, Any]
     ) -> tuple[Any, ParameterSource]:
-        if self.flag.empty_is_unset and opts.get(self.name) == "":
+        if self._empty_is_unset and opts.get(self.name) == "":
             opts = {name: value for name, value in opts.items() if name != self.name}
         return super().consume_value(ctx, opts)
-
-    def value_from_envvar(self, ctx: click.Context) -> Any:
-        text = (ctx.obj or {}).get(self.flag.variable)
-        if not text:
-            return None
-        return [text] if self.flag.repeats else text
 
 
 class _Command(click.Command):
@@ -244,7 +203,9 @@ def _arguments(argv: Sequence[str]) -> list[str]:
 
 
 def _sentence(error: click.UsageError) -> str:
-    """Return click's error in one sentence that names the flag, and no secret."""
+    """Return click's error in one sentence with the name of the flag, and no secret."""
+    if isinstance(error, click.BadParameter) and error.param is not None and error.ctx is not None:
+        return f"{source_of(error.param, error.ctx)}: {error.message}"
     if isinstance(error, click.NoSuchOption):
         known = {flag.name for flag in FLAGS} | {"--help", "--version"}
         return f"unknown argument {error.option_name}{near(error.option_name, known)}"

@@ -4,72 +4,50 @@ import dataclasses
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from oplogc.http.address import check_consumer_name
-from oplogc.terminal.times import check_ms, from_ms
+from oplogc.terminal.values import (
+    check_ms,
+    count,
+    given_text,
+    moment,
+    password_in_file,
+    state_file_path,
+    zoned_time,
+)
 
-DEFAULT_URL = "http://localhost:8042"
-
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_COLOUR_CHOICES = ("auto", "always", "never")
 
 
 def start_time(text: str) -> datetime:
-    """Return the time that --since means. Raise ValueError if `text` is no time."""
-    text = text.strip()
-    if re.fullmatch(r"[0-9]{1,13}", text):
-        return from_ms(text)
-    try:
-        if match := re.fullmatch(r"([0-9]{1,9})([smhd])", text):
-            return datetime.now(UTC) - timedelta(seconds=int(match[1]) * _SECONDS[match[2]])
-        time = datetime.fromisoformat(text.upper())
-        if time.tzinfo is not None:
-            return time
-    except (ValueError, OverflowError):
-        pass
-    raise ValueError(
-        f"{text!r} is not a time: a duration such as 10m, RFC 3339 such as 2026-01-31T12:00:00Z, or"
-        " milliseconds"
-    )
+    """Return the time of --since. Raise ValueError."""
+    time = moment(text.strip())
+    if time is None:
+        raise ValueError(
+            f"{text.strip()!r} is not a time: a duration such as 10m, RFC 3339 such as"
+            " 2026-01-31T12:00:00Z, or milliseconds"
+        )
+    return time
 
 
 def start_position(text: str) -> str | datetime:
-    """Return the position that --from means. Raise ValueError if `text` is no position."""
+    """Return the position of --from. Raise ValueError."""
     text = text.strip()
     if re.fullmatch(r"[0-9]{1,13}", text):
         check_ms(text)
         return text
     if re.fullmatch(r"[0-9a-f]{24}", text):
         return text
-    try:
-        time = datetime.fromisoformat(text.upper())
-    except ValueError:
-        time = datetime.min
-    if time.tzinfo is None:
+    time = zoned_time(text)
+    if time is None:
         raise ValueError(
             f"{text!r} is not an event id of 24 hexadecimal digits, 0, milliseconds, or RFC 3339"
             " such as 2026-01-31T12:00:00Z"
         )
     return time
-
-
-def agent_url(text: str) -> str:
-    """Return the URL of an agent; HOST:PORT gets the scheme http."""
-    return f"http://{text}" if re.fullmatch(r"[^\s/@?#]+:[0-9]{1,5}(/\S*)?", text) else text
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise ValueError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("must not be empty")
-    return text
 
 
 def _switch(text: str) -> bool:
@@ -87,40 +65,16 @@ def _colour(text: str) -> str:
     return text
 
 
-def state_file_path(text: str) -> Path:
-    """Return the path of a state file. Raise ValueError."""
-    path = Path(_text(text))
-    if path.is_dir():
-        raise ValueError(f"{text!r} is a folder; name a file")
-    return path
-
-
-def password_in_file(text: str) -> str:
-    """Return the password in a file. Raise ValueError."""
-    try:
-        password = Path(_text(text)).read_text().removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        raise ValueError(f"cannot read {text!r}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{text!r} is not UTF-8 text") from None
-    if not password:
-        raise ValueError(f"{text!r} is empty")
-    return password
-
-
-_COLOUR_CHOICES = ("auto", "always", "never")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """One row of the table. ``metavar`` None: a switch."""
 
+    subject: str
     name: str
     short: str | None
     metavar: str | None
-    subject: str
-    help: str
     convert: Callable[[str], Any]
+    help: str
     choices: tuple[str, ...] = ()
     repeats: bool = False
     empty_is_unset: bool = False
@@ -134,79 +88,65 @@ class Flag:
         return f"OPLOG_TAIL_{self.field.upper()}"
 
 
-def _row(
-    subject: str,
-    name: str,
-    short: str | None,
-    metavar: str | None,
-    convert: Callable[[str], Any],
-    help: str,
-    **more: Any,
-) -> Flag:
-    return Flag(
-        name=name, short=short, metavar=metavar, subject=subject, help=help, convert=convert, **more
-    )
-
-
 FLAGS = (
-    _row(
-        "Filter", "--types", "-t", "TYPE[,TYPE...]", _text,
+    Flag(
+        "Filter", "--types", "-t", "TYPE[,TYPE...]", given_text,
         "Show only operations of these types. When repeated, each value is one name and may hold a"
         " comma.",
         repeats=True,
     ),
-    _row(
-        "Filter", "--parents", "-p", "PARENT[,PARENT...]", _text,
+    Flag(
+        "Filter", "--parents", "-p", "PARENT[,PARENT...]", given_text,
         "Show only operations with one of these parents. Values are read like those of --types.",
         repeats=True,
     ),
-    _row(
+    Flag(
         "Start", "--from", None, "ID", start_position,
         "Start after this position. Excludes --since and --replicate.",
     ),
-    _row(
+    Flag(
         "Start", "--since", None, "TIME", start_time,
         "Start with the objects that changed since this time, each once; then follow. Without"
         " --from, --since and --replicate, start with the next operation.",
     ),
-    _row(
+    Flag(
         "Start", "--replicate", None, None, _switch,
         "Start with a replication of all objects: reset, an insert for each object, live. Then"
         " follow.",
     ),
-    _row(
+    Flag(
         "Start", "--state-file", None, "PATH", state_file_path,
         "Keep the position in this file, and resume there next time. A position in the file"
         " overrides --from, --since and --replicate.",
     ),
-    _row(
-        "Output", "--count", "-n", "N", _count,
+    Flag(
+        "Output", "--count", "-n", "N", count,
         "End after N operations. reset and live do not count.",
     ),
-    _row("Output", "--json", None, None, _switch, "Print one JSON object per line."),
-    _row(
+    Flag("Output", "--json", None, None, _switch, "Print one JSON object per line."),
+    Flag(
         "Output", "--color", None, "auto|always|never", _colour,
         "Use colours. Default: auto, which means in a terminal, unless NO_COLOR is set.",
         choices=_COLOUR_CHOICES,
     ),
-    _row("Output", "--quiet", "-q", None, _switch, "Print no notices about connections."),
-    _row(
-        "Connection", "--password", None, "PASSWORD", _text,
+    Flag("Output", "--quiet", "-q", None, _switch, "Print no notices about connections."),
+    Flag(
+        "Connection", "--password", None, "PASSWORD", given_text,
         "Password of the agent. Other users see a password on the command line: prefer the variable"
         " or --password-file.",
         empty_is_unset=True,
     ),
-    _row(
+    Flag(
         "Connection", "--password-file", None, "PATH", password_in_file,
         "Read --password from this file. One newline at its end is ignored. Excludes --password.",
     ),
-    _row(
+    Flag(
         "Connection", "--name", None, "NAME", check_consumer_name,
         "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters, digits,"
         " '.', '_' or '-'.",
     ),
-    _row(
-        "Connection", "--proxy", None, "URL", _text,
+    Flag(
+        "Connection", "--proxy", None, "URL", given_text,
         "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
     ),
 )  # fmt: skip

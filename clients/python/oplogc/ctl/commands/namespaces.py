@@ -2,7 +2,8 @@
 
 import click
 
-from oplogc.ctl.options.options import Connection, as_json, connected
+from oplogc.ctl.options.connection import Connection
+from oplogc.ctl.options.flags import as_json, connected
 from oplogc.ctl.output.lines import namespace_json, namespace_lines
 
 

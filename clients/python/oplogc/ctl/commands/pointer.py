@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
-from oplogc.ctl.options.options import Connection, Converted, as_json, connected, option
+from oplogc.ctl.options.connection import Connection
+from oplogc.ctl.options.flags import as_json, connected, option
 from oplogc.ctl.output.lines import listed_pointer_json, listed_pointer_lines
+from oplogc.terminal.options import Converted
 from oplogc.topics.calls.pointers import MAX_TOPICS
 from oplogc.topics.messages.names import topic_name
 from oplogc.topics.messages.snapshot import pointer_of

@@ -5,8 +5,10 @@ import json
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.options import Connection, Converted, as_json, connected, option
+from oplogc.ctl.options.connection import Connection
+from oplogc.ctl.options.flags import as_json, connected, option
 from oplogc.http.answers import printable
+from oplogc.terminal.options import Converted
 from oplogc.topics.calls.call import Call
 from oplogc.wire.errors import OperationError
 from oplogc.wire.operation import encode

@@ -6,9 +6,12 @@ from typing import Any
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.options import Connection, Converted, as_json, connected, option
+from oplogc.ctl.options.connection import Connection
+from oplogc.ctl.options.flags import as_json, connected, option
 from oplogc.ctl.output.events import follow_until, print_events
 from oplogc.ctl.output.lines import transaction_json, transaction_line
+from oplogc.terminal.options import Converted
+from oplogc.terminal.values import count as whole_number
 from oplogc.topics import TransactionStatus
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.transactions import DEFAULT_GROUP, STATES, group_log
@@ -102,7 +105,7 @@ def abort(connection: Connection, txn: str, as_json: bool) -> None:
     help="Begin here: at this position with the records that are there, behind it with --follow."
     " 0 is the oldest record.",
 )
-@option("--count", "-n", metavar="N", convert=values.count, help="End after N records.")
+@option("--count", "-n", metavar="N", convert=whole_number, help="End after N records.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new records, until Ctrl-C.")
 @as_json
 @connected(writes=False)

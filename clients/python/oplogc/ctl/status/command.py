@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from oplogc.ctl.options.options import Connection, Failed, as_json, connected
+from oplogc.ctl.options.connection import Connection, Failed
+from oplogc.ctl.options.flags import as_json, connected
 from oplogc.ctl.status.lines import consumer_lines, status_lines
 from oplogc.ctl.status.members import unexpected_member
 from oplogc.http.answers import printable

@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.options import Connection, Converted, as_json, connected, named, option
+from oplogc.ctl.options.connection import Connection
+from oplogc.ctl.options.flags import as_json, connected, named, option
 from oplogc.ctl.output.lines import topic_json, topic_line
 from oplogc.ctl.topic import reading as topic_reading
 from oplogc.ctl.topic import writing as topic_writing
+from oplogc.terminal.options import Converted
 from oplogc.topics import Topic
 from oplogc.topics.messages.names import namespace_name
 
@@ -32,7 +34,9 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
     timeout = option(
         "--pointer-timeout",
         metavar="DURATION" if is_new else "DURATION|default",
-        convert=values.pointer_timeout if is_new else values.new_pointer_timeout,
+        convert=values.pointer_timeout
+        if is_new
+        else values.or_word("default", values.pointer_timeout),
         choices=() if is_new else ("default",),
         help="How long a pointer stays open in it: 1s to 30d. Not set: "
         + ("the agent's default." if is_new else "as before."),
@@ -93,7 +97,7 @@ def create(
 @option(
     "--ttl",
     metavar="DURATION|default",
-    convert=values.new_ttl,
+    convert=values.or_word("default", values.ttl),
     choices=("default",),
     required=True,
     help="New time to live of its messages, or default: the agent's.",
@@ -102,7 +106,7 @@ def create(
 @option(
     "--max-bytes",
     metavar="SIZE|none",
-    convert=values.new_max_bytes,
+    convert=values.or_word("none", values.max_bytes),
     choices=("none",),
     help="Bytes above which its oldest messages leave. Not set: as before.",
 )

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 
-from oplogc.ctl.options.options import Failed
+from oplogc.ctl.options.connection import Failed
 from oplogc.topics import Message, Topics
 from oplogc.topics.messages.batch import BATCH_BYTES
 from oplogc.topics.messages.message import encode

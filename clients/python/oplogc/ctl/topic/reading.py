@@ -9,21 +9,15 @@ from typing import Any
 import click
 
 from oplogc.ctl.options import values
+from oplogc.ctl.options.connection import Connection
+from oplogc.ctl.options.flags import as_json, connected, given_flag, isolation, named, option
 from oplogc.ctl.options.inputs import transaction_in
-from oplogc.ctl.options.options import (
-    Connection,
-    as_json,
-    connected,
-    given_flag,
-    isolation,
-    named,
-    option,
-)
 from oplogc.ctl.output.events import follow_until, print_events
 from oplogc.ctl.output.lines import entry_json, entry_lines, pointer_json, pointer_line
 from oplogc.ctl.topic.newest import newest
 from oplogc.http.address import check_consumer_name
-from oplogc.tail.settings import state_file_path
+from oplogc.terminal.values import count as whole_number
+from oplogc.terminal.values import state_file_path
 from oplogc.topics import ForeignTransaction, Isolation, ReceivedMessage, Topics
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_UNCOMMITTED
@@ -53,7 +47,7 @@ _HELD = (
     "--limit",
     "-n",
     metavar="N",
-    convert=values.count,
+    convert=whole_number,
     help="Print at most N messages. The agent has a limit of its own.",
 )
 @isolation
@@ -103,7 +97,7 @@ def poll(
     "--count",
     "-n",
     metavar="N",
-    convert=values.count,
+    convert=whole_number,
     default="10",
     show_default=True,
     help="Number of messages.",
@@ -145,7 +139,7 @@ def peek(
     "--count",
     "-n",
     metavar="N",
-    convert=values.count,
+    convert=whole_number,
     help="End after N messages. reset does not count.",
 )
 @option(

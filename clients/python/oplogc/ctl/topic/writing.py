@@ -10,16 +10,9 @@ from typing import Any
 import click
 
 from oplogc.ctl.options import values
+from oplogc.ctl.options.connection import Connection, Failed
+from oplogc.ctl.options.flags import as_json, connected, given_flag, named, option
 from oplogc.ctl.options.inputs import rollback_keys
-from oplogc.ctl.options.options import (
-    Connection,
-    Failed,
-    as_json,
-    connected,
-    given_flag,
-    named,
-    option,
-)
 from oplogc.ctl.topic.publishing import PublishError, are_published, lines, publish, send_batches
 from oplogc.topics import FlushError, Message, Published
 from oplogc.topics.messages.snapshot import pointer_of
