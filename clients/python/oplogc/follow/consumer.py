@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from oplogc.follow.callbacks import Callback, Callbacks
-from oplogc.follow.following import Following
+from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.follow.wake_up import check_no_loop
 from oplogc.http.address import stream_endpoint
@@ -71,17 +71,14 @@ class Consumer(Following[Event]):
         for filter_, values in (("types", types), ("parents", parents)):
             if isinstance(values, str) or not all(values):
                 raise ValueError(f"{filter_}: give a list of names, none of them empty")
+        options = FollowOptions(
+            state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
+        )
         super().__init__(
             [stream_endpoint(url, password, types, parents, name)],
             _FORMAT,
             position_of(start) if start is not None else "",
-            state_file=state_file,
-            proxy=proxy,
-            timeout=timeout,
-            heartbeat_timeout=heartbeat_timeout,
-            backoff=backoff,
-            save_interval=save_interval,
-            max_unacked=max_unacked,
+            options,
         )
         self._callbacks = Callbacks()
 

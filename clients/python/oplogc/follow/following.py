@@ -5,8 +5,8 @@ import dataclasses
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Generic, Self
 
 from oplogc.follow.acks import Acks
@@ -23,11 +23,33 @@ from oplogc.wire.events import Checkpoint
 logger = logging.getLogger("oplogc")
 
 
-class Following(Generic[E]):
-    """The part of a consumer that does not depend on the kind of its events.
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """Arguments of ``Consumer`` that do not depend on the kind of events. Raises ValueError."""
 
-    ``endpoints``: the stream of each agent. ``position``: where to start; empty: with the next
-    event. The other arguments, and the errors raised, are those of ``Consumer``.
+    state_file: str | Path | None
+    proxy: str | None
+    timeout: float
+    heartbeat_timeout: float
+    backoff: tuple[float, float]
+    save_interval: float
+    max_unacked: int
+
+    def __post_init__(self) -> None:
+        check_proxy(self.proxy)
+        if not (self.timeout > 0 and self.heartbeat_timeout > 0):
+            raise ValueError("timeout and heartbeat_timeout: give seconds, more than 0")
+        if self.max_unacked < 1:
+            raise ValueError("max_unacked must be at least 1")
+        if not self.save_interval >= 0:
+            raise ValueError("save_interval: give seconds, 0 or more")
+
+
+class Following(Generic[E]):
+    """The part of a consumer without the kind of its events.
+
+    ``endpoints``: the stream of each agent. ``position``: where to start. Empty: with the next
+    event. The errors raised are those of ``Consumer``.
     """
 
     def __init__(
@@ -35,23 +57,9 @@ class Following(Generic[E]):
         endpoints: Sequence[Endpoint],
         stream_format: StreamFormat[E],
         position: str,
-        *,
-        state_file: str | Path | None,
-        proxy: str | None,
-        timeout: float,
-        heartbeat_timeout: float,
-        backoff: tuple[float, float],
-        save_interval: float,
-        max_unacked: int,
+        options: FollowOptions,
     ) -> None:
-        check_proxy(proxy)
-        if not (timeout > 0 and heartbeat_timeout > 0):
-            raise ValueError("timeout and heartbeat_timeout: give seconds, more than 0")
-        if max_unacked < 1:
-            raise ValueError("max_unacked must be at least 1")
-        if not save_interval >= 0:
-            raise ValueError("save_interval: give seconds, 0 or more")
-        waits = Backoff(*backoff)
+        waits = Backoff(*options.backoff)
         has_password = any(each.auth is not None for each in endpoints)
 
         def refused(status: int, detail: str) -> OplogError:
@@ -59,23 +67,22 @@ class Following(Generic[E]):
                 detail = password_problem(detail, has_password, "password")
             return stream_format.refused(status, detail)
 
-        self._max_unacked = max_unacked
-        self._save_interval = save_interval
-        self._file = (
-            StateFile(state_file, stream_format.positions, stream_format.isolation)
-            if state_file is not None
-            else None
-        )
+        self._max_unacked = options.max_unacked
+        self._save_interval = options.save_interval
+        self._file: StateFile | None = None
         self._saver: Saver | None = None
-        if self._file is not None:
+        if options.state_file is not None:
+            self._file = StateFile(
+                options.state_file, stream_format.positions, stream_format.isolation
+            )
             position = self._file.position or position
         self._acks = Acks(position)
         self._receiver = Receiver(
             endpoints,
             dataclasses.replace(stream_format, refused=refused),
-            proxy,
-            timeout,
-            heartbeat_timeout,
+            options.proxy,
+            options.timeout,
+            options.heartbeat_timeout,
             waits,
             position,
         )
@@ -124,12 +131,7 @@ class Following(Generic[E]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def __aiter__(self) -> Self:
@@ -172,12 +174,7 @@ class Following(Generic[E]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[E]:

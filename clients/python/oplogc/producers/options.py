@@ -79,10 +79,16 @@ class ProducerBase(Generic[W]):
         if is_udp(url):
             self._way = self._udp(url)
         else:
-            endpoint = ops_endpoint(url, password)
-            limits = (batch_size, max_buffered, max_buffered_bytes)
             options = HttpOptions(
-                endpoint, proxy, timeout, *limits, overflow, block_timeout, backoff
+                ops_endpoint(url, password),
+                proxy,
+                timeout,
+                batch_size,
+                max_buffered,
+                max_buffered_bytes,
+                overflow,
+                block_timeout,
+                backoff,
             )
             self._way = self._http(options)
 

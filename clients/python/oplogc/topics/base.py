@@ -39,9 +39,17 @@ class TopicsBase:
 
         Raises ValueError for a bad argument.
         """
-        urls, limits = agent_urls(url), (batch_size, max_buffered, max_buffered_bytes)
         self._options = Options(
-            urls, password, ingest_password, proxy, timeout, retry_for, backoff, *limits
+            agent_urls(url),
+            password,
+            ingest_password,
+            proxy,
+            timeout,
+            retry_for,
+            backoff,
+            batch_size,
+            max_buffered,
+            max_buffered_bytes,
         )
         self._begin()
 

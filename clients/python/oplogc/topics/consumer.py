@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from oplogc.follow.following import Following
+from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
 from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, check_isolation, refused
@@ -75,17 +75,14 @@ class TopicConsumer(Following[TopicEvent]):
         endpoints = [_stream(each, followed, password, query) for each in agent_urls(url)]
         positions = _OPLOG_POSITION if followed == OPLOG else _POSITION
         kept = "" if followed == OPLOG or isolation == READ_UNCOMMITTED else isolation
+        options = FollowOptions(
+            state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
+        )
         super().__init__(
             endpoints,
             StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES, kept),
             _start(start, positions),
-            state_file=state_file,
-            proxy=proxy,
-            timeout=timeout,
-            heartbeat_timeout=heartbeat_timeout,
-            backoff=backoff,
-            save_interval=save_interval,
-            max_unacked=max_unacked,
+            options,
         )
 
 

@@ -2,26 +2,19 @@
 
 import threading
 import warnings
-from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from oplogc.process.at_exit import close_at_exit, open_ones
+from oplogc.process.blocking import blocking
 from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
 from oplogc.topics.base import TopicsBase
-from oplogc.topics.calls.lists import Lease, Namespace
-from oplogc.topics.calls.pointers import Entry
-from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, Polled
-from oplogc.topics.calls.transactions import TransactionStatus
 from oplogc.topics.client import CLOSED, AsyncTopics
 from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
 from oplogc.topics.messages.message import Sendable
-from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic
-from oplogc.topics.messages.snapshot import ForeignTransaction
 from oplogc.topics.publish.publication import done, publication
 from oplogc.topics.publish.queue import PublishCounters
 from oplogc.topics.transactions.threads import Transaction
@@ -46,73 +39,22 @@ class Topics(TopicsBase):
         self._closed = False
         after_fork(self, Topics._begin)
 
-    def create(
-        self,
-        topic: str,
-        *,
-        ttl: int | None = None,
-        pointers: bool = True,
-        pointer_timeout: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Topic:
-        """Create a topic and return it. Raises TopicAlreadyExists.
+    def _twin(self) -> tuple[AsyncTopics, LoopThread]:
+        return self._topics, self._thread
 
-        ``ttl``: time to live of its messages in seconds. ``pointers``: whether it takes messages
-        under pointers. ``pointer_timeout``: how long a pointer stays open, in seconds.
-        ``max_bytes``: above it the oldest messages leave. None: the agent's default, or no bound.
-        """
-        return self._thread.call(
-            self._topics.create(
-                topic,
-                ttl=ttl,
-                pointers=pointers,
-                pointer_timeout=pointer_timeout,
-                max_bytes=max_bytes,
-            )
-        )
-
-    def update(
-        self,
-        topic: str,
-        *,
-        ttl: int | None = None,
-        pointers: bool = True,
-        pointer_timeout: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Topic:
-        """Replace the properties of a topic and return it. The properties are those of ``create``.
-
-        A property that is not given gets its default.
-        """
-        return self._thread.call(
-            self._topics.update(
-                topic,
-                ttl=ttl,
-                pointers=pointers,
-                pointer_timeout=pointer_timeout,
-                max_bytes=max_bytes,
-            )
-        )
-
-    def get(self, topic: str) -> Topic:
-        """Return a topic with its properties."""
-        return self._thread.call(self._topics.get(topic))
-
-    def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
-        """Return the topics of a namespace, sorted by name."""
-        return self._thread.call(self._topics.list(namespace))
-
-    def namespaces(self) -> tuple[Namespace, ...]:
-        """Return the namespaces that have topics, sorted by name."""
-        return self._thread.call(self._topics.namespaces())
-
-    def leases(self) -> tuple[Lease, ...]:
-        """Return the leases that were ever held, sorted by name."""
-        return self._thread.call(self._topics.leases())
-
-    def delete(self, topic: str) -> None:
-        """Delete a topic with its messages."""
-        self._thread.call(self._topics.delete(topic))
+    create = blocking(AsyncTopics.create)
+    update = blocking(AsyncTopics.update)
+    get = blocking(AsyncTopics.get)
+    list = blocking(AsyncTopics.list)
+    namespaces = blocking(AsyncTopics.namespaces)
+    leases = blocking(AsyncTopics.leases)
+    delete = blocking(AsyncTopics.delete)
+    poll = blocking(AsyncTopics.poll)
+    entries = blocking(AsyncTopics.entries)
+    list_transactions = blocking(AsyncTopics.list_transactions)
+    get_transaction = blocking(AsyncTopics.get_transaction)
+    abort_transaction = blocking(AsyncTopics.abort_transaction)
+    flush = blocking(AsyncTopics.flush)
 
     def publish(self, topic: str, *messages: Sendable, durable: bool = True) -> "Future[None]":
         """Publish messages. The future is done when all of them are durable at the agent.
@@ -137,34 +79,6 @@ class Topics(TopicsBase):
             open_ones.add(self)
         return new.future if durable else done()
 
-    def poll(
-        self,
-        topic: str,
-        start_from: str | int | datetime | None = None,
-        *,
-        inclusive: bool = True,
-        limit: int | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
-        transaction: ForeignTransaction | None = None,
-    ) -> Polled:
-        """Return messages of a topic as it is now, without waiting for others.
-
-        ``start_from``: a message's id, a time, or milliseconds since 1970. None: the oldest. If not
-        ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
-        agent may return fewer. ``isolation``: see ``TopicConsumer``. ``transaction``: a foreign
-        transaction, which decides the messages under pointers to be returned.
-        """
-        return self._thread.call(
-            self._topics.poll(
-                topic,
-                start_from,
-                inclusive=inclusive,
-                limit=limit,
-                isolation=isolation,
-                transaction=transaction,
-            )
-        )
-
     def transaction(
         self,
         group: str | None = None,
@@ -187,7 +101,7 @@ class Topics(TopicsBase):
     @property
     def pointers(self) -> Pointers:
         """Requests under pointers of foreign transactions, and reports of their end."""
-        return Pointers(self._run)
+        return Pointers(self._pointers)
 
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
@@ -201,47 +115,6 @@ class Topics(TopicsBase):
             self._check_open()
             made = self._topics.foreign_publisher(max_buffered_bytes=max_buffered_bytes)
         return ForeignPublisher(self, self._thread.call, made.core)
-
-    def entries(
-        self, topic: str, *, after: int | None = None, limit: int | None = None
-    ) -> tuple[Entry, ...]:
-        """Return entries of a topic as the agent has them, without messages, for operators.
-
-        ``after``: offset of the entry before. None: the newest entries. ``limit``: 1,000 at most.
-        None: 100.
-        """
-        return self._thread.call(self._topics.entries(topic, after=after, limit=limit))
-
-    def list_transactions(
-        self, *, state: str | None = None, group: str | None = None, limit: int | None = None
-    ) -> tuple[TransactionStatus, ...]:
-        """Return transactions, the newest first.
-
-        ``state``: open, committing, committed or aborted. None: any. ``limit``: 1,000 at most.
-        None: 100.
-        """
-        return self._thread.call(
-            self._topics.list_transactions(state=state, group=group, limit=limit)
-        )
-
-    def get_transaction(self, txn: str) -> TransactionStatus:
-        """Return a transaction. Raises RefusedError if there is none of this id."""
-        return self._thread.call(self._topics.get_transaction(txn))
-
-    def abort_transaction(self, txn: str) -> TransactionStatus:
-        """Abort a transaction and return it, also if it was aborted before.
-
-        Raises RefusedError if there is none of this id, or if it is committed.
-        """
-        return self._thread.call(self._topics.abort_transaction(txn))
-
-    def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all messages published before are durable, refused or given up.
-
-        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
-        messages of ``durable=False`` for good.
-        """
-        self._thread.call(self._topics.flush(timeout))
 
     def close(self, timeout: float | None = 30.0) -> None:
         """Refuse further messages and flush. Raises FlushError. Remaining messages are lost.
@@ -276,8 +149,8 @@ class Topics(TopicsBase):
         if self._closed:
             raise ValueError(CLOSED)
 
-    def _run(self, call: Callable[[AsyncPointers], Coroutine[Any, Any, _R]]) -> _R:
-        return self._thread.call(call(self._topics.pointers))
+    def _pointers(self) -> tuple[AsyncPointers, LoopThread]:
+        return self._topics.pointers, self._thread
 
     def _keep(self, future: "Future[None]") -> None:
         """Keep this object as long as one of its messages waits: they would end with it."""

@@ -5,22 +5,19 @@ class OplogError(Exception):
     """Base of them all."""
 
 
-class OperationError(OplogError, ValueError):
+class _FieldError(OplogError, ValueError):
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class OperationError(_FieldError):
     """An operation breaks a rule. ``field`` names the invalid part, ``reason`` the rule."""
 
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
 
-
-class MessageError(OplogError, ValueError):
+class MessageError(_FieldError):
     """A message breaks a rule. ``field`` names the invalid part, ``reason`` the rule."""
-
-    def __init__(self, field: str, reason: str) -> None:
-        super().__init__(f"{field}: {reason}")
-        self.field = field
-        self.reason = reason
 
 
 class BufferFullError(OplogError):

@@ -89,9 +89,13 @@ class Connection:
 
     def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
         async def run() -> Answer:
-            passwords = (self.password, self.ingest_password)
             options = Options(
-                (self.url,), *passwords, self.proxy, retry_for=self.retry_for, backoff=BACKOFF
+                (self.url,),
+                self.password,
+                self.ingest_password,
+                self.proxy,
+                retry_for=self.retry_for,
+                backoff=BACKOFF,
             )
             agents = Agents(options)
             try:

@@ -83,11 +83,7 @@ def create(
     """Create a topic."""
     with connection.topics() as topics:
         made = topics.create(
-            topic,
-            ttl=ttl,
-            pointers=pointers,
-            pointer_timeout=pointer_timeout,
-            max_bytes=max_bytes,
+            topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout, max_bytes=max_bytes
         )
         _show_topic(made, as_json)
 
@@ -141,10 +137,7 @@ def _kept(before: int | None, given: int | None) -> int | None:
 
 @topic.command("list")
 @click.argument(
-    "namespace",
-    metavar="[NAMESPACE]",
-    required=False,
-    type=Converted("NAMESPACE", namespace_name),
+    "namespace", metavar="[NAMESPACE]", required=False, type=Converted("NAMESPACE", namespace_name)
 )
 @as_json
 @connected(writes=False)

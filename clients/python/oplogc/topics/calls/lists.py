@@ -81,9 +81,7 @@ def pointers(answer: Answer) -> tuple[ListedPointer, ...]:
 
 
 async def all_pages(
-    call: Call,
-    ask: Callable[[Call], Awaitable[Answer]],
-    read: Callable[[Answer], tuple[_T, ...]],
+    call: Call, ask: Callable[[Call], Awaitable[Answer]], read: Callable[[Answer], tuple[_T, ...]]
 ) -> tuple[_T, ...]:
     """Return the items of all pages. Raises ProtocolError, and the errors of ``ask``."""
     found: list[_T] = []

@@ -1,12 +1,13 @@
 """Publishing under foreign transactions, and requests under their pointers, from threads."""
 
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from oplogc.process.blocking import blocking
 from oplogc.process.forks import OfOneProcess
-from oplogc.topics.calls.lists import ListedPointer
-from oplogc.topics.calls.pointers import OpenPointer, Published
+from oplogc.process.loop_thread import LoopThread
+from oplogc.topics.calls.pointers import Published
 from oplogc.topics.foreign.core import ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers, Pointer
 from oplogc.topics.messages.message import Sendable, encode
@@ -14,12 +15,6 @@ from oplogc.topics.messages.names import topic_name
 from oplogc.topics.messages.snapshot import pointer_of
 
 _R = TypeVar("_R")
-
-
-class RunPointers(Protocol):
-    """Runs a call of ``AsyncPointers`` in the client's event loop, and returns its result."""
-
-    def __call__(self, call: Callable[[AsyncPointers], Coroutine[Any, Any, _R]]) -> _R: ...
 
 
 class Run(Protocol):
@@ -31,50 +26,21 @@ class Run(Protocol):
 class Pointers:
     """Requests under pointers. Any thread may call any method. Made by ``Topics.pointers``.
 
-    The arguments and errors are those of ``AsyncPointers``.
+    A pointer is a whole number from 0 to 2^62 - 1. A call concerns its messages in one topic, and
+    not those in other topics. Calls raise the errors of ``Topics``. If the answer to ``store``, or
+    to ``publish`` with messages, is lost they raise OutcomeUnknownError.
     """
 
-    def __init__(self, run: RunPointers) -> None:
-        self._run = run
+    def __init__(self, twin: Callable[[], tuple[AsyncPointers, LoopThread]]) -> None:
+        self._twin = twin
 
-    def publish(self, topic: str, pointer: Pointer, *messages: Sendable) -> Published:
-        """Publish messages, or without any the stored ones. Return their places."""
-        return self._run(lambda pointers: pointers.publish(topic, pointer, *messages))
-
-    def store(self, topic: str, pointer: Pointer, *messages: Sendable) -> None:
-        """Store messages under a pointer. Readers get them after ``publish``."""
-        self._run(lambda pointers: pointers.store(topic, pointer, *messages))
-
-    def rollback(
-        self,
-        topic: str,
-        pointer: Pointer,
-        published: Published | Sequence[str] | None = None,
-        *,
-        force: bool = False,
-    ) -> None:
-        """Remove messages of a pointer from a topic, for every reader.
-
-        ``published``: the answer of ``publish``, or keys of such answers. None: everything under
-        the pointer. ``force``: also after the report of a commit.
-        """
-        self._run(lambda pointers: pointers.rollback(topic, pointer, published, force=force))
-
-    def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
-        """Report that the transaction of a pointer has committed, in all ``topics`` or in none."""
-        self._run(lambda pointers: pointers.commit(pointer, topics))
-
-    def abort(self, pointer: Pointer, topics: Sequence[str]) -> None:
-        """Report that the transaction of a pointer was aborted, in all ``topics`` or in none."""
-        self._run(lambda pointers: pointers.abort(pointer, topics))
-
-    def list(self, topic: str, limit: int | None = None) -> tuple[OpenPointer, ...]:
-        """Return the open pointers of a topic, the oldest first. ``limit``: 1,000 at most."""
-        return self._run(lambda pointers: pointers.list(topic, limit))
-
-    def list_all(self) -> tuple[ListedPointer, ...]:
-        """Return the open pointers of all topics, the oldest first."""
-        return self._run(lambda pointers: pointers.list_all())
+    publish = blocking(AsyncPointers.publish)
+    store = blocking(AsyncPointers.store)
+    rollback = blocking(AsyncPointers.rollback)
+    commit = blocking(AsyncPointers.commit)
+    abort = blocking(AsyncPointers.abort)
+    list = blocking(AsyncPointers.list)
+    list_all = blocking(AsyncPointers.list_all)
 
 
 class ForeignPublisher(OfOneProcess):
