@@ -99,7 +99,7 @@ def _run(arguments: list[str]) -> int:
             raise click.UsageError(unknown)
         if sys.stdout is None:
             raise Failed("stdout is closed: there is nowhere to write to")
-        # Line by line, also into a pipe, so that a reader sees a message when it comes.
+        # Line by line, also into a pipe: a reader sees a message when it comes.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
         logging.getLogger("oplogc").setLevel(logging.INFO)
@@ -113,7 +113,7 @@ def _ended(code: int, sentence: str) -> int:
 
 
 def _sentence(error: click.UsageError) -> str:
-    """Return click's error in one sentence that names the flag, and no secret."""
+    """Return click's error in one sentence with the name of the flag, and no secret."""
     if isinstance(error, click.BadParameter) and error.param is not None and error.ctx is not None:
         if isinstance(error, click.MissingParameter):
             return f"{source_of(error.param, error.ctx)}: is missing; see --help"

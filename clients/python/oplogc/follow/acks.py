@@ -8,7 +8,7 @@ from typing import Optional
 @dataclass(slots=True, eq=False)
 class _Unacked:
     passed: str
-    """The last id before the next event that is not acknowledged."""
+    """The last id before the next unacknowledged event."""
     earlier: Optional["_Unacked"]
     later: Optional["_Unacked"] = None
 
@@ -17,8 +17,8 @@ class Acks:
     """Acknowledgements of events. Thread-safe. Only unacknowledged events take memory.
 
     ``position`` is the id of the last event before the oldest unacknowledged one: a stream resumed
-    there brings that one again. In a replication many events share an id, and resuming at it brings
-    all of them again.
+    there repeats that event. In a replication many events share an id, and resuming at the id
+    repeats them all.
     """
 
     def __init__(self, position: str) -> None:
@@ -43,7 +43,7 @@ class Acks:
             self._latest = sequence
 
     def passed(self, event_id: str) -> None:
-        """Note a position that the stream has reached. It needs no acknowledgement."""
+        """Note a position of the stream without an event. It needs no acknowledgement."""
         with self._lock:
             if self._newest is None:
                 self.position = event_id

@@ -14,7 +14,7 @@ class Callbacks:
     """Callbacks of operations by type, and of ``Reset`` and ``Live``.
 
     Before ``on_event`` existed, the types ``reset`` and ``live`` stood for these two events. They
-    still do for an event that has no callback of its own; operations of such a type then go to the
+    still do for an event without a callback of its own. Operations of such a type then go to the
     callback of all others.
     """
 

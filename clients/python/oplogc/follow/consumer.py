@@ -24,7 +24,7 @@ class Consumer(Following[Event]):
     """Follow an agent with ``async for``, with ``for``, or with callbacks: operations, ``Reset``
     and ``Live``.
 
-    A consumer reconnects by itself and resumes where it was. No operation is lost; one may come
+    A consumer reconnects by itself and resumes where it was. No operation is lost. One may come
     twice in a replication or after a crash. Iterate in one way and from one thread. Any thread may
     call ``ack`` and ``stop``.
 
@@ -35,7 +35,7 @@ class Consumer(Following[Event]):
     - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
       letters, digits, ``.``, ``_`` or ``-``. Several consumers may share it. None: none.
     - ``state_file``: keeps the position. A position in it overrides ``start``. Every event must
-      then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is that of
+      then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is before
       the oldest unacknowledged event. Iteration waits while ``max_unacked`` events are
       unacknowledged. The consumer locks the file until it is closed.
     - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy; None:
@@ -46,7 +46,7 @@ class Consumer(Following[Event]):
     - ``save_interval``: seconds between two writes of the state file. Events acknowledged since the
       last write come again after a crash.
 
-    Raises ValueError for a bad argument and StateFileError for a state file that cannot be used.
+    Raises ValueError for a bad argument and StateFileError for an unusable state file.
     Iterating raises RefusedError if the agent refuses for good (a wrong password), ProtocolError if
     the address is no agent, and StateFileError at the end if the position could not be saved.
     """

@@ -17,10 +17,10 @@ logger = logging.getLogger("oplogc")
 
 
 class FileLock:
-    """Holds ``<path>.lock`` by flock until ``release`` or the end of the process; on Windows it
+    """Holds ``<path>.lock`` by flock until ``release`` or the end of the process. On Windows it
     holds nothing.
 
-    The file stays: if it were removed, two processes could lock two files of that name. The child
+    The file stays: after a removal two processes could lock two files of this name. The child
     of a fork does not hold the lock.
     """
 
@@ -56,7 +56,7 @@ class FileLock:
             )
 
     def release(self) -> None:
-        """Let others have it. May be called again."""
+        """Unlock. May be called again."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)

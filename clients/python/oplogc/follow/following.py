@@ -25,7 +25,7 @@ logger = logging.getLogger("oplogc")
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """Arguments of ``Consumer`` that do not depend on the kind of events. Raises ValueError."""
+    """Arguments of all consumers, whatever the kind of events. Raises ValueError."""
 
     state_file: str | Path | None
     proxy: str | None

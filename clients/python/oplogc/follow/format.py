@@ -1,4 +1,4 @@
-"""The difference between the streams that a consumer can follow. No I/O."""
+"""The differences between streams of operations and of topics. No I/O."""
 
 import re
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from oplogc.wire.sse import Block
 
 
 class Handed(Protocol):
-    """An event that a consumer hands out."""
+    """An event for the program."""
 
     @property
     def event_id(self) -> str: ...
@@ -34,7 +34,7 @@ class StreamFormat(Generic[E]):
     refused: Callable[[int, str], OplogError]
     """Returns the error for a status and the agent's sentence."""
     positions: re.Pattern[str]
-    """Matches the positions that a state file may hold."""
+    """Matches the positions in a state file."""
     max_block_bytes: int
     isolation: str = ""
-    """Isolation that the state file tells: see ``StateFile``."""
+    """Isolation in the state file: see ``StateFile``."""

@@ -73,7 +73,7 @@ class Receiver(Generic[E]):
         self._client: httpx.AsyncClient | None = None
         self._stream: Stream[E] | None = None
         self._connected_at = 0.0
-        self._told_unknown = False
+        self._logged_unknown = False
         self._receiving: asyncio.Task[list[E | Checkpoint]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.connections = 0
@@ -95,8 +95,7 @@ class Receiver(Generic[E]):
         return self._stream is not None
 
     def start(self) -> "asyncio.Task[list[E | Checkpoint]]":
-        """Return the task that waits for the next events: a new one unless the last has not been
-        ``taken``.
+        """Return the task of the next events: a new one unless the last has not been ``taken``.
 
         Its exceptions: ProtocolError, and those of the format for a refusal.
         """
@@ -106,7 +105,7 @@ class Receiver(Generic[E]):
         return self._receiving
 
     def take(self) -> list[E | Checkpoint]:
-        """Return the items that the task has received, none if it was cancelled.
+        """Return the items of the task, none if it was cancelled.
 
         Raises its exceptions.
         """
@@ -115,9 +114,7 @@ class Receiver(Generic[E]):
             return []
         self._receiving = None
         items = receiving.result()
-        self._last_event_id = items[
-            -1
-        ].event_id  # not before: items that were not taken must come again
+        self._last_event_id = items[-1].event_id  # not before: items not taken must come again
         return items
 
     async def aclose(self) -> None:
@@ -128,7 +125,7 @@ class Receiver(Generic[E]):
             receiving.cancel()
             await asyncio.wait({receiving})
             if not receiving.cancelled():
-                receiving.exception()  # retrieved, so that asyncio does not log it
+                receiving.exception()  # retrieved: asyncio does not log it
         await self._disconnect()
         if self._client is not None:
             client, self._client = self._client, None
@@ -205,8 +202,8 @@ class Receiver(Generic[E]):
                 self._backoff.reset()
 
     def _tell_unknown(self, name: str) -> None:
-        if not self._told_unknown:
-            self._told_unknown = True
+        if not self._logged_unknown:
+            self._logged_unknown = True
             logger.warning(
                 "the stream has events that this client does not know, such as %s",
                 printable(repr(name[:40])),

@@ -1,5 +1,6 @@
-"""The file that keeps a consumer's position: only the id, as in the files of the first client
-library. Behind the id of a topic's reader stands its isolation if that is ``read_committed``.
+"""The file with a consumer's position: only the id, as in the files of the first client library.
+
+Behind the id of a topic's reader stands the isolation ``read_committed``, but no other.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ logger = logging.getLogger("oplogc")
 class StateFile:
     """A state file in use. A relative path and links are resolved once, here.
 
-    ``positions`` matches the positions that it may hold. ``isolation``: ``read_committed``, or
+    ``positions`` matches its possible positions. ``isolation``: ``read_committed``, or
     empty for a reader of another isolation, or of the oplog.
 
     Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read

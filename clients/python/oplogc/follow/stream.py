@@ -19,7 +19,7 @@ EVENT_STREAM = "text/event-stream"
 STORE_HEADER = "Oplog-Store"
 MAX_REDIRECTS = 20
 _TURNS = 10
-"""Turns of the event loop in which bytes that have arrived come up to the reader."""
+"""Turns of the event loop in which arrived bytes come up to the reader."""
 
 
 class DisconnectedError(OplogError):
@@ -37,7 +37,7 @@ class Stream(Generic[E]):
     """An open stream.
 
     ``sequence`` numbers its events. ``heartbeat_timeout``: seconds of silence until it counts as
-    dead. ``tell_unknown`` is called with each event's name that this client does not know.
+    dead. ``tell_unknown`` is called with each unknown event's name.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Stream(Generic[E]):
         self._error: ProtocolError | None = None
 
     async def read(self) -> list[E | Checkpoint]:
-        """Wait for the next bytes and return the events that they complete, often none.
+        """Wait for the next bytes and return the completed events, often none.
 
         Raises DisconnectedError, ProtocolError.
         """
@@ -84,7 +84,7 @@ class Stream(Generic[E]):
             self._reading.cancel()
             await asyncio.wait({self._reading})
             if not self._reading.cancelled():
-                self._reading.exception()  # retrieved, so that asyncio does not log it
+                self._reading.exception()  # retrieved: asyncio does not log it
         await self._response.aclose()
 
     def _item(self, block: Block) -> E | Checkpoint | None:
@@ -93,8 +93,8 @@ class Stream(Generic[E]):
         return self._format.read(block, next(self._sequence))
 
     async def _chunk(self) -> bytes:
-        # A task, not a time-out of httpx: after a handler that held up the event loop, bytes that
-        # came meanwhile count.
+        # A task, not a time-out of httpx: bytes count if they came while
+        # a handler held up the event loop.
         if self._reading is None:
             self._reading = asyncio.create_task(self._next_chunk(), name="oplogc-read")
         reading = self._reading
@@ -131,7 +131,7 @@ async def open_stream(
 ) -> httpx.Response:
     """Ask for the stream. ``timeout``: seconds until the agent has answered, redirects included.
 
-    Raises DisconnectedError, ProtocolError, and the error that ``refused`` returns for a refusal.
+    Raises DisconnectedError, ProtocolError, and the error of ``refused`` for a refusal.
     """
     headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-cache"}
     if last_event_id:
@@ -155,12 +155,12 @@ async def open_stream(
         ) from None
     except httpx.RequestError as error:
         raise DisconnectedError(describe(error, AGENT)) from None
-    except Exception as error:  # nothing that a server or a resolver does may end a consumer
+    except Exception as error:  # no server and no resolver may end a consumer
         raise DisconnectedError(f"{type(error).__name__}: {error}") from error
 
 
 def named_store(response: httpx.Response) -> str | None:
-    """Return the identity of the store that an agent names in its answer. None: it names none."""
+    """Return the identity of the agent's store, from its answer. None: there is none."""
     store: str | None = response.headers.get(STORE_HEADER)
     return store
 

@@ -1,4 +1,4 @@
-"""Wakes the task that waits for events, from any thread."""
+"""Wakes the waiting task of a consumer, from any thread."""
 
 import asyncio
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 
 class WakeUp:
-    """One task at a time waits; any thread may wake it."""
+    """One task at a time waits. Any thread may wake it."""
 
     def __init__(self) -> None:
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     @contextmanager
     def waiting(self) -> Iterator[asyncio.Event]:
-        """Yield an event that ``wake`` sets. Raise RuntimeError if another task waits already."""
+        """Yield an event for ``wake`` to set. Raise RuntimeError if another task waits already."""
         if self._waiting is not None and self._waiting[0].is_running():
             raise RuntimeError(
                 "this consumer is being iterated already: iterate from one task at a time"
@@ -26,7 +26,7 @@ class WakeUp:
             self._waiting = None
 
     def wake(self) -> None:
-        """Wake the task that waits, if there is one."""
+        """Wake the waiting task, if there is one."""
         waiting = self._waiting
         if waiting is None:
             return

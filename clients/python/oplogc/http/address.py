@@ -50,7 +50,7 @@ def resolve(url: str) -> UdpAddress:
         raise socket.gaierror(
             error.errno, f"the host {host!r} is not known: {error.strerror}"
         ) from None
-    except (ValueError, OverflowError):  # a label that is empty or too long
+    except (ValueError, OverflowError):  # an empty label, or one too long
         raise ValueError(f"{host!r} is no name of a host") from None
     # UDP reports nothing if the agent listens on the other of two families: prefer IPv4.
     family, _, _, _, address = next(
@@ -70,8 +70,8 @@ def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
 def base_endpoint(url: str, password: str | None) -> Endpoint:
     """Return an agent's base address. Raise ValueError.
 
-    ``password`` takes precedence over a password in ``url``. A path that ends with ``/ops`` counts
-    without this part.
+    ``password`` takes precedence over a password in ``url``. ``/ops`` at the end of
+    the path is dropped.
     """
     try:
         parts = urlsplit(url)
@@ -157,7 +157,7 @@ def shown(url: httpx.URL) -> str:
 
 
 def shown_text(url: str) -> str:
-    """Return the same for text that may not be a URL."""
+    """Return the same for text, which may be no URL."""
     if "@" in url:  # any part of it may be a password
         return "(an address with a password)"
     return url.partition("?")[0].partition("#")[0]

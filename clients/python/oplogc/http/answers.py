@@ -1,4 +1,4 @@
-"""Answers of an agent that are no event stream."""
+"""Answers of an agent, without event streams."""
 
 import json
 import os
@@ -19,11 +19,11 @@ MAX_BODY_BYTES = 1024 * 1024
 """An agent's answers are a few KiB. Of a longer one the rest is not read."""
 
 AGENT = "oplogd"
-"""The program that serves an agent."""
+"""The program of an agent."""
 
 _MAX_DETAIL = 500
 _TRY_AGAIN = frozenset({408, 425, 429})
-# Errors that quote bytes of an answer, or an address in it.
+# Errors with bytes or an address of an answer.
 _QUOTES_ANSWER = re.compile(r"bytearray|b'|b\"|location header", re.IGNORECASE)
 
 
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     url: str
-    """The address asked, as it may be shown."""
+    """The address asked, without query and credentials."""
     reason: str = ""
     """The status in words."""
     retry_after: float = 0.0
@@ -39,13 +39,13 @@ class Answer(NamedTuple):
     location: str = ""
     """The address to which the answer redirects."""
     headers: Mapping[str, str] = MappingProxyType({})
-    """Names in lower case; look-ups in the headers of an answer that was read ignore case."""
+    """Names in lower case. Look-ups in the headers of a real answer ignore case."""
     authorized: bool = False
     """Whether the request had a password."""
 
     @property
     def passes(self) -> bool:
-        """Whether the agent refuses for a cause that passes by itself."""
+        """Whether the agent refuses for a passing cause."""
         return self.status >= 500 or self.status in _TRY_AGAIN
 
     def json(self) -> object:
@@ -106,13 +106,13 @@ def password_problem(detail: str, authorized: bool, option: str) -> str:
 def describe(error: httpx.RequestError, server: str = "") -> str:
     """Return the reason of a request without an answer.
 
-    ``server``: the program that should listen. The reason asks for it if nothing listens.
+    ``server``: the program expected there. The reason names it if nothing listens.
     """
     if isinstance(error, httpx.ConnectError):
         found = [each for each in _roots(error) if _has_number(each)]
         if any(isinstance(each, ConnectionRefusedError) for each in found):
             return "connection refused" + (f": is {server} running there?" if server else "")
-        if found:  # the libraries between say only that all attempts failed
+        if found:  # the libraries between say only: all attempts failed
             return os.strerror(found[0].errno or 0).lower()
     if isinstance(error, httpx.RemoteProtocolError) and _QUOTES_ANSWER.search(str(error)):
         return "the answer is not one of HTTP"
@@ -120,7 +120,7 @@ def describe(error: httpx.RequestError, server: str = "") -> str:
 
 
 def _roots(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors at which an error began: one for each address that was tried."""
+    """Yield the first causes of an error: one for each address."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _roots(each)
@@ -137,7 +137,7 @@ def _has_number(error: BaseException) -> TypeGuard[OSError]:
 
 
 def printable(text: str) -> str:
-    """``text`` with every character escaped that could steer a terminal."""
+    """``text`` with all control characters of a terminal escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -30,7 +30,7 @@ class Backoff:
     def next(self, at_least: float = 0.0) -> float:
         """Return the seconds to wait now.
 
-        ``at_least``: seconds that the agent asked for; up to a third is added.
+        ``at_least``: seconds asked for by the agent. Up to a third is added.
         """
         own = min(self._last, self._next * random.uniform(1, 2))
         self._next = min(max(self._last / 2, self._first), self._next * 2)
@@ -40,7 +40,7 @@ class Backoff:
 def retry_after(header: str | None) -> float:
     """Return the seconds of a Retry-After header, a number or a date, at most an hour.
 
-    0 if it is absent, unreadable or past.
+    0 if the header is absent, unreadable or past.
     """
     text = (header or "").strip()
     if text.isascii() and text.isdecimal():

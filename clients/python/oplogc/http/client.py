@@ -38,7 +38,7 @@ def http_client(proxy: str | None, **options: Any) -> httpx.AsyncClient:
 def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
     """Return the usual TLS context: all clients share it, since reading certificates takes 25 ms.
 
-    ``file``, ``folder``: the certificates that the environment names.
+    ``file``, ``folder``: the certificates of the environment.
     """
     return httpx.create_ssl_context()
 
@@ -90,7 +90,7 @@ class Http:
     async def ask(
         self, method: str, to: Endpoint, content: bytes | None, headers: dict[str, str]
     ) -> Answer | NoAnswer:
-        """Send a request once. Raises no error: it would end the task that tries again."""
+        """Send a request once. Raises no error: errors would end the task of the caller."""
         try:
             if self._client is None:
                 self._client = http_client(self._proxy, **self._options)

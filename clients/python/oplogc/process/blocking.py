@@ -21,7 +21,7 @@ class HasTwin(Protocol[_A_co]):
 def blocking(
     method: Callable[Concatenate[_A, _P], Coroutine[Any, Any, _R]],
 ) -> Callable[Concatenate[HasTwin[_A], _P], _R]:
-    """Return a method that runs the twin's method in its loop, and waits for the result."""
+    """Return a method to run the twin's method in its loop, and wait for the result."""
 
     @functools.wraps(method)
     def call(self: HasTwin[_A], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

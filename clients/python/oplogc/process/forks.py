@@ -1,4 +1,4 @@
-"""Objects that the child of a fork must not use as its parent left them."""
+"""Objects with a state of their own in the child of a fork."""
 
 import os
 import weakref
@@ -14,7 +14,7 @@ def after_fork(owner: Any, call: Callable[[Any], None]) -> None:
 
 
 class OfOneProcess:
-    """An object for the process that made it, not for the child of a fork.
+    """An object for the process of its maker, not for the child of a fork.
 
     ``refusal``: the reason for the child.
     """

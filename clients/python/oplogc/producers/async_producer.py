@@ -43,7 +43,7 @@ class AsyncProducer(ProducerBase["_Udp | _Http"]):
         parents: Sequence[str] = (),
         timestamp: datetime | str | None = None,
     ) -> None:
-        """Report that an object was inserted, updated or deleted.
+        """Send an operation: an object was inserted, updated or deleted.
 
         ``timestamp``: time of the change, a datetime with a zone or RFC 3339. None: time of
         arrival. Raises OperationError, over HTTP BufferFullError as ``overflow`` says, and

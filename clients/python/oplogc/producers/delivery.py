@@ -1,4 +1,4 @@
-"""The part of a producer for threads that delivers over HTTP."""
+"""Delivery over HTTP for the producer for threads."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from oplogc.producers.sender import Sender
 
 
 class Delivery:
-    """A bounded buffer, and a thread with an event loop that delivers it over HTTP."""
+    """A bounded buffer, and a thread with an event loop to deliver it over HTTP."""
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
@@ -123,7 +123,7 @@ class Delivery:
             self._thread.soon(call)
 
     async def _run(self) -> None:
-        # A method of this object, so that it lives until an abandoned buffer is delivered.
+        # A method of this object: it must live until an abandoned buffer is delivered.
         await self._sender.run()
 
 

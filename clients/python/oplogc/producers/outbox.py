@@ -26,7 +26,7 @@ class Counters:
     """``sent = delivered + rejected + dropped + buffered``, once no call is under way."""
 
     sent: int = 0
-    """Operations handed to ``send`` that were well-formed."""
+    """Well-formed operations handed to ``send``."""
     delivered: int = 0
     """HTTP: durable at the agent. UDP: given to the network, without confirmation."""
     rejected: int = 0
@@ -37,7 +37,7 @@ class Counters:
     UDP: the system did not take the datagram.
     """
     retried: int = 0
-    """HTTP: requests repeated because there was no answer or one that asked to come back."""
+    """HTTP: requests repeated after no answer or one with a wait."""
     buffered: int = 0
     """HTTP: waiting, the batch in flight included."""
 
@@ -65,7 +65,7 @@ class Outbox:
         large.
         """
         self._patience = 1
-        """Batches to deliver before the limit doubles. It grows when that was too soon."""
+        """Batches to deliver before the limit doubles. It grows after a doubling too soon."""
         self._delivered_at_limit = 0
         self._backoff = backoff
         self._queue: deque[_Item] = deque()
@@ -101,7 +101,7 @@ class Outbox:
             raise BufferFullError(f"the buffer is full ({self.counters.buffered:,} operations)")
 
     def drop_old_for(self, raw: bytes) -> bool:
-        """Make room by dropping the oldest that are not in flight; whether there is room now."""
+        """Drop the oldest, but none in flight, to make room. Return whether there is room now."""
         while self._queue and not self.has_room(raw):
             self._leave(self._queue.popleft())
             self.counters.dropped += 1
@@ -147,7 +147,7 @@ class Outbox:
                 self._reject(bad)
             case TooLarge(reason) if len(self._batch) == 1:
                 self._reject({0: reason})
-                self._limit, self._patience = self._batch_size, 1  # that one was the cause
+                self._limit, self._patience = self._batch_size, 1  # its size was the cause
             case TooLarge():
                 self._halve()
             case Later():

@@ -43,10 +43,10 @@ class Producer(ProducerBase["_Udp | Delivery"]):
         parents: Sequence[str] = (),
         timestamp: datetime | str | None = None,
     ) -> None:
-        """Report that an object was inserted, updated or deleted.
+        """Send an operation: an object was inserted, updated or deleted.
 
         ``timestamp``: time of the change, a datetime with a zone or RFC 3339. None: time of
-        arrival. Raises OperationError for an operation that an agent would refuse, and over HTTP,
+        arrival. Raises OperationError for an invalid operation, and over HTTP,
         as ``overflow`` says, BufferFullError. Raises ValueError once ``close`` was called, also
         while waiting for room.
         """

@@ -1,4 +1,4 @@
-"""Delivers an outbox over HTTP: the part of both producers that talks to the agent."""
+"""Delivers an outbox over HTTP: the part common to both producers."""
 
 import asyncio
 import dataclasses

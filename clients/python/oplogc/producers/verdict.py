@@ -19,7 +19,7 @@ class Invalid:
 
 @dataclass(frozen=True)
 class TooLarge:
-    """Fewer at a time will do, unless it was a single one."""
+    """A smaller batch will do, unless it was a single operation."""
 
     reason: str
 
@@ -70,7 +70,7 @@ def _ingested(answer: Answer) -> int | None:
 
 
 def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
-    """Return the lines that an answer names, with the reasons.
+    """Return the lines named in an answer, with the reasons.
 
     Empty if one of them is outside the batch.
     """

@@ -82,7 +82,7 @@ def _password_problem(settings: TailSettings) -> str:
 
 
 async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int | None) -> None:
-    # Line by line, also into a pipe, so that a reader sees an operation when it happens.
+    # Line by line, also into a pipe: a reader sees an operation when it happens.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     left = count
     stop_when_asked(consumer)

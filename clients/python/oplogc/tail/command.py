@@ -166,7 +166,7 @@ def _paragraphs(text: str, width: int) -> Iterator[str]:
         yield textwrap.fill(paragraph, width, break_on_hyphens=False, break_long_words=False)
 
 
-# -t VALUE, -tVALUE, -t=VALUE, -qt VALUE: switches, then a flag that takes a value, then the value.
+# -t VALUE, -tVALUE, -t=VALUE, -qt VALUE: switches, then a flag with a value, then the value.
 _SHORT = re.compile(
     "-[{}]*([{}])(.*)".format(
         "h" + "".join(flag.short[1] for flag in FLAGS if flag.short and not flag.metavar),
@@ -179,7 +179,7 @@ _SHORT = re.compile(
 def _arguments(argv: Sequence[str]) -> list[str]:
     """Return the arguments for click, which would take the = of -t=VALUE as a part of the value.
 
-    Raises click.BadOptionUsage if a flag follows a flag that needs a value: click would take it.
+    Raises click.BadOptionUsage if a flag stands in place of a value: click would take it.
     """
     names = {flag.name for flag in FLAGS if flag.metavar}
     arguments: list[str] = []

@@ -1,4 +1,4 @@
-"""The settings of ``oplog-tail``: a frozen value, and the table of flags that it is read from."""
+"""The settings of ``oplog-tail``: a frozen value, and its table of flags."""
 
 import dataclasses
 import re

@@ -1,1 +1,1 @@
-"""The parts that ``oplog-tail`` and ``oplogctl`` share."""
+"""The parts shared by ``oplog-tail`` and ``oplogctl``."""

@@ -14,7 +14,7 @@ else:
 
 
 class Converted(ParamType):
-    """Reads a value with a function that raises ValueError. Completes choices and files."""
+    """Reads a value with a function, which may raise ValueError. Completes choices and files."""
 
     def __init__(
         self, metavar: str, convert: Callable[[str], Any], choices: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ class VariableOption(click.Option):
 
 
 def _variables(param: click.Parameter, ctx: click.Context) -> list[str]:
-    """Return the variables of an option that are set."""
+    """Return the variables of an option, without unset ones."""
     names = [param.envvar] if isinstance(param.envvar, str) else list(param.envvar or ())
     return [name for name in names if (ctx.obj or {}).get(name)]
 
 
 def source_of(param: click.Parameter, ctx: click.Context) -> str:
-    """Return the name of the flag, of the variable or of the argument that gave a value."""
+    """Return the name of the flag, of the variable or of the argument with a value."""
     if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
         return _variables(param, ctx)[0]
     return param.opts[0] if isinstance(param, click.Option) else param.make_metavar(ctx)

@@ -39,9 +39,7 @@ def check_ms(text: str) -> None:
 
 
 def moment(text: str) -> datetime | None:
-    """Return the time of milliseconds since 1970, a duration before now, or RFC 3339. None: it is
-    none of them.
-    """
+    """Return the time of milliseconds since 1970, a duration before now, or RFC 3339, else None."""
     if re.fullmatch(r"[0-9]{1,13}", text, re.ASCII):
         check_ms(text)
         return datetime.fromtimestamp(int(text) / 1000, UTC)
@@ -52,7 +50,7 @@ def moment(text: str) -> datetime | None:
 
 
 def zoned_time(text: str) -> datetime | None:
-    """Return a time in RFC 3339. None: it is none, or has no zone."""
+    """Return a time in RFC 3339 with a zone, else None."""
     try:
         time = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -73,7 +71,7 @@ def count(text: str) -> int:
 
 
 def given_text(text: str) -> str:
-    """Return a text that is not empty."""
+    """Return a text, not an empty one."""
     if not text:
         raise ValueError("must not be empty")
     return text

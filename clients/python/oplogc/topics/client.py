@@ -54,7 +54,7 @@ class AsyncTopics(TopicsBase):
         options = self._options
         self._agents = Agents(options)
         self.room = Room(options.max_buffered, options.max_buffered_bytes)
-        """The space for messages that wait to be delivered."""
+        """The space for waiting messages."""
         self.pointers = AsyncPointers(self._agents)
         """Requests under pointers of foreign transactions, and reports of their end."""
         self._transactions: WeakSet[TransactionCore] = WeakSet()
@@ -102,7 +102,7 @@ class AsyncTopics(TopicsBase):
     ) -> Topic:
         """Replace the properties of a topic and return it. The properties are those of ``create``.
 
-        A property that is not given gets its default.
+        A property not given gets its default.
         """
         name = topic_name(topic)
         properties = Properties(ttl, pointers, pointer_timeout, max_bytes)
@@ -118,11 +118,11 @@ class AsyncTopics(TopicsBase):
         return topics.topics(namespace, await self._call(topics.list_topics(namespace)))
 
     async def namespaces(self) -> tuple[Namespace, ...]:
-        """Return the namespaces that have topics, sorted by name."""
+        """Return the namespaces of all topics, sorted by name."""
         return await lists.all_pages(lists.list_namespaces(), self._call, lists.namespaces)
 
     async def leases(self) -> tuple[Lease, ...]:
-        """Return the leases that were ever held, sorted by name."""
+        """Return all leases ever held, sorted by name."""
         return await lists.all_pages(lists.list_leases(), self._call, lists.leases)
 
     async def delete(self, topic: str) -> None:

@@ -25,7 +25,7 @@ class BufferFullError(OplogError):
 
 
 class FlushError(OplogError):
-    """Operations or messages could not be delivered in time; they stay in the buffer.
+    """Operations or messages could not be delivered in time. They stay in the buffer.
 
     ``pending`` is their number.
     """
@@ -36,7 +36,7 @@ class FlushError(OplogError):
 
 
 class RefusedError(OplogError):
-    """The agent refuses for good: a wrong password, an address that is no agent.
+    """The agent refuses for good: a wrong password, an address without an agent.
 
     ``status`` is the HTTP status.
     """
@@ -90,8 +90,8 @@ class OutcomeUnknownError(UnavailableError):
 
 
 class ProtocolError(OplogError):
-    """The bytes that came are not an agent's."""
+    """The received bytes are not an agent's."""
 
 
 class StateFileError(OplogError):
-    """The state file cannot be read or written, or holds something that is no position."""
+    """The state file cannot be read or written, or holds no position."""

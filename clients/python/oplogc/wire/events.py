@@ -30,7 +30,7 @@ class Operation:
     ref: str | None = None
     """The object's URL, if the agent sends one."""
     txn: str | None = None
-    """The transaction that the operation belongs to, if any."""
+    """The transaction of the operation, if any."""
     lsn: int | None = None
     """Number of the operation in its transaction. It ascends in the stream."""
     of: int | None = None
@@ -65,7 +65,7 @@ Event = Operation | Reset | Live
 
 
 class Checkpoint(NamedTuple):
-    """A position without an event: everything that passes the filter up to here has been sent."""
+    """A position without an event: all operations of the filter up to here have been sent."""
 
     event_id: str
     sequence: int
@@ -117,7 +117,7 @@ def read(block: Block, sequence: int) -> Event | Checkpoint | None:
 
 
 def is_known(block: Block) -> bool:
-    """Whether this client knows the block's event; a block that has only an id is known, too."""
+    """Whether this client knows the block's event. A block with only an id is known, too."""
     return block.event in (*_OPERATIONS, "reset", "live") or not (block.event or block.data)
 
 
@@ -141,7 +141,7 @@ def position_of(start: str | datetime) -> str:
 
 
 def checked_text(start: str) -> str:
-    """Return a start that is no time. Raise ValueError if it is no text, such as the number 0."""
+    """Return a start, which must be text. Raise ValueError, for the number 0 for example."""
     if not isinstance(start, str):
         raise ValueError(f"start: give text such as '0', or a datetime, not {start!r}")
     return start

@@ -10,7 +10,7 @@ from oplogc.wire.errors import OperationError
 
 MAX_BYTES = 64 * 1024
 MAX_DATAGRAM_BYTES = 65_507
-"""Size of a datagram over IPv4; a little less than an agent takes over HTTP."""
+"""Size of a datagram over IPv4, a little less than an agent's limit over HTTP."""
 
 _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)",
@@ -28,7 +28,7 @@ def encode(
 ) -> bytes:
     """Return one line of JSON.
 
-    Raises OperationError for an operation that an agent would refuse.
+    Raises OperationError for an invalid operation.
     """
     if not isinstance(event, str):
         raise OperationError("event", "must be insert, update or delete")
@@ -53,7 +53,7 @@ def encode(
 
 
 def check_datagram(raw: bytes) -> None:
-    """Raises OperationError for an operation that fits into no datagram."""
+    """Raises OperationError for an operation too large for a datagram."""
     if len(raw) > MAX_DATAGRAM_BYTES:
         raise OperationError(
             "operation", f"has {len(raw):,} bytes, more than a datagram holds; send it over HTTP"

@@ -12,11 +12,11 @@ from oplogc.wire.errors import ProtocolError
 MAX_BLOCK_BYTES = 1024 * 1024
 """An operation has at most 64 KiB when it is sent.
 
-Escaping and ``ref`` make it a few times larger, but not this large.
+Escaping and ``ref`` enlarge it a few times, but not this much.
 """
 
 _BOM = b"\xef\xbb\xbf"
-# A whole block as agents write it. Other blocks are read line by line, which takes twice the time.
+# A whole block as agents write it. Other blocks are read line by line, in twice the time.
 _PLAIN = re.compile(rb"id: ([^\n]*)\nevent: ([^\n]*)\ndata: ([^\n]*)\n\n")
 
 
@@ -34,7 +34,7 @@ class BlockParser:
     """Give ``feed`` the bytes as they come, in pieces of any size. A block cut off by the stream's
     end is not returned.
 
-    ``last_id`` is the id of the blocks before the first that has one.
+    ``last_id`` is the id of the blocks before the first id.
     """
 
     def __init__(self, last_id: str = "", max_block_bytes: int = MAX_BLOCK_BYTES) -> None:
@@ -48,7 +48,7 @@ class BlockParser:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[Block]:
-        """Yield the blocks that ``chunk`` completes.
+        """Yield the blocks completed by ``chunk``.
 
         Take them all. Raises ProtocolError, after the blocks before the error.
         """

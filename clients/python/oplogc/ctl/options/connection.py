@@ -23,7 +23,7 @@ _HUNG_UP = "disconnected without sending a response"
 
 
 class Failed(Exception):
-    """A sentence that ends the command with code 1."""
+    """A sentence at the end of a command with code 1."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Connection:
             raise click.UsageError(str(error)) from None
 
     def password_problem(self, writes: bool) -> str:
-        """Return a sentence on a password that is wrong or missing."""
+        """Return a sentence on a wrong or missing password."""
         chosen = (self.ingest_password or self.password) if writes else self.password
         if chosen or urlsplit(self.url).password:
             return "wrong password: the agent refuses it (HTTP 401)"
@@ -60,7 +60,7 @@ class Connection:
         return f"the agent needs a password: give --{kind}-file or {variable} (HTTP 401)"
 
     def ask(self, call: Call) -> Answer:
-        """Return the answer of the agent to a request that succeeds; tried as ``--retry-for`` says.
+        """Return the answer to a successful request, tried as ``--retry-for`` says.
 
         Raises click.UsageError for a bad address, UnavailableError, RefusedError.
         """

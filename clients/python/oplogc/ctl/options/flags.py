@@ -20,7 +20,7 @@ _SECOND_ADDRESS = re.compile(r"[,;\s]\s*(https?://|[^\s/@?#,;]+:[0-9]{1,5}/?([,;
 
 
 def given_flag(*names: str) -> str:
-    """Return the first of these options of the command that was given, as it was; empty: none."""
+    """Return the first of these options given to the command, by its name there. Empty: none."""
     ctx = click.get_current_context()
     given = (
         source_of(param, ctx)

@@ -1,4 +1,4 @@
-"""Values that may come from a file or from stdin."""
+"""Values from the command line, a file or stdin."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}", re.ASCII)
 
 
 def or_word(word: str, convert: Callable[[str], int]) -> Callable[[str], int]:
-    """Return a conversion that reads this word as 0."""
+    """Return a conversion with this word for 0."""
     return lambda text: 0 if text == word else convert(text)
 
 
@@ -52,7 +52,7 @@ def on_or_off(text: str) -> bool:
 
 
 def position(text: str) -> str | datetime:
-    """Return an id, or the time that a position means; "0" for the oldest. Raise ValueError."""
+    """Return the id or the time of a position, "0" for the oldest. Raise ValueError."""
     text = text.strip()
     if text == "0" or _ID.fullmatch(text):
         return text
@@ -86,7 +86,7 @@ def state(text: str) -> str:
 
 
 def text(given: str) -> str:
-    """Return a text that can be sent. Raise ValueError: bytes of the command line may be others."""
+    """Return a text in UTF-8. Raise ValueError: the command line may have other bytes."""
     try:
         given.encode()
     except UnicodeEncodeError:
@@ -112,7 +112,7 @@ def header(given: str) -> tuple[str, str]:
 
 
 def shown_duration(seconds: int) -> str:
-    """Return seconds in the largest unit that divides them: 7d, 90s."""
+    """Return seconds in the largest unit without a remainder: 7d, 90s."""
     for unit in "dhm":
         if seconds and seconds % SECONDS[unit] == 0:
             return f"{int(seconds / SECONDS[unit])}{unit}"

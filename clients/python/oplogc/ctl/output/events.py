@@ -8,7 +8,7 @@ from oplogc.topics import Reset, TopicConsumer, TopicEvent
 
 
 async def follow_until(consumer: TopicConsumer, count: int | None, as_json: bool) -> None:
-    """Print events until this number of messages, a signal, or a reader that goes. None: no number.
+    """Print events until ``count`` messages, a signal, or the end of the reader.
 
     Raises the errors of the consumer.
     """

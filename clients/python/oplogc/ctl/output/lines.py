@@ -43,7 +43,7 @@ def topic_json(topic: Topic) -> str:
 
 
 def event_line(event: TopicEvent) -> str:
-    """Return time, payload, key, headers and id. Bytes that are not UTF-8 are escaped."""
+    """Return time, payload, key, headers and id. Bytes outside UTF-8 are escaped."""
     if isinstance(event, Reset):
         return f"{_NO_TIME} reset"
     parts = [_time(event), _payload(event)]
@@ -61,7 +61,7 @@ def event_json(event: TopicEvent) -> str:
 
 
 def transaction_line(txn: TransactionStatus) -> str:
-    """Return id, state, and the members that are set."""
+    """Return id, state, and the other members."""
     shown = _members(txn)
     shown["topics"] = ",".join(txn.topics) or "-"
     head = [str(shown.pop("txn")), str(shown.pop("state"))]
@@ -91,7 +91,7 @@ def namespace_json(namespace: Namespace) -> str:
 
 
 def lease_lines(leases: Sequence[Lease]) -> list[str]:
-    """Return a table with its titles. A lease that anyone may acquire has no time left."""
+    """Return a table with its titles. A free lease has no time left."""
     return table(
         ("LEASE", "HOLDER", "TERM", "LEFT", "NOTE"),
         (

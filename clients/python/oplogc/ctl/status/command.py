@@ -68,9 +68,9 @@ def consumers(connection: Connection, as_json: bool) -> None:
 
 
 def _status(connection: Connection) -> dict[str, Any]:
-    """Return the members of /status, also of an agent that is degraded.
+    """Return the members of /status, also of a degraded agent.
 
-    Those that are shown have the right types. Raises OplogError, Failed.
+    The shown members have the right types. Raises OplogError, Failed.
     """
     answer = connection.ask_once(_STATUS)
     try:

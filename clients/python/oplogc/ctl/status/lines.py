@@ -8,7 +8,7 @@ from oplogc.http.answers import printable
 
 
 def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the main figures. Members that an agent does not have are left out."""
+    """Yield the main figures. Missing members are left out."""
     for name, parts in _rows(status).items():
         shown = ", ".join(text for text in parts if text)
         if shown:

@@ -1,4 +1,4 @@
-"""The members of ``/status`` that are shown, and their types. No I/O."""
+"""The shown members of ``/status``, and their types. No I/O."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ _STATUS = {
     "uptime_seconds": float,
     "store": {
         "kind": str,
-        # Unknown for a while after a start, or of a store that is unreachable.
+        # Unknown for a while after a start, or with an unreachable store.
         "ops": int | None,
         "live": int | None,
         "deleted": int | None,
@@ -39,7 +39,7 @@ _STATUS = {
 
 
 def unexpected_member(status: object) -> str:
-    """Return the path of the first member that no agent sends so; empty: there is none.
+    """Return the path of the first member with an unexpected type. Empty: there is none.
 
     Members may be absent, and others are not looked at.
     """
@@ -64,6 +64,6 @@ def _unexpected(value: object, kind: Any, path: str) -> str:
 def _is(value: object, kind: Any) -> bool:
     if isinstance(value, bool):
         return False
-    if kind is float:  # JSON may have whole numbers there, and ones that are no float
+    if kind is float:  # JSON may have whole numbers there, and numbers too large for a float
         return isinstance(value, int | float) and abs(value) < _MAX_SECONDS
     return isinstance(value, kind)

@@ -45,12 +45,12 @@ def newest(wanted: int, now_ms: int) -> Polls:
             enough = middle
         else:
             few = middle
-    kept: deque[ReceivedMessage] = deque(maxlen=wanted)
+    newest: deque[ReceivedMessage] = deque(maxlen=wanted)
     ask = Ask(enough, True, max(wanted, 1000))
     while found := (yield ask):
-        kept.extend(found)
+        newest.extend(found)
         ask = Ask(found[-1].id, False, ask.limit)
-    return list(kept)
+    return list(newest)
 
 
 def _up_to(start: int, wanted: int) -> Polls:

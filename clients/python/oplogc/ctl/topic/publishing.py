@@ -1,4 +1,4 @@
-"""Publishes many messages, and says how far it has come."""
+"""Publishes many messages, and shows the progress."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ _PROGRESS_SECONDS = 0.5
 
 
 class PublishError(Exception):
-    """Publishing ended early. ``confirmed``: number of messages that are durable."""
+    """Publishing ended early. ``confirmed``: number of durable messages."""
 
     def __init__(self, reason: str, confirmed: int) -> None:
         super().__init__(f"{reason}. {are_published(confirmed)}")
@@ -29,7 +29,7 @@ def are_published(count: int, done: str = "published") -> str:
 
 
 class Progress:
-    """A line on stderr with the number of messages; nothing unless that is a terminal."""
+    """A line on stderr with the number of messages, in a terminal only."""
 
     def __init__(self) -> None:
         self._is_shown = sys.stderr is not None and sys.stderr.isatty()
@@ -112,7 +112,7 @@ def send_batches(
 ) -> int:
     """Send each payload as a message, many per request. Return their number.
 
-    ``done``: the effect, in a word. Raises Failed, which tells how far it has come, and NotAllowed.
+    ``done``: the effect, in a word. Raises Failed, with the number done, and NotAllowed.
     """
     count = 0
     try:
@@ -126,8 +126,8 @@ def send_batches(
     except OSError as error:
         raise Failed(f"cannot read stdin: {error.strerror}. {are_published(count, done)}") from None
     except KeyboardInterrupt:
-        told = f"interrupted: the last request may be {done}, too"
-        raise Failed(f"{told}. {are_published(count, done)}") from None
+        reason = f"interrupted: the last request may be {done}, too"
+        raise Failed(f"{reason}. {are_published(count, done)}") from None
     return count
 
 
@@ -153,7 +153,7 @@ def _batches(
 
 
 def _settle(waiting: Iterable["Future[None]"]) -> None:
-    """Wait for the answers to messages that are on their way."""
+    """Wait for the answers to messages on their way."""
     for each in waiting:
         each.exception()
 

@@ -1,4 +1,4 @@
-"""The subcommands of ``oplogctl topic`` that look into topics."""
+"""The subcommands of ``oplogctl topic`` to look into topics."""
 
 import asyncio
 import sys
@@ -224,7 +224,7 @@ def pointers(connection: Connection, topic: str, limit: int, as_json: bool) -> N
 
     They are write pointers of foreign transactions without a decision in the topic.
 
-    published: its messages hold committed readers. stored: nobody reads its messages yet.
+    published: its messages hold committed readers. stored: readers cannot get its messages yet.
     """
     with connection.topics() as topics:
         for each in topics.pointers.list(topic, limit):

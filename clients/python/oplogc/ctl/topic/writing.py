@@ -1,4 +1,4 @@
-"""The subcommands of ``oplogctl topic`` that publish messages, and roll them back."""
+"""The subcommands of ``oplogctl topic`` to publish messages, and to roll them back."""
 
 import contextlib
 import json
@@ -119,7 +119,7 @@ def store(
 ) -> None:
     """Store messages under a pointer. `-` stores each line of stdin.
 
-    Nobody reads them before `publish --pointer`, which publishes them together. After a lost answer
+    Readers get them after `publish --pointer`, which publishes them together. After a lost answer
     they are not sent again.
     """
     payloads = _payloads(messages)
@@ -143,7 +143,7 @@ def store(
     "--force",
     is_flag=True,
     help="Also after the report of a commit. Readers may have the messages; those that resume"
-    " before them are told of a gap.",
+    " before them get a gap.",
 )
 @as_json
 @connected(writes=True)

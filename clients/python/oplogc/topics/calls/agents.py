@@ -105,7 +105,7 @@ class Agents:
 
         ``until``: ``time.monotonic()`` after which nothing is tried or awaited. None: a request is
         tried for ``retry_for`` seconds. A pause follows when all agents were asked. If not
-        ``repeat``, an attempt that may have been carried out is the last one. Raises
+        ``repeat``, an attempt perhaps carried out is the last one. Raises
         UnavailableError.
         """
         backoff = Backoff(*self.options.backoff)

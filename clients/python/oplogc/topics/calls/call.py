@@ -8,7 +8,7 @@ from oplogc.http.answers import Answer
 from oplogc.wire.errors import ProtocolError
 
 MAX_LIST = 1000
-"""Items of a list that one request may ask for."""
+"""Limit of one request for a list."""
 _T = TypeVar("_T")
 
 
@@ -63,7 +63,7 @@ def read_list(answer: Answer, kind: str, convert: Callable[[Any], _T]) -> tuple[
 
 
 def text(given: object) -> str:
-    """Return a member that must be text. Raise TypeError."""
+    """Return a member of type text. Raise TypeError."""
     if not isinstance(given, str):
         raise TypeError("text was expected")
     return given

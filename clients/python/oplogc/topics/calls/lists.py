@@ -15,17 +15,17 @@ _T = TypeVar("_T")
 
 
 class Namespace(NamedTuple):
-    """A namespace that has topics. ``topics``: their number."""
+    """A namespace with topics. ``topics``: their number."""
 
     name: str
     topics: int
 
 
 class Lease(NamedTuple):
-    """A lease that was ever held.
+    """A lease, held now or earlier.
 
-    ``holder``: the last one; None after a release. ``expires_in_ms``: 0 if anyone may acquire it.
-    ``note``: text that the holder has left.
+    ``holder``: the last one. None after a release. ``expires_in_ms``: 0 if anyone may acquire it.
+    ``note``: text of the holder.
     """
 
     name: str

@@ -27,7 +27,7 @@ MAX_POINTER_TIMEOUT = 30 * 86_400
 _KIND = "topics"
 
 Isolation = Literal["read_uncommitted", "read_committed"]
-"""The records that a reader of a topic sees: all, or those of a transaction at its commit."""
+"""The records for a reader of a topic: all, or those of a transaction at its commit."""
 READ_UNCOMMITTED: Isolation = "read_uncommitted"
 
 
@@ -37,7 +37,7 @@ class _Polled(NamedTuple):
 
 
 class Polled(_Polled):
-    """The answer to a poll. ``gap``: messages that followed the position are gone.
+    """The answer to a poll. ``gap``: messages behind the position are gone.
 
     ``held_by``: the pointer for whose foreign transaction the reader must wait before it gets the
     following messages. None: none holds the reader. It is no item of the tuple.
@@ -150,7 +150,7 @@ def refused(status: int, detail: str) -> RefusedError:
 
 
 def refusal(call: Call, answer: Answer) -> OplogError | None:
-    """Return the error for an answer that no later attempt would change. None for success."""
+    """Return the error for a final refusal. None for success."""
     status = answer.status
     if status == call.done:
         return None
@@ -168,7 +168,7 @@ def refusal(call: Call, answer: Answer) -> OplogError | None:
 
 
 def confirmation(answer: Answer) -> OplogError | None:
-    """Return the error for a 200 that confirms nothing: a publish is answered without a body."""
+    """Return the error for a 200 with a body: a publish is confirmed without one."""
     return None if answer.body == b"" else no_agent(answer, _KIND, "its answer confirms nothing")
 
 

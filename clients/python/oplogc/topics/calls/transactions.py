@@ -117,7 +117,7 @@ def list_transactions(state: str | None, group: str | None, most: int | None) ->
 
 
 def refusal(call: Call, answer: Answer, first: int = 0) -> OplogError | None:
-    """Return the error for an answer that no later attempt would change. None for success.
+    """Return the error for a final refusal. None for success.
 
     ``first``: lsn of the first record in the request. The error names records by their lsn.
     """
@@ -153,7 +153,7 @@ def statuses(answer: Answer) -> tuple[TransactionStatus, ...]:
 
 
 def confirmation(txn: str, answer: Answer) -> OplogError | None:
-    """Return the error for a 200 that does not show this transaction."""
+    """Return the error for a 200 without this transaction."""
 
     def check(given: Any) -> None:
         if given["txn"] != txn:
@@ -187,7 +187,7 @@ def transaction_id(given: str) -> str:
 
 
 def _fence(name: str, term: int) -> str:
-    """Return the header that names a lease. Raise ValueError."""
+    """Return the header with a lease. Raise ValueError."""
     if not isinstance(name, str) or not _LEASE.fullmatch(name) or name in (".", ".."):
         raise ValueError(
             f"{name!r} is not a lease: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "

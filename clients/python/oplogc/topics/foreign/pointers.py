@@ -89,8 +89,8 @@ class AsyncPointers:
         ``published``: the answer of ``publish``, or keys of such answers. None: everything under
         the pointer, stored messages included. A rollback does not decide the pointer. After the
         time-out it is a report of an abort. Raises RefusedError once the pointer was reported as
-        committed. ``force``: remove the messages then, too. Readers may have them. A reader that
-        resumes before them gets a gap.
+        committed. ``force``: remove the messages then, too. Readers may have them. A reader
+        that resumes before them gets a gap.
         """
         name, number = topic_name(topic), pointer_of(pointer)
         keys: Sequence[str] = ()

@@ -26,8 +26,8 @@ class AsyncForeignPublisher:
 
     Readers without a snapshot wait for a report, ``AsyncTopics.pointers.commit`` or ``abort``.
 
-    A request that may store messages is not repeated after its answer was lost, because it could
-    store them twice: OutcomeUnknownError. After any error of an agent only ``rollback`` is
+    A request with messages is not repeated after a lost answer, because it could store
+    them twice: OutcomeUnknownError. After any error of an agent only ``rollback`` is
     possible.
     """
 

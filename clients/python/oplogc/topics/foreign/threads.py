@@ -46,8 +46,8 @@ class Pointers:
 class ForeignPublisher(OfOneProcess):
     """Publishes messages under the transactions of another transaction manager, one by one.
 
-    Any thread may call any method. Made by ``Topics.foreign_publisher``. It belongs to the process
-    that made it. See ``AsyncForeignPublisher`` for the order of the steps.
+    Any thread may call any method. Made by ``Topics.foreign_publisher``. Only the process of its
+    maker may use it. See ``AsyncForeignPublisher`` for the order of the steps.
     """
 
     def __init__(self, owner: object, run: Run, core: ForeignCore) -> None:

@@ -27,8 +27,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Message:
     """A message to publish.
 
-    ``headers``: pairs of name and value. ``ttl``: own time to live in seconds; the topic's if it is
-    shorter.
+    ``headers``: pairs of name and value. ``ttl``: own time to live in seconds, at most
+    the topic's.
     """
 
     payload: str | bytes | None
@@ -51,7 +51,7 @@ class ReceivedMessage:
 
     @property
     def event_id(self) -> str:
-        """The id, under the name that all events have."""
+        """The id, under the name common to all events."""
         return self.id
 
     @property
@@ -61,7 +61,7 @@ class ReceivedMessage:
 
     @property
     def raw(self) -> bytes | None:
-        """The payload as the bytes that were published. None if there is none."""
+        """The payload as published bytes. None if there is none."""
         return self.payload.encode() if isinstance(self.payload, str) else self.payload
 
     @property
@@ -83,7 +83,7 @@ def published_ms(id_: str) -> int:
 
 
 def encode(message: Sendable) -> bytes:
-    """Return a message as JSON. Raise MessageError for one that an agent would refuse."""
+    """Return a message as JSON. Raise MessageError for an invalid one."""
     whole = members(message)
     payload = whole["payload"]
     short = payload if len(whole) == 1 and payload is not None else whole
@@ -150,7 +150,7 @@ def decode(id_: str, given: object, sequence: int = 0) -> ReceivedMessage:
 
 
 def as_json(message: ReceivedMessage) -> dict[str, object]:
-    """Return a message as the members that an agent shows in an answer to a poll."""
+    """Return a message as the members of an answer to a poll."""
     shown: dict[str, object] = {"id": message.id, "payload": message.payload}
     if isinstance(message.payload, bytes):
         shown["payload"] = base64.b64encode(message.payload).decode()
@@ -164,7 +164,7 @@ def as_json(message: ReceivedMessage) -> dict[str, object]:
 
 
 def _payload(payload: object) -> tuple[str | None, int, dict[str, object]]:
-    """Return the payload in JSON, its size in bytes, and the members that describe it."""
+    """Return the payload in JSON, its size in bytes, and the members about its encoding."""
     if payload is None:
         return None, 0, {}
     if isinstance(payload, str):

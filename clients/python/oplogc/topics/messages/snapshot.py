@@ -25,10 +25,10 @@ class HasWritePointer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTransaction:
-    """The pointers that a transaction manager gave to a transaction.
+    """The pointers of a transaction, as its manager has given them.
 
-    ``write_pointer``: its messages are published under it, and its own polls see them; None: it
-    only reads. Of the others it sees those up to ``read_pointer`` that are in neither list. A poll
+    ``write_pointer``: its messages are published under it, and its own polls see them. None: it
+    only reads. Of the others it sees those up to ``read_pointer`` and in neither list. A poll
     stops before messages of pointers in progress or after ``read_pointer``, and leaves out those of
     ``invalid`` ones.
     """

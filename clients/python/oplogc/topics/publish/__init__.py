@@ -1,1 +1,1 @@
-"""The messages that wait to be published, and the tasks that send them."""
+"""Waiting messages, and the tasks to send them."""

@@ -12,7 +12,7 @@ from oplogc.topics.messages.names import TopicName, topic_name
 
 @dataclass(eq=False, slots=True)
 class Publication:
-    """Messages that are stored together or not at all.
+    """Messages to be stored together or not at all.
 
     ``until``: ``time.monotonic()`` after which they count as not confirmed; None: never.
     ``is_sent``: whether an agent may have read them.
@@ -54,7 +54,7 @@ def fail(future: Future[None], error: Exception) -> None:
 
 
 def done() -> Future[None]:
-    """Return a future that is done."""
+    """Return a done future."""
     future: Future[None] = Future()
     future.set_result(None)
     return future

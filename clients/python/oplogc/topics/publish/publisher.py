@@ -1,4 +1,4 @@
-"""Sends the messages that were published: one task for each topic that has some."""
+"""Sends published messages: one task for each topic with some."""
 
 import asyncio
 import dataclasses
@@ -65,7 +65,7 @@ class Publisher:
     async def flush(self, timeout: float | None) -> None:
         """Wait until everything published before is settled. Raises FlushError.
 
-        Ends at once if the agent refuses messages that wait without an end.
+        Ends at once if the agent refuses messages without a time limit.
         """
         waiting = set(self._pending)
         try:
@@ -83,14 +83,14 @@ class Publisher:
             )
 
     async def end(self) -> None:
-        """Fail everything that is left."""
+        """Fail all remaining messages."""
         self._ended = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for queue in self._queues.values():  # of a task that was cancelled before it began
+        for queue in self._queues.values():  # of a task cancelled before its begin
             queue.end()
 
     def _is_refused(self) -> bool:

@@ -1,4 +1,4 @@
-"""Messages that wait for one topic: the next request, and the effect of its answer. No I/O.
+"""The waiting messages of one topic: the next request, and the effect of its answer. No I/O.
 
 One request at a time is in flight for a topic, so messages are stored in the order of the calls.
 """
@@ -31,7 +31,7 @@ class PublishCounters:
     dropped: int = 0
     """No room in the buffer, cancelled, or not confirmed in time."""
     retried: int = 0
-    """Requests, not messages: repeated because there was no answer or one that asked to wait."""
+    """Requests, not messages: repeated after no answer or one with a wait."""
     buffered: int = 0
     """Waiting, those in flight included."""
 
@@ -51,7 +51,7 @@ class NoConfirmation:
 class PublishQueue:
     """The publications of one topic. Times are those of one clock, in seconds.
 
-    ``settled`` is called for each publication that has left, with the name of its counter.
+    ``settled`` is called for each settled publication, with the name of its counter.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class PublishQueue:
         self.trouble = ""
         """Why the batch in flight is not delivered yet."""
         self.refusal: OplogError | None = None
-        """The refusal that keeps messages without ``until`` waiting."""
-        self._told_rejection = ""
+        """The refusal for which messages without ``until`` wait."""
+        self._logged_rejection = ""
 
     def __len__(self) -> int:
-        """Return the number of publications that wait, those in flight included."""
+        """Return the number of waiting publications, those in flight included."""
         return len(self._batch) + len(self._waiting)
 
     def add(self, publication: Publication) -> None:
@@ -109,7 +109,7 @@ class PublishQueue:
             self._max_publications *= 2
             if self._max_publications >= self._batch_size:
                 self._max_publications = None
-        self._told_rejection = ""
+        self._logged_rejection = ""
         if self.trouble:
             logger.info("messages for %s are delivered again", self._topic)
         self._recovered()
@@ -152,7 +152,7 @@ class PublishQueue:
             fail(each.future, self._unconfirmed(each))
 
     def end(self) -> None:
-        """Fail everything that is left."""
+        """Fail all remaining messages."""
         for each in (*self._batch, *self._waiting):
             self._settled(each, "dropped")
             fail(each.future, UnavailableError("closed before an agent confirmed the messages"))
@@ -170,12 +170,12 @@ class PublishQueue:
             del self._batch[half:]
         else:
             self._reject(self._batch.pop(), error)
-            self._max_publications = None  # that one was the cause
+            self._max_publications = None  # its size was the cause
         self._recovered()
         return 0.0
 
     def _named(self, error: BadRequestError) -> tuple[int, BadRequestError] | None:
-        """Return the publication that the agent's sentence names, and the error for it."""
+        """Return the publication named in the agent's sentence, and its error."""
         match = _NAMED.search(error.detail)
         if match is None or error.status == 413:
             return None
@@ -188,8 +188,8 @@ class PublishQueue:
         return None
 
     def _reject(self, publication: Publication, error: OplogError) -> None:
-        if publication.until is None and self._told_rejection != str(error):  # once an episode
-            self._told_rejection = str(error)
+        if publication.until is None and self._logged_rejection != str(error):  # once an episode
+            self._logged_rejection = str(error)
             logger.warning("messages for %s are lost: %s", self._topic, error)
         self._settled(publication, "rejected")
         fail(publication.future, error)

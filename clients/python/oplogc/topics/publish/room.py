@@ -1,4 +1,4 @@
-"""The space for messages that wait to be delivered. No I/O."""
+"""The space for waiting messages. No I/O."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ class Room:
         self._changed = threading.Condition()
         self._closed = False
         self.messages = 0
-        """Number of messages that wait, those in flight included."""
+        """Number of waiting messages, those in flight included."""
 
     def take(self, messages: int, size: int, wait: float | None = 0.0) -> bool:
         """Wait up to ``wait`` seconds (None: for ever) for space, and return whether there was.
@@ -42,7 +42,7 @@ class Room:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let everybody in: the buffer refuses them."""
+        """Release all waiters. The buffer then refuses them."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -49,7 +49,7 @@ class TransactionCore:
         self._is_closed = False
         self._ended = asyncio.Event()
         self.room = Room(options.max_buffered, options.max_buffered_bytes)
-        """The space for records that wait to be written, those in flight included."""
+        """The space for waiting records and those in flight."""
         self.id = ""
         """Empty before the transaction begins."""
         self.expires_at = datetime.min
@@ -171,7 +171,7 @@ class TransactionCore:
             await self._abort()
 
     async def _send(self) -> None:
-        """Write the records that wait, one request after another."""
+        """Write the waiting records, one request after another."""
         first = len(self._futures) - len(self._waiting)
         while self._waiting and self._error is None:
             if time.monotonic() >= self._until:
@@ -293,4 +293,4 @@ def _is_wanted(future: RecordFuture) -> bool:
 def _fail(future: RecordFuture, error: OplogError) -> None:
     if _is_wanted(future):
         future.set_exception(error)
-        future.exception()  # retrieved, so that asyncio does not log it
+        future.exception()  # retrieved: asyncio does not log it

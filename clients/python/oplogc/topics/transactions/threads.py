@@ -16,11 +16,11 @@ _R = TypeVar("_R")
 
 
 class Transaction(OfOneProcess):
-    """Records that become visible to committed readers together, or never.
+    """Records for committed readers: visible together, or never.
 
     Any thread may call any method. Made by ``Topics.transaction``. Use it with ``with``: leaving
-    the block commits, an exception aborts and is raised again. It belongs to the process that made
-    it.
+    the block commits, an exception aborts and is raised again. Only the process of its begin may
+    use it.
     """
 
     def __init__(self, owner: object, thread: LoopThread, core: TransactionCore) -> None:
@@ -96,5 +96,5 @@ class Transaction(OfOneProcess):
         try:
             return self._thread.call(work)
         except (CancelledError, ValueError):
-            self._core.check()  # the client was closed meanwhile: tell what that means
+            self._core.check()  # the client was closed meanwhile: the error of the transaction
             raise

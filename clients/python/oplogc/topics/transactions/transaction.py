@@ -10,7 +10,7 @@ from oplogc.topics.transactions.core import TransactionCore
 
 
 class AsyncTransaction:
-    """Records that become visible to committed readers together, or never.
+    """Records for committed readers: visible together, or never.
 
     Made by ``AsyncTopics.transaction``. Use it with ``async with``: leaving the block commits, an
     exception aborts and is raised again. In the block ``commit`` and ``abort`` end it earlier.
