@@ -19,8 +19,7 @@ import click
 import pytest
 
 from oplog_sync import settings as job_settings
-from oplogc.ctl.commands.lease import lease
-from oplogc.ctl.commands.namespaces import namespace
+from oplogc.ctl.commands.lists import lease, namespace
 from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
 from oplogc.ctl.commands.txn import txn

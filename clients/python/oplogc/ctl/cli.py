@@ -9,8 +9,7 @@ import click
 from click.shell_completion import shell_complete
 
 from oplogc import __version__
-from oplogc.ctl.commands.lease import lease
-from oplogc.ctl.commands.namespaces import namespace, namespaces
+from oplogc.ctl.commands.lists import lease, namespace, namespaces
 from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
 from oplogc.ctl.commands.txn import txn

@@ -44,13 +44,12 @@ def _report(command: Callable[..., Any]) -> Callable[..., Any]:
         connected(writes=True),
         as_json,
         option(
-            "--topic",
-            "topics",
-            metavar="TOPIC",
-            convert=lambda text: str(topic_name(text)),
+            "--topic topics",
+            "TOPIC",
+            lambda text: str(topic_name(text)),
+            f"A topic with messages under it. Can be repeated, {MAX_TOPICS:,} times at most.",
             multiple=True,
             required=True,
-            help=f"A topic with messages under it. Can be repeated, {MAX_TOPICS:,} times at most.",
         ),
         click.argument("pointer", metavar="POINTER", type=Converted("POINTER", pointer_of)),
     ):

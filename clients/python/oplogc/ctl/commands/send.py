@@ -33,18 +33,17 @@ def _object(text: str) -> tuple[str, str]:
 @click.argument("event", metavar="insert|update|delete", type=Converted("EVENT", _event, _EVENTS))
 @click.argument("key", metavar="TYPE/ID", type=Converted("TYPE/ID", _object))
 @option(
-    "--parent",
-    "parents",
-    metavar="PARENT",
-    convert=values.text,
+    "--parent parents",
+    "PARENT",
+    values.text,
+    "A parent that the object has now. Can be repeated. Without one it has none.",
     multiple=True,
-    help="A parent that the object has now. Can be repeated. Without one it has none.",
 )
 @option(
     "--timestamp",
-    metavar="TIME",
-    convert=values.text,
-    help="When the object changed, such as 2026-01-31T12:00:00Z. Not set: the time of arrival.",
+    "TIME",
+    values.text,
+    "When the object changed, such as 2026-01-31T12:00:00Z. Not set: the time of arrival.",
 )
 @as_json
 @connected(writes=True)

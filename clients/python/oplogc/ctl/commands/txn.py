@@ -7,13 +7,12 @@ import click
 
 from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, option
+from oplogc.ctl.options.flags import as_json, connected, limit, option
 from oplogc.ctl.output.events import follow_until, print_events
 from oplogc.ctl.output.lines import transaction_json, transaction_line
 from oplogc.terminal.options import Converted
 from oplogc.terminal.values import count as whole_number
 from oplogc.topics import TransactionStatus
-from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.transactions import DEFAULT_GROUP, STATES, group_log
 from oplogc.topics.calls.transactions import transaction_id as id_of
 
@@ -37,21 +36,13 @@ _named = click.argument("txn", metavar="ID", type=Converted("ID", id_of))
 @txn.command("list")
 @option(
     "--state",
-    metavar="STATE",
-    convert=values.state,
+    "STATE",
+    values.state,
+    f"Only transactions in this state: {', '.join(STATES)}.",
     choices=STATES,
-    help=f"Only transactions in this state: {', '.join(STATES)}.",
 )
-@option("--group", metavar="GROUP", convert=_group, help="Only transactions of this group.")
-@option(
-    "--limit",
-    "-n",
-    metavar="N",
-    convert=values.limit,
-    default="100",
-    show_default=True,
-    help=f"Print at most N transactions, {MAX_LIST:,} at most.",
-)
+@option("--group", "GROUP", _group, "Only transactions of this group.")
+@limit("transactions")
 @as_json
 @connected(writes=False)
 def list_(
@@ -89,23 +80,20 @@ def abort(connection: Connection, txn: str, as_json: bool) -> None:
 @txn.command()
 @option(
     "--group",
-    metavar="GROUP",
-    convert=_group,
+    "GROUP",
+    _group,
+    "The group of transactions.",
     default=DEFAULT_GROUP,
-    show_default=True,
-    help="The group of transactions.",
 )
 @option(
-    "--from",
-    "start",
-    metavar="POSITION",
-    convert=values.position,
-    default="0",
-    show_default=True,
-    help="Begin here: at this position with the records that are there, behind it with --follow."
+    "--from start",
+    "POSITION",
+    values.position,
+    "Begin here: at this position with the records that are there, behind it with --follow."
     " 0 is the oldest record.",
+    default="0",
 )
-@option("--count", "-n", metavar="N", convert=whole_number, help="End after N records.")
+@option("--count -n", "N", whole_number, "End after N records.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new records, until Ctrl-C.")
 @as_json
 @connected(writes=False)

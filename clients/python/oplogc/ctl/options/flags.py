@@ -9,9 +9,11 @@ import click
 from click.core import ParameterSource
 
 from oplogc.ctl.options.connection import PREFIX, Connection, Failed
+from oplogc.ctl.options.values import listed
 from oplogc.terminal.options import Converted, VariableOption, source_of
 from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
 from oplogc.topics import Isolation, NotAllowed
+from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_UNCOMMITTED, check_isolation
 from oplogc.topics.messages.names import topic_name
 
@@ -48,11 +50,30 @@ class Option(VariableOption):
 
 
 def option(
-    *names: str, metavar: str, convert: Callable[[str], Any], **more: Any
+    names: str,
+    metavar: str,
+    convert: Callable[[str], Any],
+    help: str,
+    choices: tuple[str, ...] = (),
+    **more: Any,
 ) -> Callable[[Any], Any]:
-    choices = more.pop("choices", ())
-    kind = Converted(metavar, convert, choices)
-    return click.option(*names, cls=Option, type=kind, metavar=metavar, **more)
+    """Return the decorator of an option. ``names``: separated by blanks."""
+    return click.option(
+        *names.split(),
+        cls=Option,
+        type=Converted(metavar, convert, choices),
+        metavar=metavar,
+        help=help,
+        show_default="default" in more,
+        show_envvar="envvar" in more,
+        **more,
+    )
+
+
+def limit(entries: str) -> Callable[[Any], Any]:
+    """Return the decorator of the option for the number of entries to list."""
+    text = f"Print at most N {entries}, {MAX_LIST:,} at most."
+    return option("--limit -n", "N", listed, text, default="100")
 
 
 def named(metavar: str = "TOPIC", **more: Any) -> Callable[[Any], Any]:
@@ -72,31 +93,30 @@ def _url(text: str) -> str:
 
 _FLAGS: tuple[Callable[[Any], Any], ...] = (
     option(
-        "--url", metavar="URL", convert=_url,
-        envvar=["OPLOGCTL_URL", "OPLOG_URL"], show_envvar=True, default=DEFAULT_URL,
-        show_default=True,
-        help="Agent: http://HOST:PORT, https://HOST or HOST:PORT.",
+        "--url", "URL", _url, "Agent: http://HOST:PORT, https://HOST or HOST:PORT.",
+        envvar=["OPLOGCTL_URL", "OPLOG_URL"], default=DEFAULT_URL,
     ),
     option(
-        "--password-file", metavar="PATH", convert=password_in_file,
-        envvar="OPLOGCTL_PASSWORD_FILE", show_envvar=True,
-        help="File with the agent's password for reading. The password itself may be in"
+        "--password-file", "PATH", password_in_file,
+        "File with the agent's password for reading. The password itself may be in"
         " OPLOGCTL_PASSWORD or OPLOG_PASSWORD.",
+        envvar="OPLOGCTL_PASSWORD_FILE",
     ),
     option(
-        "--ingest-password-file", metavar="PATH", convert=password_in_file,
-        envvar="OPLOGCTL_INGEST_PASSWORD_FILE", show_envvar=True,
-        help="File with the agent's password for writing. The password itself may be in"
+        "--ingest-password-file", "PATH", password_in_file,
+        "File with the agent's password for writing. The password itself may be in"
         " OPLOGCTL_INGEST_PASSWORD. Not set: the one for reading.",
+        envvar="OPLOGCTL_INGEST_PASSWORD_FILE",
     ),
     option(
-        "--proxy", metavar="URL", convert=given_text, envvar="OPLOGCTL_PROXY", show_envvar=True,
-        help="HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
+        "--proxy", "URL", given_text,
+        "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
+        envvar="OPLOGCTL_PROXY",
     ),
     option(
-        "--retry-for", metavar="DURATION", convert=duration, default="10s",
-        show_default=True, envvar="OPLOGCTL_RETRY_FOR", show_envvar=True,
-        help="How long to try while the agent is unreachable or busy. `follow` tries for ever.",
+        "--retry-for", "DURATION", duration,
+        "How long to try while the agent is unreachable or busy. `follow` tries for ever.",
+        envvar="OPLOGCTL_RETRY_FOR", default="10s",
     ),
 )  # fmt: skip
 
@@ -132,13 +152,12 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an o
 
 isolation = option(
     "--isolation",
-    metavar="ISOLATION",
-    convert=check_isolation,
+    "ISOLATION",
+    check_isolation,
+    "read_uncommitted: records of a transaction when they are written. read_committed: at its"
+    " commit, together.",
     choices=get_args(Isolation),
     default=READ_UNCOMMITTED,
-    show_default=True,
-    help="read_uncommitted: records of a transaction when they are written. read_committed: at its"
-    " commit, together.",
 )
 
 

@@ -71,7 +71,7 @@ def offset(text: str) -> int:
     raise ValueError(f"{text!r} is not an offset: give a whole number from 0 to {MAX_OFFSET}")
 
 
-def limit(text: str) -> int:
+def listed(text: str) -> int:
     """Return the number of transactions, pointers or entries to list. Raise ValueError."""
     if count(text) > MAX_LIST:
         raise ValueError(f"{text!r} is more than {MAX_LIST:,}")

@@ -86,10 +86,6 @@ def namespace_lines(namespaces: Sequence[Namespace]) -> list[str]:
     return table(("NAMESPACE", "TOPICS"), ((name, str(count)) for name, count in namespaces))
 
 
-def namespace_json(namespace: Namespace) -> str:
-    return json.dumps(namespace._asdict())
-
-
 def lease_lines(leases: Sequence[Lease]) -> list[str]:
     """Return a table with its titles. A free lease has no time left."""
     return table(
@@ -107,8 +103,8 @@ def lease_lines(leases: Sequence[Lease]) -> list[str]:
     )
 
 
-def lease_json(lease: Lease) -> str:
-    return json.dumps(lease._asdict())
+def row_json(row: Lease | Namespace) -> str:
+    return json.dumps(row._asdict())
 
 
 def listed_pointer_lines(pointers: Sequence[ListedPointer]) -> list[str]:

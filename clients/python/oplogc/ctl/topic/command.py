@@ -33,23 +33,19 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
     """
     timeout = option(
         "--pointer-timeout",
-        metavar="DURATION" if is_new else "DURATION|default",
-        convert=values.pointer_timeout
-        if is_new
-        else values.or_word("default", values.pointer_timeout),
-        choices=() if is_new else ("default",),
-        help="How long a pointer stays open in it: 1s to 30d. Not set: "
+        "DURATION" if is_new else "DURATION|default",
+        values.pointer_timeout if is_new else values.or_word("default", values.pointer_timeout),
+        "How long a pointer stays open in it: 1s to 30d. Not set: "
         + ("the agent's default." if is_new else "as before."),
+        choices=() if is_new else ("default",),
     )
     pointers = option(
         "--pointers",
-        metavar="on|off",
-        convert=values.on_or_off,
+        "on|off",
+        values.on_or_off,
+        "Whether it takes messages under pointers." + ("" if is_new else " Not set: as before."),
         choices=("on", "off"),
         default="on" if is_new else None,
-        show_default=is_new,
-        help="Whether it takes messages under pointers."
-        + ("" if is_new else " Not set: as before."),
     )
     return lambda command: pointers(timeout(command))
 
@@ -58,16 +54,16 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
 @named()
 @option(
     "--ttl",
-    metavar="DURATION",
-    convert=values.ttl,
-    help="Time to live of its messages: 90s, 10m, 12h or 7d. Not set: the agent's default.",
+    "DURATION",
+    values.ttl,
+    "Time to live of its messages: 90s, 10m, 12h or 7d. Not set: the agent's default.",
 )
 @_of_pointers(is_new=True)
 @option(
     "--max-bytes",
-    metavar="SIZE",
-    convert=values.max_bytes,
-    help="Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
+    "SIZE",
+    values.max_bytes,
+    "Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
 )
 @as_json
 @connected(writes=True)
@@ -92,19 +88,19 @@ def create(
 @named()
 @option(
     "--ttl",
-    metavar="DURATION|default",
-    convert=values.or_word("default", values.ttl),
+    "DURATION|default",
+    values.or_word("default", values.ttl),
+    "New time to live of its messages, or default: the agent's.",
     choices=("default",),
     required=True,
-    help="New time to live of its messages, or default: the agent's.",
 )
 @_of_pointers(is_new=False)
 @option(
     "--max-bytes",
-    metavar="SIZE|none",
-    convert=values.or_word("none", values.max_bytes),
+    "SIZE|none",
+    values.or_word("none", values.max_bytes),
+    "Bytes above which its oldest messages leave. Not set: as before.",
     choices=("none",),
-    help="Bytes above which its oldest messages leave. Not set: as before.",
 )
 @as_json
 @connected(writes=True)

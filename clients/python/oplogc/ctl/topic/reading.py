@@ -10,7 +10,7 @@ import click
 
 from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, given_flag, isolation, named, option
+from oplogc.ctl.options.flags import as_json, connected, given_flag, isolation, limit, named, option
 from oplogc.ctl.options.inputs import transaction_in
 from oplogc.ctl.output.events import follow_until, print_events
 from oplogc.ctl.output.lines import entry_json, entry_lines, pointer_json, pointer_line
@@ -19,7 +19,6 @@ from oplogc.http.address import check_consumer_name
 from oplogc.terminal.values import count as whole_number
 from oplogc.terminal.values import state_file_path
 from oplogc.topics import ForeignTransaction, Isolation, ReceivedMessage, Topics
-from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_UNCOMMITTED
 
 _GAP = "oplogctl: messages after this position are gone"
@@ -31,11 +30,10 @@ _HELD = (
 @click.command()
 @named()
 @option(
-    "--from",
-    "start",
-    metavar="POSITION",
-    convert=values.position,
-    help="Begin here: an id, RFC 3339, milliseconds since 1970, or a duration before now."
+    "--from start",
+    "POSITION",
+    values.position,
+    "Begin here: an id, RFC 3339, milliseconds since 1970, or a duration before now."
     " Not set: the oldest message.",
 )
 @click.option(
@@ -44,18 +42,14 @@ _HELD = (
     help="Leave out the message of this id, or all messages of this millisecond.",
 )
 @option(
-    "--limit",
-    "-n",
-    metavar="N",
-    convert=whole_number,
-    help="Print at most N messages. The agent has a limit of its own.",
+    "--limit -n", "N", whole_number, "Print at most N messages. The agent has a limit of its own."
 )
 @isolation
 @option(
     "--transaction",
-    metavar="JSON|@FILE",
-    convert=transaction_in,
-    help="Read with the snapshot of a foreign transaction: an object with readPointer, and"
+    "JSON|@FILE",
+    transaction_in,
+    "Read with the snapshot of a foreign transaction: an object with readPointer, and"
     " writePointer, inProgress and invalid, or a file with it. It reads committed.",
 )
 @as_json
@@ -93,15 +87,7 @@ def poll(
 
 @click.command()
 @named()
-@option(
-    "--count",
-    "-n",
-    metavar="N",
-    convert=whole_number,
-    default="10",
-    show_default=True,
-    help="Number of messages.",
-)
+@option("--count -n", "N", whole_number, "Number of messages.", default="10")
 @isolation
 @as_json
 @connected(writes=False)
@@ -121,32 +107,25 @@ def peek(
 @click.command()
 @named()
 @option(
-    "--from",
-    "start",
-    metavar="POSITION",
-    convert=values.position,
-    help="Begin after this id, at this time (RFC 3339, milliseconds since 1970, a duration"
+    "--from start",
+    "POSITION",
+    values.position,
+    "Begin after this id, at this time (RFC 3339, milliseconds since 1970, a duration"
     " before now), or with the oldest message: 0. Not set: the next message.",
 )
 @option(
     "--state-file",
-    metavar="PATH",
-    convert=state_file_path,
-    help="Keep the position in this file, and resume there next time. A position in the file"
+    "PATH",
+    state_file_path,
+    "Keep the position in this file, and resume there next time. A position in the file"
     " overrides --from.",
 )
-@option(
-    "--count",
-    "-n",
-    metavar="N",
-    convert=whole_number,
-    help="End after N messages. reset does not count.",
-)
+@option("--count -n", "N", whole_number, "End after N messages. reset does not count.")
 @option(
     "--name",
-    metavar="NAME",
-    convert=check_consumer_name,
-    help="Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters,"
+    "NAME",
+    check_consumer_name,
+    "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters,"
     " digits, '.', '_' or '-'.",
 )
 @isolation
@@ -176,19 +155,11 @@ def follow(
 @named()
 @option(
     "--after",
-    metavar="OFFSET",
-    convert=values.offset,
-    help="Begin after the entry at this offset. Not set: the newest entries.",
+    "OFFSET",
+    values.offset,
+    "Begin after the entry at this offset. Not set: the newest entries.",
 )
-@option(
-    "--limit",
-    "-n",
-    metavar="N",
-    convert=values.limit,
-    default="100",
-    show_default=True,
-    help=f"Print at most N entries, {MAX_LIST:,} at most.",
-)
+@limit("entries")
 @as_json
 @connected(writes=False)
 def entries(
@@ -208,15 +179,7 @@ def entries(
 
 @click.command()
 @named()
-@option(
-    "--limit",
-    "-n",
-    metavar="N",
-    convert=values.limit,
-    default="100",
-    show_default=True,
-    help=f"Print at most N pointers, {MAX_LIST:,} at most.",
-)
+@limit("pointers")
 @as_json
 @connected(writes=False)
 def pointers(connection: Connection, topic: str, limit: int, as_json: bool) -> None:

@@ -18,20 +18,19 @@ from oplogc.topics import FlushError, Message, Published
 from oplogc.topics.messages.snapshot import pointer_of
 
 _CONTENT: tuple[Callable[[Any], Any], ...] = (
-    option("--key", metavar="KEY", convert=values.key, help="Key of each message."),
+    option("--key", "KEY", values.key, "Key of each message."),
     option(
-        "--header",
-        "headers",
-        metavar="NAME=VALUE",
-        convert=values.header,
+        "--header headers",
+        "NAME=VALUE",
+        values.header,
+        "Header of each message. Can be repeated.",
         multiple=True,
-        help="Header of each message. Can be repeated.",
     ),
     option(
         "--ttl",
-        metavar="DURATION",
-        convert=values.ttl,
-        help="Time to live of each message, if it is shorter than the topic's.",
+        "DURATION",
+        values.ttl,
+        "Time to live of each message, if it is shorter than the topic's.",
     ),
 )
 
@@ -49,9 +48,9 @@ def _content(command: Callable[..., Any]) -> Callable[..., Any]:
 @_content
 @option(
     "--pointer",
-    metavar="POINTER",
-    convert=pointer_of,
-    help="Publish under this write pointer of a foreign transaction. Without MESSAGE: publish the"
+    "POINTER",
+    pointer_of,
+    "Publish under this write pointer of a foreign transaction. Without MESSAGE: publish the"
     " messages that are stored under it.",
 )
 @as_json
@@ -92,11 +91,7 @@ def publish_(
 
 
 _pointer = option(
-    "--pointer",
-    metavar="POINTER",
-    convert=pointer_of,
-    required=True,
-    help="The write pointer of a foreign transaction.",
+    "--pointer", "POINTER", pointer_of, "The write pointer of a foreign transaction.", required=True
 )
 
 

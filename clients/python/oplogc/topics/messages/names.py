@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 DEFAULT_NAMESPACE = "default"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_RULE = "1 to 249 ASCII letters, digits, '.', '_' or '-', and not '.' or '..'"
 
 
 class TopicName(NamedTuple):
@@ -66,23 +67,20 @@ def topic_name(text: str) -> TopicName:
     namespace, slash, topic = text.partition("/")
     if not slash:
         namespace, topic = DEFAULT_NAMESPACE, namespace
-    for name in (namespace, topic):
-        if not _NAME.fullmatch(name) or name in (".", ".."):
-            raise ValueError(
-                f"{text!r} is not a topic: give topic or namespace/topic, each 1 to 249 ASCII "
-                "letters, digits, '.', '_' or '-', and not '.' or '..'"
-            )
+    if not (_is_name(namespace) and _is_name(topic)):
+        raise ValueError(f"{text!r} is not a topic: give topic or namespace/topic, each {_RULE}")
     return TopicName(namespace, topic)
 
 
 def namespace_name(text: str) -> str:
     """Return the name of a namespace. Raise ValueError."""
-    if not _NAME.fullmatch(text) or text in (".", ".."):
-        raise ValueError(
-            f"{text!r} is not a namespace: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "
-            "and not '.' or '..'"
-        )
+    if not _is_name(text):
+        raise ValueError(f"{text!r} is not a namespace: give {_RULE}")
     return text
+
+
+def _is_name(text: str) -> bool:
+    return bool(_NAME.fullmatch(text)) and text not in (".", "..")
 
 
 def topics_path(namespace: str) -> str:
