@@ -21,18 +21,18 @@ _NOT_OPEN = "the producer is not open: use it in async with"
 logger = logging.getLogger("oplogc")
 
 
-class AsyncProducer(ProducerBase["_Udp | _Http"]):
+class AsyncProducer(ProducerBase["_AsyncUdp | _AsyncHttp"]):
     """Sends operations from one event loop. Use it with ``async with``.
 
     The arguments are those of ``Producer``. Raises ValueError for a bad argument. Entering raises
     OSError for an unknown host.
     """
 
-    def _udp(self, url: str) -> "_Udp":
-        return _Udp(url)
+    def _udp(self, url: str) -> "_AsyncUdp":
+        return _AsyncUdp(url)
 
-    def _http(self, options: HttpOptions) -> "_Http":
-        return _Http(options)
+    def _http(self, options: HttpOptions) -> "_AsyncHttp":
+        return _AsyncHttp(options)
 
     async def send(
         self,
@@ -74,7 +74,7 @@ class AsyncProducer(ProducerBase["_Udp | _Http"]):
         await self.close()
 
 
-class _Udp:
+class _AsyncUdp:
     def __init__(self, url: str) -> None:
         self._url = url
         self._socket: Any = None
@@ -113,7 +113,7 @@ class _Udp:
         return dataclasses.replace(self._counters)
 
 
-class _Http:
+class _AsyncHttp:
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
         self._outbox = options.outbox()

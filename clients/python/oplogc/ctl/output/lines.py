@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from oplogc.ctl.options.values import shown_duration
 from oplogc.http.answers import printable
@@ -21,6 +22,7 @@ from oplogc.topics import (
 )
 from oplogc.topics.messages.message import as_json
 
+Row = tuple[object, ...]
 _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
 
 
@@ -33,13 +35,8 @@ def topic_line(topic: Topic) -> str:
 
 
 def topic_json(topic: Topic) -> str:
-    return json.dumps(
-        {
-            "namespace": topic.name.namespace,
-            "name": topic.name.topic,
-            "properties": dict(topic.properties),
-        }
-    )
+    namespace, name = topic.name
+    return json.dumps({"namespace": namespace, "name": name, "properties": dict(topic.properties)})
 
 
 def event_line(event: TopicEvent) -> str:
@@ -60,88 +57,61 @@ def event_json(event: TopicEvent) -> str:
     return json.dumps({"id": shown.pop("id"), "published": _time(event), **shown})
 
 
+_OF_TXN = "state reason group topic lease begun_at expires_at records bytes topics begin commit"
+
+
 def transaction_line(txn: TransactionStatus) -> str:
     """Return id, state, and the other members."""
-    shown = _members(txn)
-    shown["topics"] = ",".join(txn.topics) or "-"
-    head = [str(shown.pop("txn")), str(shown.pop("state"))]
+    shown = _members(txn) | {"topics": ",".join(txn.topics) or "-"}
+    head = [shown.pop("txn"), shown.pop("state")]
     if reason := shown.pop("reason", None):
         head.append(f"({reason})")
-    return printable(" ".join([*head, *(f"{name}={value}" for name, value in shown.items())]))
+    return printable(" ".join([*head, *(f"{name}={_cell(each)}" for name, each in shown.items())]))
 
 
 def transaction_json(txn: TransactionStatus) -> str:
-    return json.dumps(_members(txn))
-
-
-_TITLES = ("OFFSET", "TIME", "KIND", "POINTER/TXN", "STATE", "RECORDS", "BYTES")
+    return _dumps(_members(txn))
 
 
 def entry_lines(entries: Sequence[Entry]) -> list[str]:
     """Return a table with its titles, empty if there are no entries."""
-    return table(_TITLES, map(_row, entries))
+    titles = ("OFFSET", "TIME", "KIND", "POINTER/TXN", "STATE", "RECORDS", "BYTES")
+    return table(titles, map(_row, entries))
 
 
 def namespace_lines(namespaces: Sequence[Namespace]) -> list[str]:
-    return table(("NAMESPACE", "TOPICS"), ((name, str(count)) for name, count in namespaces))
+    return table(("NAMESPACE", "TOPICS"), namespaces)
 
 
 def lease_lines(leases: Sequence[Lease]) -> list[str]:
     """Return a table with its titles. A free lease has no time left."""
-    return table(
-        ("LEASE", "HOLDER", "TERM", "LEFT", "NOTE"),
-        (
-            (
-                each.name,
-                each.holder or "-",
-                str(each.term),
-                f"{each.expires_in_ms / 1000:.1f}s" if each.expires_in_ms else "-",
-                each.note or "-",
-            )
-            for each in leases
-        ),
-    )
+
+    def cells(each: Lease) -> Row:
+        left = f"{each.expires_in_ms / 1000:.1f}s" if each.expires_in_ms else None
+        return each.name, each.holder, each.term, left, each.note or None
+
+    return table(("LEASE", "HOLDER", "TERM", "LEFT", "NOTE"), map(cells, leases))
 
 
 def row_json(row: Lease | Namespace) -> str:
-    return json.dumps(row._asdict())
+    return _dumps(row._asdict())
 
 
 def listed_pointer_lines(pointers: Sequence[ListedPointer]) -> list[str]:
     """Return a table with its titles, empty if there are no pointers."""
-    return table(
-        ("TOPIC", "POINTER", "STATE", "HOLDS", "BEGUN", "EXPIRES"),
-        (
-            (
-                str(each.topic),
-                str(each.pointer),
-                each.state,
-                "yes" if each.holds else "no",
-                as_time(each.begun_at),
-                "-" if each.expires_at is None else as_time(each.expires_at),
-            )
-            for each in pointers
-        ),
-    )
+    titles = ("TOPIC", "POINTER", "STATE", "HOLDS", "BEGUN", "EXPIRES")
+    return table(titles, (each[:-1] for each in pointers))
 
 
 def listed_pointer_json(pointer: ListedPointer) -> str:
     """Return a pointer as the agent shows it."""
-    shown = {
-        **pointer.topic._asdict(),
-        "pointer": str(pointer.pointer),
-        "state": pointer.state,
-        "holds": pointer.holds,
-        "begun_at": as_time(pointer.begun_at),
-        "expires_at": None if pointer.expires_at is None else as_time(pointer.expires_at),
-        "published": pointer.published,
-    }
-    return json.dumps(shown)
+    shown = pointer._asdict() | {"pointer": str(pointer.pointer)}
+    return _dumps({**shown.pop("topic")._asdict(), **shown})
 
 
-def table(titles: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
+def table(titles: tuple[str, ...], cells: Iterable[Row]) -> list[str]:
     """Return the lines of a table, none if it has no rows."""
-    rows = [tuple(map(printable, row)) for row in (titles, *cells)]
+    rows = [tuple(printable(_cell(each)) for each in row) for row in (titles, *cells)]
     if len(rows) == 1:
         return []
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -153,10 +123,10 @@ def table(titles: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str
 
 def entry_json(entry: Entry) -> str:
     """Return an entry as the agent shows it."""
-    shown = entry._asdict() | {"time": as_time(entry.time)}
+    shown = {name: value for name, value in entry._asdict().items() if value is not None}
     if entry.pointer is not None:
         shown["pointer"] = str(entry.pointer)
-    return json.dumps({name: value for name, value in shown.items() if value is not None})
+    return _dumps(shown)
 
 
 def pointer_line(pointer: OpenPointer) -> str:
@@ -167,41 +137,32 @@ def pointer_line(pointer: OpenPointer) -> str:
 
 def pointer_json(pointer: OpenPointer) -> str:
     """Return an open pointer as the agent shows it."""
-    return json.dumps(
-        {
-            "pointer": str(pointer.pointer),
-            "begun_at": as_time(pointer.begun_at),
-            "expires_at": as_time(pointer.expires_at),
-            "published": pointer.published,
-        }
-    )
+    return _dumps(pointer._asdict() | {"pointer": str(pointer.pointer)})
 
 
-def _row(entry: Entry) -> tuple[str, ...]:
+def _row(entry: Entry) -> Row:
     number = entry.voided if entry.records is None else entry.records
-    cells = (entry.txn if entry.pointer is None else entry.pointer, entry.state, number)
-    shown = ("-" if cell is None else str(cell) for cell in cells)
-    return (str(entry.offset), as_time(entry.time), entry.kind, *shown, str(entry.bytes))
+    by = entry.txn if entry.pointer is None else entry.pointer
+    return entry.offset, entry.time, entry.kind, by, entry.state, number, entry.bytes
 
 
-def _members(txn: TransactionStatus) -> dict[str, object]:
+def _members(txn: TransactionStatus) -> dict[str, Any]:
     """Return a transaction as the agent shows it."""
-    shown = {
-        "txn": txn.id,
-        "state": txn.state,
-        "reason": txn.reason,
-        "group": txn.group,
-        "topic": txn.topic,
-        "lease": txn.lease,
-        "begun_at": as_time(txn.begun_at),
-        "expires_at": as_time(txn.expires_at),
-        "records": txn.records,
-        "bytes": txn.bytes,
-        "topics": list(txn.topics),
-        "begin": txn.begin,
-        "commit": txn.commit,
-    }
+    shown = {"txn": txn.id, **{name: getattr(txn, name) for name in _OF_TXN.split()}}
     return {name: value for name, value in shown.items() if value is not None}
+
+
+def _cell(value: object) -> str:
+    """Return a value for people."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return as_time(value)
+    return "-" if value is None else str(value)
+
+
+def _dumps(members: dict[str, Any]) -> str:
+    return json.dumps(members, default=as_time)
 
 
 def _payload(message: ReceivedMessage) -> str:

@@ -17,20 +17,8 @@ def status_lines(status: Mapping[str, Any]) -> Iterator[str]:
 
 def consumer_lines(consumers: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a table with its titles, empty without consumers."""
-    return table(
-        ("NAME", "ADDRESS", "FOLLOWS", "PHASE", "LAG", "SENT"),
-        (
-            (
-                str(each.get("name") or "-"),
-                str(each.get("address", "-")),
-                _followed(each),
-                _phase(each),
-                _lag(each.get("lag", {})),
-                f"{each.get('sent', 0):,}",
-            )
-            for each in consumers
-        ),
-    )
+    titles = ("NAME", "ADDRESS", "FOLLOWS", "PHASE", "LAG", "SENT")
+    return table(titles, map(_cells, consumers))
 
 
 def _rows(status: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -103,6 +91,17 @@ def _age(seconds: Any) -> str:
     units = ((days, "d"), (hours, "h"), (minutes, "m"), (rest, "s"))
     shown = [f"{count}{unit}" for count, unit in units if count]
     return f"up {''.join(shown[:2]) or '0s'}"
+
+
+def _cells(consumer: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        str(consumer.get("name") or "-"),
+        str(consumer.get("address", "-")),
+        _followed(consumer),
+        _phase(consumer),
+        _lag(consumer.get("lag", {})),
+        f"{consumer.get('sent', 0):,}",
+    )
 
 
 def _followed(consumer: Mapping[str, Any]) -> str:
