@@ -20,13 +20,13 @@ from oplogc.topics.foreign.publisher import AsyncForeignPublisher
 from oplogc.topics.messages.message import Sendable
 from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.messages.snapshot import ForeignTransaction
-from oplogc.topics.publish.publication import Publication, done, fail, publication
+from oplogc.topics.publish.publication import done, publication
 from oplogc.topics.publish.publisher import Publisher
 from oplogc.topics.publish.queue import PublishCounters
 from oplogc.topics.publish.room import Room
 from oplogc.topics.transactions.core import TransactionCore
 from oplogc.topics.transactions.transaction import AsyncTransaction
-from oplogc.wire.errors import BufferFullError, TopicAlreadyExists, TopicNotFound
+from oplogc.wire.errors import TopicAlreadyExists, TopicNotFound
 
 CLOSED = "this object is closed"
 
@@ -58,7 +58,8 @@ class AsyncTopics(TopicsBase):
         self.pointers = AsyncPointers(self._agents)
         """Requests under pointers of foreign transactions, and reports of their end."""
         self._transactions: WeakSet[TransactionCore] = WeakSet()
-        self._publisher = Publisher(self._agents, self.room)
+        self.publisher = Publisher(self._agents, self.room)
+        """Sends the messages, in the event loop."""
         self._closed = False
 
     async def create(
@@ -157,17 +158,8 @@ class AsyncTopics(TopicsBase):
         if self._closed:
             raise ValueError(CLOSED)
         future = asyncio.wrap_future(new.future if durable else done())
-        self.enter(new, self.room.take(len(new.messages), new.size))
+        self.publisher.add(new, self.room.take(len(new.messages), new.size))
         return future
-
-    def enter(self, new: Publication, has_room: bool) -> None:
-        """Publish messages for which there is room, in the event loop. Fail others."""
-        if has_room:
-            self._publisher.add(new)
-        else:
-            self._publisher.drop(len(new.messages))
-            error = BufferFullError(f"the buffer is full ({self.room.messages:,} messages)")
-            fail(new.future, error)
 
     async def poll(
         self,
@@ -264,7 +256,7 @@ class AsyncTopics(TopicsBase):
         Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
         messages of ``durable=False`` for a cause such as a wrong password. They stay in the buffer.
         """
-        await self._publisher.flush(timeout)
+        await self.publisher.flush(timeout)
 
     async def aclose(self, timeout: float | None = 30.0) -> None:
         """Refuse further messages and flush. Raises FlushError. Remaining messages are lost.
@@ -275,20 +267,20 @@ class AsyncTopics(TopicsBase):
         self.room.close()
         try:
             flushed, *_ = await asyncio.gather(
-                self._publisher.flush(timeout),
+                self.publisher.flush(timeout),
                 *(each.close(timeout) for each in list(self._transactions)),
                 return_exceptions=True,
             )
             if flushed is not None:
                 raise flushed
         finally:
-            await self._publisher.end()
+            await self.publisher.end()
             await self._agents.aclose()
 
     @property
     def counters(self) -> PublishCounters:
         """Return a copy of the counters of ``publish``."""
-        return self._publisher.counters
+        return self.publisher.counters
 
     async def __aenter__(self) -> Self:
         return self

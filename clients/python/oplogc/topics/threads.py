@@ -75,7 +75,7 @@ class Topics(TopicsBase):
         new.future.add_done_callback(self._keep)
         with self._lock:
             self._check_open()
-            self._thread.soon(topics.enter, new, has_room)
+            self._thread.soon(topics.publisher.add, new, has_room)
             open_ones.add(self)
         return new.future if durable else done()
 

@@ -12,10 +12,10 @@ from oplogc.topics.calls import topics
 from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.call import Call
 from oplogc.topics.messages.names import TopicName
-from oplogc.topics.publish.publication import Publication
+from oplogc.topics.publish.publication import Publication, fail
 from oplogc.topics.publish.queue import NoConfirmation, PublishCounters, PublishQueue
 from oplogc.topics.publish.room import Room
-from oplogc.wire.errors import FlushError
+from oplogc.wire.errors import BufferFullError, FlushError
 
 MAX_CONNECTIONS = 16
 _TICK_SECONDS = 1.0
@@ -36,9 +36,15 @@ class Publisher:
         self._counters = PublishCounters()
         self._ended = False
 
-    def add(self, publication: Publication) -> None:
-        """Publish messages, for which there is room."""
-        self._counters.published += len(publication.messages)
+    def add(self, publication: Publication, has_room: bool) -> None:
+        """Publish messages for which there is room. Fail others."""
+        count = len(publication.messages)
+        self._counters.published += count
+        if not has_room:
+            self._counters.dropped += count
+            error = BufferFullError(f"the buffer is full ({self._room.messages:,} messages)")
+            fail(publication.future, error)
+            return
         self._pending.add(publication)
         name = publication.name
         queue = self._queues.get(name)
@@ -50,11 +56,6 @@ class Publisher:
             run = self._run(name, queue)
             self._tasks[name] = asyncio.create_task(run, name=f"oplogc-publish {name}")
         queue.add(publication)
-
-    def drop(self, messages: int) -> None:
-        """Count messages for which there is no room."""
-        self._counters.published += messages
-        self._counters.dropped += messages
 
     @property
     def counters(self) -> PublishCounters:
