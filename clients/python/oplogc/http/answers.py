@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
-from typing import NamedTuple, NoReturn, TypeGuard
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 import httpx
 
@@ -55,13 +55,17 @@ class Answer(NamedTuple):
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
-    def detail(self) -> str:
-        """The problem document's sentence, else the status in words."""
+    def members(self) -> dict[str, Any]:
+        """The members of the body. Empty unless the body is a JSON object."""
         try:
             document = self.json()
         except ValueError:
-            document = None
-        detail = document.get("detail") if isinstance(document, dict) else None
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def detail(self) -> str:
+        """The problem document's sentence, else the status in words."""
+        detail = self.members().get("detail")
         if not isinstance(detail, str) or not detail.strip():
             detail = self.reason or "the agent answered without words"
         return printable(detail[:_MAX_DETAIL])

@@ -61,11 +61,7 @@ def judge(answer: Answer, lines: int) -> Verdict:
 
 
 def _ingested(answer: Answer) -> int | None:
-    try:
-        document = answer.json()
-    except ValueError:
-        return None
-    count = document.get("ingested") if isinstance(document, dict) else None
+    count = answer.members().get("ingested")
     return count if type(count) is int else None  # True equals 1
 
 
@@ -74,11 +70,7 @@ def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
 
     Empty if one of them is outside the batch.
     """
-    try:
-        document = answer.json()
-    except ValueError:
-        return {}
-    errors = document.get("errors") if isinstance(document, dict) else None
+    errors = answer.members().get("errors")
     if not isinstance(errors, list):
         return {}
     bad = {}
@@ -86,7 +78,6 @@ def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
         line = error.get("line") if isinstance(error, dict) else None
         if type(line) is not int or not 1 <= line <= lines:
             return {}
-        bad[line - 1] = printable(
-            f"{error.get('field', 'operation')}: {error.get('reason', 'invalid')}"[:500]
-        )
+        reason = f"{error.get('field', 'operation')}: {error.get('reason', 'invalid')}"
+        bad[line - 1] = printable(reason[:500])
     return bad

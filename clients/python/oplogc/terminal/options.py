@@ -26,9 +26,6 @@ class Converted(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):  # a default
             return value
-        flags = {name for each in ctx.command.params for name in each.opts} if ctx else set()
-        if isinstance(param, click.Option) and value in flags:
-            self.fail("needs a value", param, ctx)
         try:
             return self._convert(value)
         except ValueError as error:

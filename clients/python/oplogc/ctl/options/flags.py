@@ -33,6 +33,15 @@ def given_flag(*names: str) -> str:
     return next(given, "")
 
 
+class _OptionValue(Converted):
+    """Refuses a flag in place of a value."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx and value in {name for each in ctx.command.params for name in each.opts}:
+            self.fail("needs a value", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Option(VariableOption):
     """A flag before the command counts unless it is given behind it, too."""
 
@@ -61,7 +70,7 @@ def option(
     return click.option(
         *names.split(),
         cls=Option,
-        type=Converted(metavar, convert, choices),
+        type=_OptionValue(metavar, convert, choices),
         metavar=metavar,
         help=help,
         show_default="default" in more,

@@ -73,11 +73,8 @@ def _status(connection: Connection) -> dict[str, Any]:
     The shown members have the right types. Raises OplogError, Failed.
     """
     answer = connection.ask_once(_STATUS)
-    try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    if isinstance(found, dict) and "status" in found:
+    found = answer.members()
+    if "status" in found:
         if member := unexpected_member(found):
             raise Failed(
                 f"{answer.url}: this is no agent of oplog (unexpected member {member} in /status)"
