@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _ended(EXIT_USAGE, _sentence(error))
     except (OplogError, Failed) as error:
         return _ended(EXIT_FAILED, str(error))
-    except OSError as error:  # of stdout or stdin; others are handled elsewhere
+    except OSError as error:  # of stdout or stdin: others are handled elsewhere
         return ended_without_stdout(PROGRAM, error)
     except KeyboardInterrupt:
         return EXIT_FAILED

@@ -41,7 +41,7 @@ class Consumer(Following[Event]):
     - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy; None:
       taken from the environment (``HTTPS_PROXY`` ...).
     - ``timeout``: seconds until the agent must have answered. ``heartbeat_timeout``: seconds of
-      silence until a connection counts as dead; agents send something at least every 25 s.
+      silence until a connection counts as dead. Agents send something at least every 25 s.
     - ``backoff``: first and longest pause between attempts in seconds; pauses double, with jitter.
     - ``save_interval``: seconds between two writes of the state file. Events acknowledged since the
       last write come again after a crash.

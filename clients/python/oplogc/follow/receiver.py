@@ -37,8 +37,8 @@ def warn(url: str, reason: str, delay: float) -> None:
 class Receiver(Generic[E]):
     """Receives events and reconnects, at the next of the agents and after pauses.
 
-    ``endpoints``: the stream of each agent. ``last_event_id``: the first position; empty: none.
-    ``verify``: TLS context; True: the usual one. ``tell_failure``: called with the address, the
+    ``endpoints``: the stream of each agent. ``last_event_id``: the first position. Empty: none.
+    ``verify``: TLS context. True: the usual one. ``tell_failure``: called with the address, the
     reason and the seconds of the pause whenever a connection fails or ends. ``opened``: see
     ``Opened``.
     """

@@ -41,14 +41,14 @@ class StateFile:
         self.lock()
         try:
             self.position = self._read()
-            """The position in the file; empty if there is no file."""
+            """The position in the file. Empty without a file."""
             self._try_to_write()
         except BaseException:
             self.unlock()
             raise
 
     def lock(self) -> None:
-        """Lock it unless it is locked by this object."""
+        """Lock the file unless this object has locked it."""
         if self._lock is None:
             self._lock = FileLock(self.path)
 
@@ -157,7 +157,7 @@ class Saver:
         self._changed.set()
 
     def close(self) -> None:
-        """Save the position if it is not saved yet. Raises StateFileError."""
+        """Save the position unless it is saved. Raises StateFileError."""
         self._closing.set()
         self._changed.set()
         self._thread.join()

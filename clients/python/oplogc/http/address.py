@@ -18,14 +18,14 @@ class UdpAddress(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """URL of ``/ops`` without user and password; these as Basic auth."""
+    """URL of ``/ops`` without user and password, which stand in ``auth``."""
 
     url: httpx.URL
     auth: httpx.BasicAuth | None
 
 
 def is_udp(url: str) -> bool:
-    """Return whether a producer's URL is for UDP. Raise ValueError unless it is for UDP or HTTP."""
+    """Return whether a producer's URL is for UDP. Raise ValueError for other URLs."""
     scheme = url.partition(":")[0].lower()
     if scheme not in ("udp", "http", "https"):
         raise _no_address(url, "a producer: udp://HOST:PORT, http://HOST:PORT or https://HOST")
@@ -33,7 +33,7 @@ def is_udp(url: str) -> bool:
 
 
 def resolve(url: str) -> UdpAddress:
-    """Look up the address of the host, IPv4 if it has one.
+    """Look up the address of the host, IPv4 if possible.
 
     Raises ValueError, and OSError for an unknown host.
     """
@@ -114,7 +114,7 @@ def check_consumer_name(name: str) -> str:
 def stream_query(name: str | None) -> dict[str, str]:
     """Return the parameters of every stream.
 
-    ``name``: of the consumer in ``/status`` and ``/metrics``; None: none. Raises ValueError.
+    ``name``: of the consumer in ``/status`` and ``/metrics``. None: none. Raises ValueError.
     """
     return {"checkpoint": "1"} | ({} if name is None else {"name": check_consumer_name(name)})
 
@@ -126,7 +126,7 @@ def stream_endpoint(
     parents: Sequence[str],
     name: str | None = None,
 ) -> Endpoint:
-    """Return the address of the stream with its filters; ``name``: of the consumer.
+    """Return the address of the stream with its filters. ``name``: of the consumer.
 
     Raises ValueError.
     """

@@ -11,7 +11,7 @@ LONGEST_RETRY_AFTER = 3600.0
 class Backoff:
     """Pauses in seconds from ``first`` to ``last``.
 
-    They double with each attempt; jitter keeps a thousand clients apart.
+    They double with each attempt. Jitter keeps a thousand clients apart.
     """
 
     def __init__(self, first: float, last: float) -> None:

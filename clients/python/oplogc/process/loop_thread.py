@@ -32,7 +32,8 @@ class LoopThread:
     ) -> None:
         self._name = name
         self._main = main
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may come while its thread is in `start`.
+        self._lock = threading.RLock()
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None

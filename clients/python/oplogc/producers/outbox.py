@@ -73,7 +73,7 @@ class Outbox:
         self._bytes = 0
         self.counters = Counters()
         self.last = 0
-        """The number of the latest operation added; they count from 1."""
+        """The number of the latest operation added. The first is 1."""
         self.trouble: Later | None = None
         """Why the batch in flight has not been delivered yet."""
 
@@ -128,7 +128,7 @@ class Outbox:
         return not oldest or oldest[0].number > number
 
     def batch(self) -> list[bytes]:
-        """Return the batch to send: the same until ``apply`` settles it. Empty if there is none."""
+        """Return the batch to send: the same until ``apply`` settles it. Empty: none."""
         if not self._batch:
             size = 0
             while self._queue and len(self._batch) < self._limit:

@@ -12,7 +12,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Invalid:
-    """Nothing was stored; ``bad`` names the lines at fault, from 0, each with its reason."""
+    """Nothing was stored. ``bad`` names the lines at fault, from 0, each with its reason."""
 
     bad: dict[int, str] = field(default_factory=dict)
 

@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(_password_problem(settings) if error.status == 401 else str(error))
     except OplogError as error:
         return _failed(str(error))
-    except OSError as error:  # of stdout, for example a full disk; others are handled elsewhere
+    except OSError as error:  # of stdout, for example a full disk: others are handled elsewhere
         return ended_without_stdout(PROGRAM, error)
     except KeyboardInterrupt:  # on systems whose event loop handles no signals
         pass

@@ -28,7 +28,7 @@ _OPLOG_POSITION = re.compile(r"[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
 class TopicConsumer(Following[TopicEvent]):
     """Follow a topic with ``async for`` or with ``for``: messages, and ``Reset``.
 
-    ``Reset``: messages after the position are gone, or the topic was created again; the oldest
+    ``Reset``: messages after the position are gone, or the topic was created again. The oldest
     remaining message follows. A consumer reconnects by itself and resumes where it was, so
     each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
     crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.

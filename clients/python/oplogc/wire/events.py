@@ -26,7 +26,7 @@ class Operation:
     id: str
     parents: tuple[str, ...]
     timestamp: datetime
-    """When the object changed, as the producer says; in UTC."""
+    """When the object changed, as the producer says. In UTC."""
     ref: str | None = None
     """The object's URL, if the agent sends one."""
     txn: str | None = None
@@ -54,7 +54,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The copy, or the changes since the position, are complete; operations follow."""
+    """The copy, or the changes since the position, are complete. Operations follow."""
 
     event_id: str
     event: Literal["live"] = "live"

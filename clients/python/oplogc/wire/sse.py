@@ -74,7 +74,7 @@ class BlockParser:
     def _with_bare_newlines(self, chunk: bytes) -> bytes:
         """Replace the other two ends of a line, ``\\r\\n`` and ``\\r``.
 
-        A final ``\\r`` counts at once; its ``\\n`` may follow.
+        A final ``\\r`` counts at once. Its ``\\n`` may follow.
         """
         if not chunk:
             return chunk

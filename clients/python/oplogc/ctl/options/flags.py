@@ -171,7 +171,7 @@ isolation = option(
 
 
 def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of the connection; the command gets a ``Connection`` first.
+    """Add the options of the connection. The command gets a ``Connection`` first.
 
     ``writes``: whether the command needs the password for writing.
     """

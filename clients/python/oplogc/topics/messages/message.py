@@ -17,7 +17,7 @@ MAX_TTL_SECONDS = 100 * 365 * 86_400
 MIN_MAX_BYTES = 1 << 20
 
 ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
-"""Ids of messages; of operations, whose topic is ``system/oplog``; and times in milliseconds."""
+"""Ids of messages, ids of operations in ``system/oplog``, and times in milliseconds."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ class ReceivedMessage:
 
     @property
     def text(self) -> str | None:
-        """The payload as text. None if it is not UTF-8, or if there is none."""
+        """The payload as text. None without a payload in UTF-8."""
         return self.payload if isinstance(self.payload, str) else None
 
     @property

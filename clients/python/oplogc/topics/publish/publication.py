@@ -14,7 +14,7 @@ from oplogc.topics.messages.names import TopicName, topic_name
 class Publication:
     """Messages to be stored together or not at all.
 
-    ``until``: ``time.monotonic()`` after which they count as not confirmed; None: never.
+    ``until``: ``time.monotonic()`` after which they count as not confirmed. None: never.
     ``is_sent``: whether an agent may have read them.
     """
 
@@ -33,7 +33,7 @@ class Publication:
 def publication(topic: str, messages: Sequence[Sendable], retry_for: float | None) -> Publication:
     """Check a call of ``publish``. Raise ValueError.
 
-    ``retry_for``: seconds until the messages count as not confirmed; None: never.
+    ``retry_for``: seconds until the messages count as not confirmed. None: never.
     """
     name = topic_name(topic)
     if not messages:
@@ -48,7 +48,7 @@ def is_wanted(future: Future[Any]) -> bool:
 
 
 def fail(future: Future[None], error: Exception) -> None:
-    """Set the exception of a future unless it is cancelled."""
+    """Set the exception of a future, unless the future is cancelled."""
     if is_wanted(future):
         future.set_exception(error)
 

@@ -43,7 +43,7 @@ class Transaction(OfOneProcess):
     def write(self, topic: str, message: Writable) -> "Future[str | None]":
         """Write a record with the next lsn. Wait for room in the buffer.
 
-        ``message``: as ``publish`` takes it. For ``system/oplog`` an operation as a mapping or as
+        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping or as
         JSON text. The future has the record's id after the commit. None: the topic was deleted
         before. Do not wait for it in the block. Raises ValueError, MessageError and OperationError,
         after which the transaction may go on, and TransactionError.

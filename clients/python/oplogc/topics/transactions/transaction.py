@@ -37,7 +37,7 @@ class AsyncTransaction:
     async def write(self, topic: str, message: Writable) -> "asyncio.Future[str | None]":
         """Write a record with the next lsn. Wait for room in the buffer.
 
-        ``message``: as ``publish`` takes it. For ``system/oplog`` an operation as a mapping of
+        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping of
         event, type, id, parents and timestamp, or as JSON text.
 
         The future has the record's id after the commit. None: the topic was deleted before. The
