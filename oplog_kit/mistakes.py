@@ -1,6 +1,6 @@
 """All mistakes in a settings file, each with its line."""
 
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 
 class Mistakes:

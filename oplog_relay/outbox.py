@@ -18,9 +18,9 @@ from oplog_relay.db.names import Names
 from oplog_relay.db.schema import MAX_KEY, MAX_PAYLOAD, MAX_TOPIC
 from oplog_relay.model.errors import RowError
 from oplog_relay.model.settings import Table
-from oplogc.errors import OperationError
-from oplogc.operation import encode
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.names import topic_name
+from oplogc.wire.errors import OperationError
+from oplogc.wire.operation import encode
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 

@@ -12,7 +12,7 @@ from oplog_pipe.commitlog import CommitLog, Entry
 from oplog_pipe.errors import LogError
 from oplog_pipe.folder.operate import entries, record_of, view
 from oplog_pipe.model.settings import PipeSettings
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -12,7 +12,7 @@ from oplog_pipe.commands.status import not_whole
 from oplog_pipe.folder import operate
 from oplog_pipe.folder.operate import SinkOffsets
 from oplog_pipe.model.settings import PipeSettings
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _NEGATIVE = {"ignore_unknown_options": True}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("bytes", "KB", "MB", "GB")

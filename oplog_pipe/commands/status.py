@@ -25,7 +25,7 @@ from oplog_pipe.model.status import (
     SourceStatus,
 )
 from oplog_pipe.watch.listen import ask
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 
 @click.command()

@@ -21,12 +21,12 @@ from oplog_pipe.model.options import FileOptions
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Inspected, Sink, Upgrading
-from oplogc.address import Endpoint
-from oplogc.address import shown as address_shown
-from oplogc.answers import printable
-from oplogc.errors import OplogError, RefusedError
-from oplogc.http_client import http_client
-from oplogc.stream import named_store, open_stream
+from oplogc.follow.stream import named_store, open_stream
+from oplogc.http.address import Endpoint
+from oplogc.http.address import shown as address_shown
+from oplogc.http.answers import printable
+from oplogc.http.client import http_client
+from oplogc.wire.errors import OplogError, RefusedError
 
 
 @click.command()

@@ -10,7 +10,7 @@ from oplog_pipe.config.reader import Reader
 from oplog_pipe.config.show import shown
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.model.settings import PipeSettings
-from oplogc.variables import unknown_variable
+from oplogc.terminal.variables import unknown_variable
 
 __all__ = ["load", "shown"]
 

@@ -6,8 +6,8 @@ import warnings
 import httpx
 
 from oplog_kit.listen import listen_address
-from oplogc.address import base_endpoint
-from oplogc.topics.names import topic_name
+from oplogc.http.address import base_endpoint
+from oplogc.topics.messages.names import topic_name
 
 _WORD = r"[A-Za-z_][A-Za-z0-9_]*"
 _TARGET = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*", re.ASCII)

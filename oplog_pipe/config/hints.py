@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from oplog_pipe.config import tables
 from oplog_pipe.config.fields import Field
-from oplogc.variables import near
+from oplogc.terminal.variables import near
 
 # Names that other programs, and people, give to settings. Of several the first one that is known.
 _MEANT: Mapping[str, str] = {

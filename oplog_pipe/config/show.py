@@ -13,7 +13,7 @@ from oplog_pipe.config.fields import Field, Kind
 from oplog_pipe.model.options import CustomOptions
 from oplog_pipe.model.reasons import of_url
 from oplog_pipe.model.settings import FetchStep, FunctionStep, PipeSettings, SinkSettings
-from oplogc.address import shown as address_shown
+from oplogc.http.address import shown as address_shown
 
 HIDDEN = "***"
 

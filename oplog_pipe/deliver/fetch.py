@@ -12,10 +12,10 @@ from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_status
 from oplog_pipe.model.settings import Batch, FetchStep
-from oplogc.address import shown
-from oplogc.answers import describe, printable
-from oplogc.http_client import hide_query, http_client
-from oplogc.stream import origin
+from oplogc.follow.stream import origin
+from oplogc.http.address import shown
+from oplogc.http.answers import describe, printable
+from oplogc.http.client import hide_query, http_client
 
 MAX_OBJECT_BYTES = 16_000_000
 _MAX_REDIRECTS = 5

@@ -25,11 +25,11 @@ from oplog_pipe.follow.streams import (
 )
 from oplog_pipe.follow.track import Track
 from oplog_pipe.model.settings import SourceSettings
-from oplogc.address import Endpoint, shown
-from oplogc.backoff import Backoff
-from oplogc.errors import OplogError, RefusedError
-from oplogc.events import Checkpoint
-from oplogc.receiver import Receiver
+from oplogc.follow.receiver import Receiver
+from oplogc.http.address import Endpoint, shown
+from oplogc.http.backoff import Backoff
+from oplogc.wire.errors import OplogError, RefusedError
+from oplogc.wire.events import Checkpoint
 
 TIMEOUT_SECONDS = 10.0
 HEARTBEAT_TIMEOUT_SECONDS = 40.0

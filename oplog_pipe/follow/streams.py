@@ -8,15 +8,15 @@ import msgspec
 
 from oplog_pipe.model.record import RecordOp
 from oplog_pipe.model.settings import OPLOG
-from oplogc.address import Endpoint, base_endpoint, below, stream_endpoint, stream_query
-from oplogc.errors import ProtocolError, RefusedError
-from oplogc.events import POSITION, Checkpoint, is_known
-from oplogc.sse import MAX_BLOCK_BYTES, Block
-from oplogc.stream_format import StreamFormat
-from oplogc.topics.calls import Isolation
+from oplogc.follow.format import StreamFormat
+from oplogc.http.address import Endpoint, base_endpoint, below, stream_endpoint, stream_query
+from oplogc.topics.calls.topics import Isolation
 from oplogc.topics.consumer import MAX_BLOCK_BYTES as MAX_TOPIC_BLOCK_BYTES
-from oplogc.topics.message import published_ms
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.message import published_ms
+from oplogc.topics.messages.names import topic_name
+from oplogc.wire.errors import ProtocolError, RefusedError
+from oplogc.wire.events import POSITION, Checkpoint, is_known
+from oplogc.wire.sse import MAX_BLOCK_BYTES, Block
 
 START = "0"
 """The position before everything: all objects of the oplog, all messages of a topic."""

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from oplog_pipe.errors import PipeError
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _MAX = 500

@@ -15,9 +15,9 @@ from oplog_pipe.model.options import HttpOptions
 from oplog_pipe.model.reasons import of_status, of_url
 from oplog_pipe.sinks.parts.headers import check_headers
 from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
-from oplogc.address import Endpoint
-from oplogc.answers import Answer
-from oplogc.http_client import Http, NoAnswer
+from oplogc.http.address import Endpoint
+from oplogc.http.answers import Answer
+from oplogc.http.client import Http, NoAnswer
 
 # Idle connections are closed before the server does so: a request that meets this has no answer.
 _IDLE_SECONDS = 3.0

@@ -12,11 +12,11 @@ from oplog_pipe.message import Message
 from oplog_pipe.model.options import OplogOptions
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.origin import Circles, Own, Polled, marked, origins
-from oplogc.answers import Answer
-from oplogc.http_client import NoAnswer
-from oplogc.stream import STORE_HEADER
-from oplogc.topics.names import OPLOG, topic_name
-from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
+from oplogc.follow.stream import STORE_HEADER
+from oplogc.http.answers import Answer
+from oplogc.http.client import NoAnswer
+from oplogc.producers.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
+from oplogc.topics.messages.names import OPLOG, topic_name
 
 _NDJSON = {"Content-Type": "application/x-ndjson", "Accept-Encoding": "identity"}
 _JSON = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

@@ -8,9 +8,9 @@ import httpx
 from oplog_kit import tls
 from oplog_relay.model.errors import ConfigError
 from oplog_relay.model.settings import AgentSettings
-from oplogc.address import Endpoint, base_endpoint, below
-from oplogc.answers import Answer
-from oplogc.http_client import Http, NoAnswer
+from oplogc.http.address import Endpoint, base_endpoint, below
+from oplogc.http.answers import Answer
+from oplogc.http.client import Http, NoAnswer
 
 # An idle connection is closed before the agent does so, after 5 s: a request that meets this would
 # have no answer, and the relay would have to take a new term.

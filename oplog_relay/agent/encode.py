@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from oplog_relay.model.row import Row
-from oplogc.topics.names import OPLOG, TopicName, topic_name
+from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
 
 ID_HEADER = "outbox-id"
 # Characters in the name of a namespace or topic.

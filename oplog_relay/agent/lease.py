@@ -9,9 +9,9 @@ from oplog_relay.agent.client import AgentClient, is_problem, refusal
 from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.errors import LeaseUnavailableError
 from oplog_relay.model.settings import RelaySettings
-from oplogc.address import shown
-from oplogc.answers import Answer
-from oplogc.http_client import NoAnswer
+from oplogc.http.address import shown
+from oplogc.http.answers import Answer
+from oplogc.http.client import NoAnswer
 
 MAX_NOTE_BYTES = 8192
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

@@ -8,9 +8,9 @@ from oplog_relay.agent.encode import RowError, encode, topic_of
 from oplog_relay.model.bindings import Outcome, Verdict
 from oplog_relay.model.row import Row
 from oplog_relay.model.settings import RelaySettings
-from oplogc.address import Endpoint, shown
-from oplogc.answers import Answer
-from oplogc.http_client import NoAnswer
+from oplogc.http.address import Endpoint, shown
+from oplogc.http.answers import Answer
+from oplogc.http.client import NoAnswer
 
 LEASE = "Oplog-Lease"
 _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

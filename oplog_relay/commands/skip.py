@@ -10,7 +10,7 @@ from oplog_relay.db.table import OperatedTable, StoredRow
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.model.row import shown
 from oplog_relay.model.settings import RelaySettings
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 
 @click.command()

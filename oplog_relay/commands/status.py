@@ -23,7 +23,7 @@ from oplog_relay.model.note import read_note
 from oplog_relay.model.place import conflict, holder_of, place_of
 from oplog_relay.model.settings import RelaySettings
 from oplog_relay.model.stamp import leader_part
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 # Rows that are counted at most, so that a large table costs little.
 MAX_COUNTED = 1_000_000

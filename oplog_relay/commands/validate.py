@@ -19,7 +19,7 @@ from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_relay.model.note import read_note
 from oplog_relay.model.place import Place, conflict, place_of, without_password
 from oplog_relay.model.settings import RelaySettings
-from oplogc.answers import printable
+from oplogc.http.answers import printable
 
 _NO_NAME = "!"  # an agent with leases refuses it, an older one does not know the path
 

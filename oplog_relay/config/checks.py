@@ -8,8 +8,8 @@ from oplog_relay.config.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.db import names
 from oplog_relay.model.errors import ConfigError
 from oplog_relay.model.settings import Limits, RelaySettings
-from oplogc.address import base_endpoint
-from oplogc.topics.names import namespace_name
+from oplogc.http.address import base_endpoint
+from oplogc.topics.messages.names import namespace_name
 
 # An agent may extend a lease without writing it down if it did so less than a twentieth of the
 # session ago. With this factor the lease still outlives the heartbeat.

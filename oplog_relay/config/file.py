@@ -27,9 +27,9 @@ from oplog_relay.model.settings import (
     RelaySettings,
     Table,
 )
-from oplogc.address import base_endpoint
-from oplogc.address import shown as address_shown
-from oplogc.variables import near, unknown_variable
+from oplogc.http.address import base_endpoint
+from oplogc.http.address import shown as address_shown
+from oplogc.terminal.variables import near, unknown_variable
 
 PREFIX = "OPLOG_RELAY_"
 VARIABLES = {

@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePath
 
-from oplogc.topics.names import namespace_name
+from oplogc.topics.messages.names import namespace_name
 
 # They say nothing about the service.
 _SILENT = re.compile(

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from oplogc import Producer
-from oplogc.operation import encode
+from oplogc.wire.operation import encode
 from tests.bench import kit
 
 

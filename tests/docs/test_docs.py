@@ -19,14 +19,13 @@ import click
 import pytest
 
 from oplog_sync import settings as job_settings
-from oplogc.ctl.lease import lease
-from oplogc.ctl.namespaces import namespace
-from oplogc.ctl.pointer import pointer
-from oplogc.ctl.send import send
-from oplogc.ctl.status import consumers, status
-from oplogc.ctl.topic import topic
-from oplogc.ctl.txn import txn
-from oplogc.tail_settings import FLAGS
+from oplogc.ctl.commands.lists import lease, namespace
+from oplogc.ctl.commands.pointer import pointer
+from oplogc.ctl.commands.send import send
+from oplogc.ctl.commands.txn import txn
+from oplogc.ctl.status.command import consumers, status
+from oplogc.ctl.topic.command import topic
+from oplogc.tail.settings import FLAGS
 from oplogd import server
 from oplogd.agent import Agent as Parts
 from oplogd.config import settings

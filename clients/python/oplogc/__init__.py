@@ -1,8 +1,10 @@
 """Producers and consumers for an oplog agent."""
 
-from oplogc.async_producer import AsyncProducer
-from oplogc.consumer import Consumer
-from oplogc.errors import (
+from oplogc.follow.consumer import Consumer
+from oplogc.producers.async_producer import AsyncProducer
+from oplogc.producers.outbox import Counters, Overflow
+from oplogc.producers.producer import Producer
+from oplogc.wire.errors import (
     BufferFullError,
     FlushError,
     OperationError,
@@ -11,9 +13,7 @@ from oplogc.errors import (
     RefusedError,
     StateFileError,
 )
-from oplogc.events import Event, Live, Operation, Reset
-from oplogc.outbox import Counters, Overflow
-from oplogc.producer import Producer
+from oplogc.wire.events import Event, Live, Operation, Reset
 
 __version__ = "0.1.0"
 

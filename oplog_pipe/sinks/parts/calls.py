@@ -7,9 +7,9 @@ import httpx
 
 from oplog_kit.tls import tls_context
 from oplog_pipe.model.options import TlsOptions
-from oplogc.address import Endpoint, base_endpoint, shown
-from oplogc.answers import Answer
-from oplogc.http_client import Http, NoAnswer
+from oplogc.http.address import Endpoint, base_endpoint, shown
+from oplogc.http.answers import Answer
+from oplogc.http.client import Http, NoAnswer
 
 # Idle connections are closed before the server does so: a request that meets this has no answer.
 _IDLE_SECONDS = 3.0

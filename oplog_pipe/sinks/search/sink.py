@@ -25,8 +25,8 @@ from oplog_pipe.sinks.search.bulk import (
     readable,
 )
 from oplog_pipe.sinks.search.names import IndexNames
-from oplogc.answers import Answer
-from oplogc.http_client import NoAnswer
+from oplogc.http.answers import Answer
+from oplogc.http.client import NoAnswer
 
 MAX_BODY_BYTES = 10_000_000
 # Documents that one request deletes at the end of a copy: it must end within the time-out.

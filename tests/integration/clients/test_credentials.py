@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from oplogc import AsyncProducer, Consumer, FlushError, Producer, RefusedError
-from oplogc.stream import origin
+from oplogc.follow.stream import origin
 from oplogc.topics import NotAllowed
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.producers import Producers

@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 
 from oplogc import Consumer, StateFileError
-from oplogc.state_file import Saver, StateFile
+from oplogc.follow.state_file import Saver, StateFile
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.following import Following
 from tests.kits.contract.wire import wait_until
@@ -222,7 +222,7 @@ def test_what_a_killed_process_left_beside_the_file_is_in_nobodys_way(tmp_path: 
     code = """
 import os, sys
 from pathlib import Path
-from oplogc.state_file import StateFile
+from oplogc.follow.state_file import StateFile
 state = Path(sys.argv[1])
 for number in range(100):
     state.with_name(f"{state.name}.{os.getpid()}-{number}.new").touch()

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from oplogc import tail
-from oplogc.tail_command import parse
-from oplogc.tail_settings import FLAGS, agent_url, start_position, start_time
+from oplogc.tail import cli as tail
+from oplogc.tail.command import parse
+from oplogc.tail.settings import FLAGS, TailSettings, start_position, start_time
+from oplogc.terminal.values import agent_url
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.restart import agent_on
 from tests.kits.processes import forked
@@ -299,6 +300,12 @@ def test_bad_settings_end_with_2_and_one_sentence(
 )
 def test_the_value_of_a_short_flag_may_follow_an_equals_sign(arguments: list[str]) -> None:
     assert parse(arguments, {}).types == ("a",)
+
+
+def test_a_value_after_an_equals_sign_may_look_like_a_flag() -> None:
+    assert parse(["--password=--json", "-t=-q"], {"OPLOG_TAIL_PARENTS": "--json"}) == TailSettings(
+        url="http://localhost:8042", types=("-q",), parents=("--json",), password="--json"
+    )
 
 
 def test_times_are_read_as_people_write_them() -> None:

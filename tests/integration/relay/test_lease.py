@@ -14,7 +14,7 @@ from oplog_relay.agent.lease import HttpLease
 from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.errors import LeaseUnavailableError
 from oplog_relay.model.settings import RelaySettings
-from oplogc.http_client import NoAnswer
+from oplogc.http.client import NoAnswer
 from tests.integration.relay.http_agents import nobody, problem, respond, settings_of
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.servers.scripted import End, ScriptedServer

@@ -74,7 +74,7 @@ async def _fill_caches() -> None:
     The expressions of the agent's paths stay compiled. The client's libraries import half of their
     modules at the first request. All clients of a process share a TLS context.
     """
-    from oplogc.http_client import http_client
+    from oplogc.http.client import http_client
     from oplogd import agent, server
     from oplogd.config.settings import parse
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.answers import Answer
-from oplogc.backoff import Backoff, retry_after
-from oplogc.errors import BufferFullError, FlushError, OperationError
-from oplogc.operation import encode
-from oplogc.outbox import Outbox, Overflow
-from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
+from oplogc.http.answers import Answer
+from oplogc.http.backoff import Backoff, retry_after
+from oplogc.producers.outbox import Outbox, Overflow
+from oplogc.producers.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
+from oplogc.wire.errors import BufferFullError, FlushError, OperationError
+from oplogc.wire.operation import encode
 from oplogd.errors import OperationError as AgentError
 from oplogd.model import operation as agent_side
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.acks import Acks
-from oplogc.errors import ProtocolError
-from oplogc.events import Checkpoint, Live, Operation, Reset, is_known, position_of, read
-from oplogc.sse import Block
+from oplogc.follow.acks import Acks
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.events import Checkpoint, Live, Operation, Reset, is_known, position_of, read
+from oplogc.wire.sse import Block
 
 _DATA = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x"],"type":"video","id":"a"}'
 

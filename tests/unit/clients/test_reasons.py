@@ -7,7 +7,7 @@ import ssl
 import httpx
 import pytest
 
-from oplogc.answers import describe
+from oplogc.http.answers import describe
 
 REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed")
 NO_ROUTE = OSError(errno.EHOSTUNREACH, "Connect call failed")

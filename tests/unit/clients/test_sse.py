@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.errors import ProtocolError
-from oplogc.sse import MAX_BLOCK_BYTES, Block, BlockParser
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.sse import MAX_BLOCK_BYTES, Block, BlockParser
 
 _text = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=20)
 _blocks = st.lists(

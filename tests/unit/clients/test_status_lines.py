@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.ctl.status_lines import consumer_lines, status_lines
-from oplogc.ctl.status_members import unexpected_member
+from oplogc.ctl.status.lines import consumer_lines, status_lines
+from oplogc.ctl.status.members import unexpected_member
 from tests.kits.models.properties import examples
 
 LAG = {"operations": 3, "seconds": 1.5}

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.answers import Answer
-from oplogc.errors import ProtocolError
-from oplogc.sse import Block, BlockParser
+from oplogc.http.answers import Answer
 from oplogc.topics import (
     AsyncTopics,
     BadRequestError,
@@ -24,11 +22,13 @@ from oplogc.topics import (
     TopicName,
     TopicNotFound,
     Topics,
-    calls,
 )
+from oplogc.topics.calls import topics as calls
 from oplogc.topics.consumer import MAX_BLOCK_BYTES, read
-from oplogc.topics.message import as_json, decode, encode
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.message import as_json, decode, encode
+from oplogc.topics.messages.names import topic_name
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.sse import Block, BlockParser
 from oplogd.model import message as agents
 from oplogd.model.message_id import MessageId
 
@@ -166,7 +166,7 @@ def test_a_name_that_no_topic_can_have_is_refused(text: str) -> None:
 )
 def test_an_answer_has_one_error(status: int, kind: type[Exception] | None) -> None:
     answer = Answer(status, b'{"detail":"no, never"}', "http://agent", location="http://other")
-    error = calls.refusal(calls.create(NAME, None), answer)
+    error = calls.refusal(calls.create(NAME, calls.Properties()), answer)
     assert (type(error) if error else None) is kind
     if status >= 400:
         assert str(error).endswith(f"no, never (HTTP {status})")
@@ -176,7 +176,11 @@ def test_an_answer_has_one_error(status: int, kind: type[Exception] | None) -> N
 def test_the_reserved_namespace_is_no_topic_that_exists() -> None:
     answer = Answer(409, b'{"detail":"reserved"}', "http://agent")
     name = TopicName("system", "t")
-    for call in (calls.create(name, None), calls.delete(name), calls.update(NAME, 5)):
+    for call in (
+        calls.create(name, calls.Properties()),
+        calls.delete(name),
+        calls.update(NAME, calls.Properties(5)),
+    ):
         if call.path.endswith("properties"):
             continue
         assert type(calls.refusal(call, answer)) is RefusedError

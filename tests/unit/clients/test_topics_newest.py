@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.ctl.newest import Ask, newest
+from oplogc.ctl.topic.newest import Ask, newest
 from oplogc.topics import ReceivedMessage
 from oplogd.model.message_id import MessageId
 

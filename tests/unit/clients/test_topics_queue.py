@@ -6,12 +6,13 @@ from concurrent.futures import Future
 
 import pytest
 
-from oplogc.backoff import Backoff
-from oplogc.errors import NotAllowed, RefusedError
+from oplogc.http.backoff import Backoff
 from oplogc.topics import BadRequestError, OplogError, TopicName, TopicNotFound, UnavailableError
-from oplogc.topics.publication import Publication
-from oplogc.topics.queue import BATCH_BYTES, Later, PublishQueue
-from oplogc.topics.room import Room
+from oplogc.topics.messages.batch import BATCH_BYTES
+from oplogc.topics.publish.publication import Publication
+from oplogc.topics.publish.queue import NoConfirmation, PublishQueue
+from oplogc.topics.publish.room import Room
+from oplogc.wire.errors import NotAllowed, RefusedError
 
 NAME = TopicName("default", "t")
 GONE = TopicNotFound(404, "there is no topic default/t")
@@ -143,10 +144,10 @@ def test_a_request_without_an_answer_is_sent_again_with_growing_pauses() -> None
     pauses = []
     for _ in range(6):
         assert queue.texts() == ["a"]
-        pauses.append(queue.postpone(Later("no answer"), 0))
+        pauses.append(queue.postpone(NoConfirmation("no answer"), 0))
     assert all(1 <= pause <= 4 for pause in pauses)
     assert pauses[-1] >= 2 > 1
-    assert queue.postpone(Later("busy", 100), 0) >= 100
+    assert queue.postpone(NoConfirmation("busy", 100), 0) >= 100
     queue.delivered()
     assert queue.trouble == ""
 
@@ -156,7 +157,7 @@ def test_messages_fail_once_their_time_would_be_over_before_the_next_attempt() -
     short, long, endless = queue.put("a"), queue.put("b", until=999), queue.put("c", until=None)
     waiting = Queue.put(queue, "d")
     queue.batch()
-    queue.postpone(Later("the store is unreachable", 50), 0)
+    queue.postpone(NoConfirmation("the store is unreachable", 50), 0)
     error = error_of(short)
     assert isinstance(error, UnavailableError)
     said = "confirmed 1 message for default/t, which may still be stored: the store is unreachable"
@@ -171,15 +172,15 @@ def test_messages_that_no_agent_can_have_are_known_not_to_be_stored() -> None:
     queue = Queue()
     unsent, sent = queue.put("a"), queue.put("b", until=999)
     queue.batch()
-    queue.postpone(Later("connection refused", 50, sent=False), 0)
+    queue.postpone(NoConfirmation("connection refused", 50, sent=False), 0)
     error = error_of(unsent)
     assert isinstance(error, UnavailableError)
     assert (str(error), error.lost) == (
         "1 message for default/t not stored: connection refused",
         False,
     )
-    queue.postpone(Later("no answer"), 50)
-    queue.postpone(Later("connection refused", 1000, sent=False), 60)
+    queue.postpone(NoConfirmation("no answer"), 50)
+    queue.postpone(NoConfirmation("connection refused", 1000, sent=False), 60)
     error = error_of(sent)
     assert isinstance(error, UnavailableError)
     assert error.lost
@@ -227,7 +228,7 @@ def test_waiting_is_told_once_for_each_reason(caplog: pytest.LogCaptureFixture) 
     queue.put("a", until=None)
     for reason in ("no answer", "no answer", "busy"):
         queue.batch()
-        queue.postpone(Later(reason), 0)
+        queue.postpone(NoConfirmation(reason), 0)
     queue.delivered()
     assert [each.getMessage().rpartition(": ")[2] for each in caplog.records] == [
         "no answer",

@@ -291,7 +291,7 @@ def test_a_program_starts_with_the_modules_of_the_product(script: Path) -> None:
 def test_a_program_imports_nothing_more_for_its_first_request(script: Path) -> None:
     code = """
         import asyncio, sys
-        from oplogc.http_client import http_client
+        from oplogc.http.client import http_client
         async def ask():
             try:
                 await http_client(None, trust_env=False).get(sys.argv[1])

@@ -12,9 +12,9 @@ from oplog_pipe.follow.streams import (
     topic_endpoints,
     topic_format,
 )
-from oplogc.errors import ProtocolError
-from oplogc.events import Checkpoint
-from oplogc.sse import Block
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.events import Checkpoint
+from oplogc.wire.sse import Block
 
 OPLOG_ID = "545b55c7f095528dd0f3863c"
 MESSAGE_ID = f"{1_415_271_879_041:016x}" + "0" * 24

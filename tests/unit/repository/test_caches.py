@@ -11,8 +11,8 @@ import pytest
 
 from oplog_pipe.sinks.parts.lines import quoted
 from oplog_relay.agent.encode import RowError, topic_of
-from oplogc import operation
-from oplogc.errors import OperationError
+from oplogc.wire import operation
+from oplogc.wire.errors import OperationError
 from oplogd.errors import MessageError
 from oplogd.topics.transactions.rules import topic_name
 from oplogd.web.connection.forwarded import TrustedProxies, plain_address
@@ -31,9 +31,9 @@ CACHES = {
     "oplog_pipe/sinks/parts/lines.py: _short_quoted": "256 characters, checked by the caller",
     "oplog_relay/agent/encode.py: topic_of": "499 characters: an error is not cached",
     "oplog_relay/agent/publisher.py: self._endpoint": "the path of a name that topic_of returned",
-    "oplogc/http_client.py: _tls_context": "two paths of the environment; one entry",
-    "oplogc/operation.py: _check_event": "6 characters: an error is not cached",
-    "oplogc/operation.py: _check_type": "255 bytes: an error is not cached",
+    "oplogc/http/client.py: _tls_context": "two paths of the environment; one entry",
+    "oplogc/wire/operation.py: _check_event": "6 characters: an error is not cached",
+    "oplogc/wire/operation.py: _check_type": "255 bytes: an error is not cached",
     "oplogd/topics/codec/avro.py: _library": "no parameter",
 }
 
@@ -84,12 +84,12 @@ TABLE_BOUNDS = {
     "oplog_relay/leader/flow.py: Flow._keys": "keys of rows in flight",
     "oplog_relay/leader/flow.py: Flow._since": "keys of rows in flight",
     "oplog_relay/leader/flow.py: _Shard.ready": "topics of rows in flight",
-    "oplogc/callbacks.py: Callbacks._events": OF_THE_CODE,
-    "oplogc/callbacks.py: Callbacks._types": "names in the caller's code",
-    "oplogc/sse.py: BlockParser._fields": "fields of one block, whose size has a bound",
+    "oplogc/follow/callbacks.py: Callbacks._events": OF_THE_CODE,
+    "oplogc/follow/callbacks.py: Callbacks._types": "names in the caller's code",
+    "oplogc/wire/sse.py: BlockParser._fields": "fields of one block, whose size has a bound",
     "oplogc/topics/foreign/core.py: ForeignCore._parts": "topics of one transaction",
-    "oplogc/topics/publisher.py: Publisher._queues": "topics with messages to send",
-    "oplogc/topics/publisher.py: Publisher._tasks": "topics with messages to send",
+    "oplogc/topics/publish/publisher.py: Publisher._queues": "topics with messages to send",
+    "oplogc/topics/publish/publisher.py: Publisher._tasks": "topics with messages to send",
 }
 
 

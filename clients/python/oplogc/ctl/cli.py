@@ -9,18 +9,19 @@ import click
 from click.shell_completion import shell_complete
 
 from oplogc import __version__
-from oplogc.address import shown_text
-from oplogc.ctl.lease import lease
-from oplogc.ctl.namespaces import namespace, namespaces
-from oplogc.ctl.options import PREFIX, VARIABLES, Failed, before_command, source_of
-from oplogc.ctl.pointer import pointer
-from oplogc.ctl.send import send
-from oplogc.ctl.status import consumers, status
-from oplogc.ctl.topic import topic
-from oplogc.ctl.txn import txn
-from oplogc.errors import OplogError
-from oplogc.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ended_without_stdout
-from oplogc.variables import unknown_variable
+from oplogc.ctl.commands.lists import lease, namespace, namespaces
+from oplogc.ctl.commands.pointer import pointer
+from oplogc.ctl.commands.send import send
+from oplogc.ctl.commands.txn import txn
+from oplogc.ctl.options.connection import PREFIX, Failed
+from oplogc.ctl.options.flags import VARIABLES, before_command
+from oplogc.ctl.status.command import consumers, status
+from oplogc.ctl.topic.command import topic
+from oplogc.http.address import shown_text
+from oplogc.terminal.options import source_of
+from oplogc.terminal.output import EXIT_FAILED, EXIT_OK, EXIT_USAGE, ended_without_stdout
+from oplogc.terminal.variables import unknown_variable
+from oplogc.wire.errors import OplogError
 
 PROGRAM = "oplogctl"
 _COMPLETE = "_OPLOGCTL_COMPLETE"
@@ -83,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _ended(EXIT_USAGE, _sentence(error))
     except (OplogError, Failed) as error:
         return _ended(EXIT_FAILED, str(error))
-    except OSError as error:  # of stdout or stdin; others are handled elsewhere
+    except OSError as error:  # of stdout or stdin: others are handled elsewhere
         return ended_without_stdout(PROGRAM, error)
     except KeyboardInterrupt:
         return EXIT_FAILED
@@ -97,7 +98,7 @@ def _run(arguments: list[str]) -> int:
             raise click.UsageError(unknown)
         if sys.stdout is None:
             raise Failed("stdout is closed: there is nowhere to write to")
-        # Line by line, also into a pipe, so that a reader sees a message when it comes.
+        # Line by line, also into a pipe: a reader sees a message when it comes.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
         logging.getLogger("oplogc").setLevel(logging.INFO)
@@ -111,7 +112,7 @@ def _ended(code: int, sentence: str) -> int:
 
 
 def _sentence(error: click.UsageError) -> str:
-    """Return click's error in one sentence that names the flag, and no secret."""
+    """Return click's error in one sentence with the name of the flag, and no secret."""
     if isinstance(error, click.BadParameter) and error.param is not None and error.ctx is not None:
         if isinstance(error, click.MissingParameter):
             return f"{source_of(error.param, error.ctx)}: is missing; see --help"

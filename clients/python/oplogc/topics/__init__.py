@@ -1,6 +1,22 @@
 """Topics of an agent: named logs to which messages are published."""
 
-from oplogc.errors import (
+from oplogc.topics.calls.lists import Lease, ListedPointer, Namespace
+from oplogc.topics.calls.pointers import Entry, OpenPointer, Place, Published
+from oplogc.topics.calls.topics import Isolation, Polled
+from oplogc.topics.calls.transactions import Committed, TransactionStatus
+from oplogc.topics.client import AsyncTopics
+from oplogc.topics.consumer import TopicConsumer, TopicEvent
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.foreign.publisher import AsyncForeignPublisher
+from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
+from oplogc.topics.messages.message import Message, ReceivedMessage
+from oplogc.topics.messages.names import Topic, TopicName
+from oplogc.topics.messages.snapshot import ForeignTransaction
+from oplogc.topics.publish.queue import PublishCounters
+from oplogc.topics.threads import Topics
+from oplogc.topics.transactions.threads import Transaction
+from oplogc.topics.transactions.transaction import AsyncTransaction
+from oplogc.wire.errors import (
     BadRequestError,
     BufferFullError,
     FlushError,
@@ -17,23 +33,7 @@ from oplogc.errors import (
     TransactionError,
     UnavailableError,
 )
-from oplogc.events import Reset
-from oplogc.topics.calls import Isolation, Polled
-from oplogc.topics.client import AsyncTopics
-from oplogc.topics.consumer import TopicConsumer, TopicEvent
-from oplogc.topics.foreign.calls import Entry, OpenPointer, Place, Published
-from oplogc.topics.foreign.pointers import AsyncPointers
-from oplogc.topics.foreign.publisher import AsyncForeignPublisher
-from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
-from oplogc.topics.foreign.transaction import ForeignTransaction
-from oplogc.topics.lists import Lease, ListedPointer, Namespace
-from oplogc.topics.message import Message, ReceivedMessage
-from oplogc.topics.names import Topic, TopicName
-from oplogc.topics.queue import PublishCounters
-from oplogc.topics.threads import Topics
-from oplogc.topics.transactions.calls import Committed, TransactionStatus
-from oplogc.topics.transactions.threads import Transaction
-from oplogc.topics.transactions.transaction import AsyncTransaction
+from oplogc.wire.events import Reset
 
 __all__ = [
     "AsyncForeignPublisher",

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from oplogc.address import Endpoint, agent_urls, base_endpoint, below, stream_query
-from oplogc.errors import ProtocolError
-from oplogc.events import Checkpoint, Reset, checked_text, position_of
-from oplogc.following import Following
-from oplogc.sse import Block
-from oplogc.stream_format import StreamFormat
-from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, check_isolation, refused
-from oplogc.topics.message import ID, ReceivedMessage, decode
-from oplogc.topics.names import OPLOG, TopicName, topic_name
+from oplogc.follow.following import Following, FollowOptions
+from oplogc.follow.format import StreamFormat
+from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
+from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, check_isolation, refused
+from oplogc.topics.messages.message import ID, ReceivedMessage, decode
+from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
+from oplogc.wire.errors import ProtocolError
+from oplogc.wire.events import Checkpoint, Reset, checked_text, position_of
+from oplogc.wire.sse import Block
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """A message has at most 1 MiB, and JSON may take six bytes for each of them."""
@@ -28,8 +28,8 @@ _OPLOG_POSITION = re.compile(r"[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
 class TopicConsumer(Following[TopicEvent]):
     """Follow a topic with ``async for`` or with ``for``: messages, and ``Reset``.
 
-    ``Reset``: messages after the position are gone, or the topic was created again; the oldest
-    message that is there follows. A consumer reconnects by itself and resumes where it was, so
+    ``Reset``: messages after the position are gone, or the topic was created again. The oldest
+    remaining message follows. A consumer reconnects by itself and resumes where it was, so
     each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
     crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.
 
@@ -46,7 +46,7 @@ class TopicConsumer(Following[TopicEvent]):
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
       event, ``Reset`` too.
 
-    Raises ValueError for a bad argument and StateFileError for a state file that cannot be used.
+    Raises ValueError for a bad argument and StateFileError for an unusable state file.
     Iterating raises TopicNotFound, also when the topic is deleted, NotAllowed, other RefusedError,
     ProtocolError, and StateFileError at the end if the position could not be saved.
     """
@@ -74,18 +74,15 @@ class TopicConsumer(Following[TopicEvent]):
             query["isolation"] = isolation
         endpoints = [_stream(each, followed, password, query) for each in agent_urls(url)]
         positions = _OPLOG_POSITION if followed == OPLOG else _POSITION
-        kept = "" if followed == OPLOG or isolation == READ_UNCOMMITTED else isolation
+        stored = "" if followed == OPLOG or isolation == READ_UNCOMMITTED else isolation
+        options = FollowOptions(
+            state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
+        )
         super().__init__(
             endpoints,
-            StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES, kept),
+            StreamFormat(read, is_known, refused, positions, MAX_BLOCK_BYTES, stored),
             _start(start, positions),
-            state_file=state_file,
-            proxy=proxy,
-            timeout=timeout,
-            heartbeat_timeout=heartbeat_timeout,
-            backoff=backoff,
-            save_interval=save_interval,
-            max_unacked=max_unacked,
+            options,
         )
 
 
@@ -116,7 +113,7 @@ def read(block: Block, sequence: int) -> TopicEvent | Checkpoint | None:
 
 
 def is_known(block: Block) -> bool:
-    """Return whether this client knows the block's event; one that has only an id is known."""
+    """Return whether this client knows the block's event. A block with only an id is known."""
     return block.event in ("message", "reset", "live", *_OPERATIONS) or not (
         block.event or block.data
     )

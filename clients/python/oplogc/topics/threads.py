@@ -1,208 +1,83 @@
 """Topics from threads."""
 
-import logging
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from datetime import datetime
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from oplogc.delivery import open_ones
-from oplogc.errors import FlushError
-from oplogc.forks import after_fork
-from oplogc.loop_thread import LoopThread
-from oplogc.topics.calls import READ_UNCOMMITTED, Isolation, Polled
+from oplogc.process.at_exit import close_at_exit, open_ones
+from oplogc.process.blocking import blocking
+from oplogc.process.forks import after_fork
+from oplogc.process.loop_thread import LoopThread
+from oplogc.topics.base import TopicsBase
 from oplogc.topics.client import CLOSED, AsyncTopics
-from oplogc.topics.consumer import TopicConsumer
-from oplogc.topics.foreign.calls import Entry
 from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
-from oplogc.topics.foreign.transaction import ForeignTransaction
-from oplogc.topics.lists import Lease, Namespace
-from oplogc.topics.message import Sendable
-from oplogc.topics.names import DEFAULT_NAMESPACE, Topic
-from oplogc.topics.publication import done, publication
-from oplogc.topics.queue import PublishCounters
-from oplogc.topics.transactions.calls import TransactionStatus
+from oplogc.topics.messages.message import Sendable
+from oplogc.topics.publish.publication import done, publication
+from oplogc.topics.publish.queue import PublishCounters
 from oplogc.topics.transactions.threads import Transaction
 
 _R = TypeVar("_R")
-logger = logging.getLogger("oplogc")
 
 
-class Topics:
-    """``AsyncTopics`` for threads, with the same arguments; any thread may call any method.
+class Topics(TopicsBase):
+    """Topics of an agent, from threads. Any thread may call any method. Use it with ``with``.
 
-    Use it with ``with``. The child of a fork may use it: it begins without buffered messages, and
-    the parent delivers its own. Futures of messages published before the fork belong to the parent.
+    A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``. Calls are
+    repeated, and raise, as those of ``AsyncTopics``.
+
+    The child of a fork may use it: it begins without buffered messages, and the parent delivers its
+    own. Futures of messages published before the fork belong to the parent.
     """
 
-    def __init__(
-        self,
-        url: str | Sequence[str] = "http://localhost:8042",
-        *,
-        password: str | None = None,
-        ingest_password: str | None = None,
-        proxy: str | None = None,
-        timeout: float = 30.0,
-        retry_for: float = 60.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
-        batch_size: int = 1000,
-        max_buffered: int = 100_000,
-        max_buffered_bytes: int = 64 * 1024 * 1024,
-    ) -> None:
-        def make() -> AsyncTopics:
-            return AsyncTopics(
-                url,
-                password=password,
-                ingest_password=ingest_password,
-                proxy=proxy,
-                timeout=timeout,
-                retry_for=retry_for,
-                backoff=backoff,
-                batch_size=batch_size,
-                max_buffered=max_buffered,
-                max_buffered_bytes=max_buffered_bytes,
-            )
-
-        self._make = make
-        self._begin()
-        after_fork(self, Topics._begin)
-
     def _begin(self) -> None:
-        self._topics = self._make()
+        self._topics = AsyncTopics._of(self._options)
         self._thread = LoopThread("oplogc-topics")
         self._lock = threading.Lock()
         self._closed = False
+        after_fork(self, Topics._begin)
 
-    def create(
-        self,
-        topic: str,
-        *,
-        ttl: int | None = None,
-        pointers: bool = True,
-        pointer_timeout: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Topic:
-        """Create a topic and return it; see ``AsyncTopics.create``."""
-        return self._thread.call(
-            self._topics.create(
-                topic,
-                ttl=ttl,
-                pointers=pointers,
-                pointer_timeout=pointer_timeout,
-                max_bytes=max_bytes,
-            )
-        )
+    def _twin(self) -> tuple[AsyncTopics, LoopThread]:
+        return self._topics, self._thread
 
-    def update(
-        self,
-        topic: str,
-        *,
-        ttl: int | None = None,
-        pointers: bool = True,
-        pointer_timeout: int | None = None,
-        max_bytes: int | None = None,
-    ) -> Topic:
-        """Replace the properties of a topic and return it; see ``AsyncTopics.update``."""
-        return self._thread.call(
-            self._topics.update(
-                topic,
-                ttl=ttl,
-                pointers=pointers,
-                pointer_timeout=pointer_timeout,
-                max_bytes=max_bytes,
-            )
-        )
-
-    def get(self, topic: str) -> Topic:
-        """Return a topic with its properties."""
-        return self._thread.call(self._topics.get(topic))
-
-    def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
-        """Return the topics of a namespace, sorted by name."""
-        return self._thread.call(self._topics.list(namespace))
-
-    def namespaces(self) -> tuple[Namespace, ...]:
-        """Return the namespaces that have topics, sorted by name."""
-        return self._thread.call(self._topics.namespaces())
-
-    def leases(self) -> tuple[Lease, ...]:
-        """Return the leases that were ever held, sorted by name."""
-        return self._thread.call(self._topics.leases())
-
-    def delete(self, topic: str) -> None:
-        """Delete a topic with its messages; see ``AsyncTopics.delete``."""
-        self._thread.call(self._topics.delete(topic))
+    create = blocking(AsyncTopics.create)
+    update = blocking(AsyncTopics.update)
+    get = blocking(AsyncTopics.get)
+    list = blocking(AsyncTopics.list)
+    namespaces = blocking(AsyncTopics.namespaces)
+    leases = blocking(AsyncTopics.leases)
+    delete = blocking(AsyncTopics.delete)
+    poll = blocking(AsyncTopics.poll)
+    entries = blocking(AsyncTopics.entries)
+    list_transactions = blocking(AsyncTopics.list_transactions)
+    get_transaction = blocking(AsyncTopics.get_transaction)
+    abort_transaction = blocking(AsyncTopics.abort_transaction)
+    flush = blocking(AsyncTopics.flush)
 
     def publish(self, topic: str, *messages: Sendable, durable: bool = True) -> "Future[None]":
-        """Publish messages; see ``AsyncTopics.publish``.
+        """Publish messages. The future is done when all of them are durable at the agent.
 
-        If there is no room in the buffer, it waits for room, at most ``retry_for`` seconds; with
-        ``durable=False`` it does not wait.
+        The messages of one call are stored together or not at all, and in the order of the calls.
+        After a lost answer they are sent again, so they may be stored twice. Without room in the
+        buffer, wait for room, at most ``retry_for`` seconds.
+
+        ``durable=False``: the future is done at once, and the messages are tried again until the
+        agent has them or refuses them. Without room they are dropped.
+
+        Raises ValueError for a bad name or after ``close``, and MessageError for a bad message.
         """
         topics = self._topics
-        new = publication(topic, messages, topics.retry_for if durable else None)
-        has_room = topics.room.take(
-            len(new.messages), new.size, topics.retry_for if durable else 0.0
-        )
+        retry_for = self._options.retry_for if durable else None
+        new = publication(topic, messages, retry_for)
+        has_room = topics.room.take(len(new.messages), new.size, retry_for or 0.0)
         new.future.add_done_callback(self._keep)
         with self._lock:
-            if self._closed:
-                raise ValueError(CLOSED)
-            self._thread.soon(topics.enter, new, has_room)
+            self._check_open()
+            self._thread.soon(topics.publisher.add, new, has_room)
             open_ones.add(self)
         return new.future if durable else done()
-
-    def poll(
-        self,
-        topic: str,
-        start_from: str | int | datetime | None = None,
-        *,
-        inclusive: bool = True,
-        limit: int | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
-        transaction: ForeignTransaction | None = None,
-    ) -> Polled:
-        """Return messages that are in the topic now; see ``AsyncTopics.poll``."""
-        return self._thread.call(
-            self._topics.poll(
-                topic,
-                start_from,
-                inclusive=inclusive,
-                limit=limit,
-                isolation=isolation,
-                transaction=transaction,
-            )
-        )
-
-    def stream(
-        self,
-        topic: str,
-        *,
-        start: str | datetime | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
-        name: str | None = None,
-        state_file: str | Path | None = None,
-        heartbeat_timeout: float = 40.0,
-        save_interval: float = 1.0,
-        max_unacked: int = 10_000,
-    ) -> TopicConsumer:
-        """Follow a topic; see ``TopicConsumer``."""
-        return self._topics.stream(
-            topic,
-            start=start,
-            isolation=isolation,
-            name=name,
-            state_file=state_file,
-            heartbeat_timeout=heartbeat_timeout,
-            save_interval=save_interval,
-            max_unacked=max_unacked,
-        )
 
     def transaction(
         self,
@@ -211,60 +86,41 @@ class Topics:
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
     ) -> Transaction:
-        """Return a transaction, to be used with ``with``; see ``AsyncTopics.transaction``."""
+        """Return a transaction, to be used with ``with``. See ``Transaction``.
+
+        ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
+        topic of its records, which is then the commit log. ``timeout``: seconds from its begin
+        after which it cannot commit, 900 at most. ``lease``: name and term of a lease. If another
+        term has begun at the commit, the transaction is aborted.
+        """
         with self._lock:
-            if self._closed:
-                raise ValueError(CLOSED)
+            self._check_open()
             made = self._topics.transaction(group, topic, timeout, lease)
         return Transaction(self, self._thread, made.core)
 
     @property
     def pointers(self) -> Pointers:
         """Requests under pointers of foreign transactions, and reports of their end."""
-        return Pointers(self._run)
+        return Pointers(self._pointers)
 
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
     ) -> ForeignPublisher:
-        """Return a publisher for foreign transactions; see ``AsyncTopics.foreign_publisher``."""
+        """Return a publisher for transactions of another transaction manager.
+
+        ``max_buffered_bytes``: bytes of one transaction's messages, as JSON, in the buffer here.
+        Above it they are stored at the agent.
+        """
         with self._lock:
-            if self._closed:
-                raise ValueError(CLOSED)
+            self._check_open()
             made = self._topics.foreign_publisher(max_buffered_bytes=max_buffered_bytes)
         return ForeignPublisher(self, self._thread.call, made.core)
 
-    def entries(
-        self, topic: str, *, after: int | None = None, limit: int | None = None
-    ) -> tuple[Entry, ...]:
-        """Return entries of a topic without messages; see ``AsyncTopics.entries``."""
-        return self._thread.call(self._topics.entries(topic, after=after, limit=limit))
-
-    def list_transactions(
-        self,
-        *,
-        state: str | None = None,
-        group: str | None = None,
-        limit: int | None = None,
-    ) -> tuple[TransactionStatus, ...]:
-        """Return transactions, the newest first; see ``AsyncTopics.list_transactions``."""
-        return self._thread.call(
-            self._topics.list_transactions(state=state, group=group, limit=limit)
-        )
-
-    def get_transaction(self, txn: str) -> TransactionStatus:
-        """Return a transaction; see ``AsyncTopics.get_transaction``."""
-        return self._thread.call(self._topics.get_transaction(txn))
-
-    def abort_transaction(self, txn: str) -> TransactionStatus:
-        """Abort a transaction; see ``AsyncTopics.abort_transaction``."""
-        return self._thread.call(self._topics.abort_transaction(txn))
-
-    def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all messages published before are settled; see ``AsyncTopics.flush``."""
-        self._thread.call(self._topics.flush(timeout))
-
     def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further messages and flush; see ``AsyncTopics.aclose``. Raises FlushError."""
+        """Refuse further messages and flush. Raises FlushError. Remaining messages are lost.
+
+        Open transactions are aborted. A commit on its way is awaited.
+        """
         with self._lock:
             self._closed = True
         self._topics.room.close()
@@ -277,21 +133,10 @@ class Topics:
 
     def flush_at_exit(self, timeout: float) -> None:
         """Deliver the remaining messages if ``close`` was not called."""
+        lost = "messages are lost at the end of the program: close the topics"
         pending = self._topics.room.messages
-        try:
-            self.close(timeout)
-        except FlushError as error:
-            logger.error(
-                "%d messages are lost at the end of the program: close the topics. %s",
-                error.pending,
-                error,
-            )
-        if pending:
-            warnings.warn(
-                f"topics were not closed at the end: {pending:,} messages were buffered",
-                ResourceWarning,
-                stacklevel=1,
-            )
+        warning = f"topics were not closed at the end: {pending:,} messages were buffered"
+        close_at_exit(self, timeout, lost, warning if pending else "")
 
     @property
     def counters(self) -> PublishCounters:
@@ -300,8 +145,12 @@ class Topics:
             return self._topics.counters
         return self._thread.call(_counters(self._topics))
 
-    def _run(self, call: Callable[[AsyncPointers], Coroutine[Any, Any, _R]]) -> _R:
-        return self._thread.call(call(self._topics.pointers))
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(CLOSED)
+
+    def _pointers(self) -> tuple[AsyncPointers, LoopThread]:
+        return self._topics.pointers, self._thread
 
     def _keep(self, future: "Future[None]") -> None:
         """Keep this object as long as one of its messages waits: they would end with it."""
@@ -315,12 +164,7 @@ class Topics:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

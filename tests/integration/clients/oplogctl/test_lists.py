@@ -17,7 +17,7 @@ from oplogc.topics import (
     TopicName,
     Topics,
 )
-from oplogc.topics import lists as calls
+from oplogc.topics.calls import lists as calls
 from tests.kits.agents.agent import Agent
 from tests.kits.clients.topics_of import TopicsOf
 from tests.kits.servers.scripted import ScriptedServer, answer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from oplogc.ctl import cli
-from oplogc.ctl.options import VARIABLES
+from oplogc.ctl.options.flags import VARIABLES
 from oplogc.topics import ForeignTransaction, Topics
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.scripted import ScriptedServer, answer

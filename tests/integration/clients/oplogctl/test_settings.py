@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from oplogc.ctl import cli
-from oplogc.ctl.options import VARIABLES
+from oplogc.ctl.options.flags import VARIABLES
 from tests.integration.clients.oplogctl.oplogctl import run
 from tests.kits.agents.agent import Agent
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from oplogc.ctl import cli
-from oplogc.ctl.options import VARIABLES
+from oplogc.ctl.options.flags import VARIABLES
 from oplogc.topics import Topics, Transaction
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.processes import forked

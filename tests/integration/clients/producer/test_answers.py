@@ -91,11 +91,11 @@ def test_no_error_ends_the_sender(produce: Producers, monkeypatch: pytest.Monkey
         if calls == 1:
             raise UnicodeError("label empty or too long")
         monkeypatch.undo()
-        from oplogc.verdict import Delivered
+        from oplogc.producers.verdict import Delivered
 
         return Delivered()
 
-    monkeypatch.setattr("oplogc.sender.judge", judge)
+    monkeypatch.setattr("oplogc.producers.sender.judge", judge)
     with ScriptedServer([OK]) as server, produce(server.url, backoff=FAST) as producer:
         producer.send("insert", "video", "a")
         producer.flush()

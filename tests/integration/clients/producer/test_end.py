@@ -190,7 +190,7 @@ def test_a_producer_that_nobody_closed_is_flushed_at_the_end_of_the_program(tmp_
 
 
 def test_operations_lost_at_the_end_of_the_program_are_told() -> None:
-    code = f"import oplogc.delivery\noplogc.delivery.EXIT_SECONDS = 0.2\n{_FORGOTTEN}"
+    code = f"from oplogc.process import at_exit\nat_exit.EXIT_SECONDS = 0.2\n{_FORGOTTEN}"
     command = [sys.executable, "-c", code, f"http://127.0.0.1:{free_port()}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     assert "3000 operations are lost at the end of the program: close the producer" in done.stderr

@@ -154,7 +154,7 @@ def test_what_the_agent_calls_invalid_is_counted_and_the_rest_stored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "oplogc.operation.check_rfc3339", lambda text: None
+        "oplogc.wire.operation.check_rfc3339", lambda text: None
     )  # as a client older than its agent
     with Agent(tmp_path) as agent, Producer(agent.url) as producer:
         producer.send("insert", "video", "a", timestamp="yesterday")

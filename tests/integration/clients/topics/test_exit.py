@@ -81,7 +81,7 @@ def test_a_program_that_forgets_to_close_delivers_and_is_warned(
 
 
 def test_messages_that_cannot_be_delivered_at_the_end_are_told(tmp_path: Path) -> None:
-    code = f"import oplogc.delivery\noplogc.delivery.EXIT_SECONDS = 0.2\n{_FORGOTTEN}"
+    code = f"from oplogc.process import at_exit\nat_exit.EXIT_SECONDS = 0.2\n{_FORGOTTEN}"
     done = run(code, "http://127.0.0.1:9")
     assert done.returncode == 0
     assert "3 messages are lost at the end of the program" in done.stderr

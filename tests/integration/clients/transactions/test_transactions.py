@@ -286,7 +286,7 @@ def test_an_agent_that_does_not_answer_is_given_up_after_the_time_out(
 ) -> None:
     # For requests, all but 50 ms of the transaction's time is over: no write comes too late.
     ahead = SimpleNamespace(monotonic=lambda: time.monotonic() + DEADLINE - 0.05)
-    monkeypatch.setattr("oplogc.topics.agents.time", ahead)
+    monkeypatch.setattr("oplogc.topics.calls.agents.time", ahead)
     with (
         TransactionServer() as server,
         topics_of(server.url, timeout=2 * DEADLINE, retry_for=0.05) as topics,

@@ -3,11 +3,15 @@
 Common to asyncio and threads.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from oplogc.errors import (
+from oplogc.topics.calls.pointers import Published
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.messages.batch import batches
+from oplogc.topics.messages.names import TopicName
+from oplogc.wire.errors import (
     OplogError,
     OutcomeUnknownError,
     RefusedError,
@@ -15,10 +19,6 @@ from oplogc.errors import (
     TransactionError,
     UnavailableError,
 )
-from oplogc.topics.foreign.calls import Published
-from oplogc.topics.foreign.pointers import AsyncPointers
-from oplogc.topics.names import TopicName
-from oplogc.topics.queue import BATCH_BYTES
 
 MAX_BUFFERED_BYTES = 1024 * 1024
 _INTERRUPTED = "a request was interrupted"
@@ -33,7 +33,7 @@ class _Part:
     """The messages of the transaction in one topic.
 
     ``messages``: encoded, not sent yet. ``has_stored``: messages are stored and not published.
-    ``is_unknown``: a request is on its way, or its outcome is not known.
+    ``is_unknown``: a request is on its way, or its outcome is unknown.
     """
 
     name: TopicName
@@ -44,10 +44,10 @@ class _Part:
 
 
 class ForeignCore:
-    """To be used by one caller at a time; coroutines in one event loop.
+    """To be used by one caller at a time, its coroutines in one event loop.
 
     ``batch_size``: messages in a request at most. ``max_buffered_bytes``: encoded messages of all
-    topics; more are stored. Raises ValueError.
+    topics. Above it they are stored. Raises ValueError.
     """
 
     def __init__(self, pointers: AsyncPointers, batch_size: int, max_buffered_bytes: int) -> None:
@@ -61,7 +61,7 @@ class ForeignCore:
         self._failure: OplogError | str = ""
         """The reason why only a rollback is possible. Empty: everything is."""
         self.pointer: int | None = None
-        """The write pointer of the transaction; None before ``start`` and after ``rollback``."""
+        """The write pointer of the transaction. None before ``start`` and after ``rollback``."""
 
     def start(self, pointer: int) -> None:
         """Raises ValueError if messages are neither persisted nor rolled back."""
@@ -87,14 +87,14 @@ class ForeignCore:
         return self._bytes > self._max_buffered_bytes
 
     async def spill(self) -> None:
-        """Store the buffered messages. Raises OplogError; then only a rollback is possible."""
+        """Store the buffered messages. Raises OplogError. Then only a rollback is possible."""
         self._check()
         for part in self._parts.values():
             await self._store(part)
         self._bytes = 0
 
     async def persist(self) -> tuple[Published, ...]:
-        """Publish all messages. Raises OplogError; then only a rollback is possible."""
+        """Publish all messages. Raises OplogError. Then only a rollback is possible."""
         pointer = self._check()
         for part in self._parts.values():
             if part.has_stored or len(list(batches(part.messages, self._batch_size))) > 1:
@@ -114,8 +114,8 @@ class ForeignCore:
     async def rollback(self) -> None:
         """Drop the buffered messages, and remove the others from their topics.
 
-        Raises OplogError; it can then be repeated. TransactionError and OutcomeUnknownError: the
-        pointer has committed, or that is not known. Then nothing is removed.
+        Raises OplogError, after which it can be repeated. TransactionError and OutcomeUnknownError:
+        the pointer has committed, or its state is unknown. Then nothing is removed.
         """
         pointer = self.pointer
         if pointer is None:
@@ -158,8 +158,8 @@ class ForeignCore:
             return
         name = str(part.name)
         try:
-            # Only uncommitted messages may be removed. And a request that is still on
-            # its way must find the pointer closed.
+            # Only uncommitted messages may be removed. And a request still on its way must find
+            # the pointer closed.
             await self._pointers.abort(pointer, [name])
         except UnavailableError as error:
             if not error.lost:
@@ -199,31 +199,16 @@ class ForeignCore:
         self._failure, part.is_unknown = "", False
 
 
-def batches(messages: Iterable[bytes], most: int) -> Iterator[list[bytes]]:
-    """Yield messages in lists of at most ``most``, and of about 1 MiB at most."""
-    batch: list[bytes] = []
-    size = 0
-    for message in messages:
-        if batch and (len(batch) >= most or size + len(message) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(message)
-        size += len(message)
-    if batch:
-        yield batch
-
-
 def _is_gone(error: RefusedError) -> bool:
-    """Return whether an agent says that the topic is gone, with its messages.
+    """Return whether an agent confirms that the topic is gone, with its messages.
 
-    An agent or a proxy that does not know the path answers with 404, too. Then the messages may be
-    there.
+    An agent or a proxy without this path answers with 404, too. Then the messages may be there.
     """
     return isinstance(error, TopicNotFound) and str(error).startswith("there is no topic")
 
 
 def _may_be_done(error: OplogError) -> bool:
-    """Return whether an agent may have carried out a request that ended with this error."""
+    """Return whether an agent may have carried out a request in spite of this error."""
     if isinstance(error, UnavailableError):
         return error.lost
     return not isinstance(error, RefusedError)

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 
-from oplogc.answers import Answer
-from oplogc.errors import OplogError, OutcomeUnknownError, ProtocolError, UnavailableError
-from oplogc.topics import lists
-from oplogc.topics.agents import Agents
-from oplogc.topics.calls import Call, confirmation, refusal
-from oplogc.topics.foreign import calls
-from oplogc.topics.foreign.calls import MAX_KEYS, OpenPointer, Published
-from oplogc.topics.foreign.transaction import HasWritePointer, pointer_of
-from oplogc.topics.lists import ListedPointer
-from oplogc.topics.message import Sendable, encode
-from oplogc.topics.names import TopicName, topic_name
+from oplogc.http.answers import Answer
+from oplogc.topics.calls import lists
+from oplogc.topics.calls import pointers as calls
+from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.lists import ListedPointer
+from oplogc.topics.calls.pointers import MAX_KEYS, OpenPointer, Published
+from oplogc.topics.calls.topics import confirmation, refusal
+from oplogc.topics.messages.message import Sendable, encode
+from oplogc.topics.messages.names import TopicName, topic_name
+from oplogc.topics.messages.snapshot import HasWritePointer, pointer_of
+from oplogc.wire.errors import OplogError, OutcomeUnknownError, ProtocolError, UnavailableError
 
 Pointer = int | str | HasWritePointer
 """The write pointer of a foreign transaction: a number, its digits, or the transaction."""
@@ -21,11 +22,11 @@ Pointer = int | str | HasWritePointer
 class AsyncPointers:
     """Made by ``AsyncTopics.pointers``. ``AsyncForeignPublisher`` is the simpler way to publish.
 
-    A pointer is a whole number from 0 to 2^62 - 1. All calls are about it in one topic; its
-    messages in other topics are not concerned. Calls raise the errors of ``AsyncTopics``.
+    A pointer is a whole number from 0 to 2^62 - 1. A call concerns its messages in one topic, and
+    not those in other topics. Calls raise the errors of ``AsyncTopics``.
 
     ``store``, and ``publish`` with messages, would store messages twice if they were repeated. If
-    the answer to an attempt is lost they raise OutcomeUnknownError; the other calls are repeated.
+    the answer to an attempt is lost they raise OutcomeUnknownError. The other calls are repeated.
     """
 
     def __init__(self, agents: Agents) -> None:
@@ -34,15 +35,15 @@ class AsyncPointers:
     async def publish(self, topic: str, pointer: Pointer, *messages: Sendable) -> Published:
         """Publish messages under a pointer, in one request. Return their places.
 
-        No messages: publish those that are stored under the pointer. Doing so again with nothing
-        new returns the same place. Raises OutcomeUnknownError, MessageError, BadRequestError if
-        stored messages must be published first, and RefusedError once the pointer is decided.
+        No messages: publish the messages stored under the pointer. Another call without new ones
+        returns the same place. Raises OutcomeUnknownError, MessageError, BadRequestError if stored
+        messages must be published first, and RefusedError once the pointer is decided.
         """
         name, number = topic_name(topic), pointer_of(pointer)
         return await self.publish_encoded(name, number, [encode(each) for each in messages])
 
     async def store(self, topic: str, pointer: Pointer, *messages: Sendable) -> None:
-        """Store messages under a pointer, in one request. Nobody reads them before ``publish``.
+        """Store messages under a pointer, in one request. Readers get them after ``publish``.
 
         Raises OutcomeUnknownError, MessageError, BadRequestError if the pointer has too many stored
         messages, and RefusedError once it is decided.
@@ -85,11 +86,11 @@ class AsyncPointers:
     ) -> None:
         """Remove messages of a pointer from a topic, for every reader. It can be repeated.
 
-        ``published``: the answer of ``publish``, or keys of such answers; None: everything under
-        the pointer, stored messages included. It does not decide the pointer; after the time-out it
-        is a report of an abort. Raises RefusedError once the pointer was reported as committed.
-        ``force``: remove the messages then, too. Readers may have them; those that resume before
-        them are told of a gap.
+        ``published``: the answer of ``publish``, or keys of such answers. None: everything under
+        the pointer, stored messages included. A rollback does not decide the pointer. After the
+        time-out it is a report of an abort. Raises RefusedError once the pointer was reported as
+        committed. ``force``: remove the messages then, too. Readers may have them. A reader
+        that resumes before them gets a gap.
         """
         name, number = topic_name(topic), pointer_of(pointer)
         keys: Sequence[str] = ()
@@ -110,21 +111,25 @@ class AsyncPointers:
     async def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
         """Report that the transaction of a pointer has committed, for readers without a snapshot.
 
-        ``topics``: those with messages under it. They take no more of its messages. The report is
-        for all of them or for none, and can be repeated. After the time-out, readers get the
+        ``topics``: the topics with messages under it. They take no more of its messages. The report
+        is for all of them or for none, and can be repeated. After the time-out, readers get the
         messages at the end of the topic. Raises RefusedError if the pointer was reported as
         aborted.
         """
         await self._report(pointer, "commit", topics)
 
     async def abort(self, pointer: Pointer, topics: Sequence[str]) -> None:
-        """Report that the transaction of a pointer was aborted; see ``commit``."""
+        """Report that the transaction of a pointer was aborted.
+
+        The report is for all ``topics`` or for none, and can be repeated. Raises RefusedError if
+        the pointer was reported as committed.
+        """
         await self._report(pointer, "abort", topics)
 
     async def list(self, topic: str, limit: int | None = None) -> tuple[OpenPointer, ...]:
         """Return the open pointers of a topic, the oldest first.
 
-        ``limit``: 1,000 at most; None: 100.
+        ``limit``: 1,000 at most. None: 100.
         """
         return calls.pointers(await self._confirmed(calls.list_pointers(topic_name(topic), limit)))
 

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from oplogc.topics.foreign.calls import Published
+from oplogc.topics.calls.pointers import Published
 from oplogc.topics.foreign.core import ForeignCore
 from oplogc.topics.foreign.pointers import Pointer
-from oplogc.topics.foreign.transaction import pointer_of
-from oplogc.topics.message import Sendable, encode
-from oplogc.topics.names import topic_name
+from oplogc.topics.messages.message import Sendable, encode
+from oplogc.topics.messages.names import topic_name
+from oplogc.topics.messages.snapshot import pointer_of
 
 
 class AsyncForeignPublisher:
@@ -22,12 +22,12 @@ class AsyncForeignPublisher:
     4. The commit of the transaction manager.
 
     If one of these steps fails, call ``rollback``, and abort the transaction. If the outcome of
-    the manager's commit is not known, find it out first.
+    the manager's commit is unknown, find it out first.
 
     Readers without a snapshot wait for a report, ``AsyncTopics.pointers.commit`` or ``abort``.
 
-    A request that may store messages is not repeated after its answer was lost, because it could
-    store them twice: OutcomeUnknownError. After any error of an agent only ``rollback`` is
+    A request with messages is not repeated after a lost answer, because it could store
+    them twice: OutcomeUnknownError. After any error of an agent only ``rollback`` is
     possible.
     """
 
@@ -38,7 +38,7 @@ class AsyncForeignPublisher:
 
     @property
     def pointer(self) -> int | None:
-        """The write pointer of the transaction; None before ``start`` and after ``rollback``."""
+        """The write pointer of the transaction. None before ``start`` and after ``rollback``."""
         return self.core.pointer
 
     async def start(self, transaction: Pointer) -> None:
@@ -55,10 +55,10 @@ class AsyncForeignPublisher:
     async def publish(self, topic: str, *messages: Sendable) -> None:
         """Add messages to the transaction.
 
-        They are buffered. If there are too many bytes of them, all are stored at the agent, where
-        nobody reads them before ``persist``. Raises ValueError and MessageError, after which the
-        transaction may go on; OutcomeUnknownError, RefusedError and UnavailableError, after which
-        it must be rolled back, and TransactionError if it must be rolled back since earlier.
+        They are buffered. If they have too many bytes, all are stored at the agent, where no reader
+        gets them before ``persist``. Raises ValueError and MessageError, after which the
+        transaction may go on. OutcomeUnknownError, RefusedError and UnavailableError: it must be
+        rolled back. TransactionError: it must be rolled back since an earlier error.
         """
         name, encoded = topic_name(topic), [encode(message) for message in messages]
         async with self._turn:  # in the order of the calls
@@ -68,7 +68,7 @@ class AsyncForeignPublisher:
     async def persist(self) -> tuple[Published, ...]:
         """Publish all messages of the transaction. Return the answers for all its topics.
 
-        The messages of a topic take one request if they fit; otherwise they are stored, and
+        The messages of a topic take one request if they fit. Otherwise they are stored, and
         published together. A repeated call sends only messages added since. Raises as ``publish``.
         """
         async with self._turn:
@@ -77,14 +77,14 @@ class AsyncForeignPublisher:
     async def rollback(self) -> None:
         """Remove the messages of the transaction from all its topics, for every reader.
 
-        Where a request has no known outcome, or messages are only stored, it removes everything
-        under the pointer in this topic. It first reports the pointer as aborted in these topics, so
-        that a request on its way has no effect: the pointer cannot be used again.
+        If the outcome of a request is unknown, or messages are only stored, everything under the
+        pointer in this topic is removed. First the pointer is reported as aborted in these topics.
+        Then a request on its way has no effect, and the pointer cannot be used again.
 
-        Nothing is removed unless the agents accept that report: TransactionError if the pointer has
+        Nothing is removed unless the agents accept this report: TransactionError if the pointer has
         committed, OutcomeUnknownError if no agent has answered. Raises RefusedError and
-        UnavailableError, too; it can be repeated, then for the remaining topics.
-        Does nothing if there is no transaction.
+        UnavailableError, too. A repeated call treats the remaining topics. Without a transaction it
+        does nothing.
         """
         async with self._turn:
             await self.core.rollback()

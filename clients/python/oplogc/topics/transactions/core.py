@@ -8,15 +8,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 
-from oplogc.errors import OplogError, OutcomeUnknownError, TransactionError, UnavailableError
-from oplogc.topics.agents import Agents
-from oplogc.topics.calls import Call
-from oplogc.topics.publication import is_wanted
-from oplogc.topics.queue import BATCH_BYTES
-from oplogc.topics.room import Room
-from oplogc.topics.transactions import calls
-from oplogc.topics.transactions.calls import Committed
-from oplogc.topics.transactions.records import record
+from oplogc.topics.calls import transactions as calls
+from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.transactions import Committed
+from oplogc.topics.messages.batch import batches
+from oplogc.topics.messages.records import record
+from oplogc.topics.publish.publication import is_wanted
+from oplogc.topics.publish.room import Room
+from oplogc.wire.errors import OplogError, OutcomeUnknownError, TransactionError, UnavailableError
 
 ABORT_SECONDS = 5.0
 """How long an abort is tried. The agent aborts the transaction when its time is over."""
@@ -26,23 +26,17 @@ logger = logging.getLogger("oplogc")
 
 
 class TransactionCore:
-    """To be used in one event loop; any thread may use ``room`` and call ``check``.
+    """To be used in one event loop. Any thread may use ``room`` and call ``check``.
 
     ``timeout``: seconds from the begin after which nothing commits.
     """
 
-    def __init__(
-        self,
-        agents: Agents,
-        begin: Call,
-        timeout: float,
-        batch_size: int,
-        room: Room,
-    ) -> None:
+    def __init__(self, agents: Agents, begin: Call, timeout: float) -> None:
+        options = agents.options
         self._agents = agents
         self._begin = begin
         self._timeout = timeout
-        self._batch_size = batch_size
+        self._batch_size = options.batch_size
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._futures: list[RecordFuture] = []
@@ -54,8 +48,8 @@ class TransactionCore:
         self._is_abort_sent = False
         self._is_closed = False
         self._ended = asyncio.Event()
-        self.room = room
-        """The space for records that wait to be written, those in flight included."""
+        self.room = Room(options.max_buffered, options.max_buffered_bytes)
+        """The space for waiting records and those in flight."""
         self.id = ""
         """Empty before the transaction begins."""
         self.expires_at = datetime.min
@@ -69,20 +63,17 @@ class TransactionCore:
         if self._is_closed:
             raise ValueError("its client is closed")
         answer, _ = await self._agents.ask(self._begin)
-        if error := calls.refusal(self._begin, answer):
-            raise error
+        _raise(calls.refusal(self._begin, answer))
         self.id, self.expires_at = calls.begun(answer)
         self._until = time.monotonic() + self._timeout
-        # A future that is awaited in the block must not wait for ever.
+        # A future awaited in the block must not wait for ever.
         self._timer = asyncio.get_running_loop().call_later(self._timeout, self._time_is_over)
         if self._is_closed:  # meanwhile
             await self.close(0.0)
             self.check()
 
     def check(self) -> None:
-        """Raise unless records may be written: the error of a transaction that cannot commit, and
-        ValueError.
-        """
+        """Raise unless records may be written: why the commit is impossible, or ValueError."""
         if self._error is not None:
             raise self._error
         if not self.id:
@@ -152,7 +143,7 @@ class TransactionCore:
         return True
 
     async def abort(self, reason: str) -> None:
-        """Fail the futures and abort. The agent is told if it answers within some seconds.
+        """Fail the futures and abort. The agent gets some seconds to answer.
 
         Raises ValueError if the transaction is committed, and OutcomeUnknownError.
         """
@@ -165,9 +156,9 @@ class TransactionCore:
                 self._ended.set()
 
     async def close(self, timeout: float | None) -> None:
-        """Fail the futures and abort; the block then raises. It cannot begin any more.
+        """Fail the futures and abort. The block then raises. It cannot begin any more.
 
-        ``timeout``: seconds to wait for a commit or an abort on its way; None: until its end.
+        ``timeout``: seconds to wait for a commit or an abort on its way. None: until its end.
         """
         self._is_closed = True
         if self.is_ending:
@@ -180,41 +171,31 @@ class TransactionCore:
             await self._abort()
 
     async def _send(self) -> None:
-        """Write the records that wait, one request after another."""
+        """Write the waiting records, one request after another."""
         first = len(self._futures) - len(self._waiting)
         while self._waiting and self._error is None:
             if time.monotonic() >= self._until:
                 self._fail(self._overdue())
                 return
-            batch = self._batch()
+            batch = next(batches(self._waiting, self._batch_size))
+            for _ in batch:
+                self._waiting.popleft()
             call = calls.write(self.id, batch)
-            error: OplogError | None
             try:
                 answer, _ = await self._agents.ask(call, self._until)
-                error = calls.refusal(call, answer, first) or calls.confirmation(self.id, answer)
-            except UnavailableError as unavailable:
-                error = unavailable
-            if error is not None:
+                _raise(calls.refusal(call, answer, first))
+                _raise(calls.confirmation(self.id, answer))
+            except OplogError as error:
                 self._fail(self._not_committed(str(error), error))
                 return
             first += len(batch)
             self.room.give(len(batch), sum(map(_size, batch)))
             self._notify()
 
-    def _batch(self) -> list[bytes]:
-        batch: list[bytes] = []
-        size = 0
-        while self._waiting and len(batch) < self._batch_size:
-            size += len(self._waiting[0]) + 1
-            if batch and size > BATCH_BYTES:
-                break
-            batch.append(self._waiting.popleft())
-        return batch
-
     async def _commit(self) -> None:
         call = calls.commit(self.id, len(self._futures))
         lost = True
-        until = max(self._until, time.monotonic()) + self._agents.retry_for
+        until = max(self._until, time.monotonic()) + self._agents.options.retry_for
         try:
             answer, lost = await self._agents.ask(call, until)
             error = calls.refusal(call, answer)
@@ -249,14 +230,11 @@ class TransactionCore:
             return
         self._is_abort_sent = True
         call = calls.abort(self.id)
-        until = time.monotonic() + min(ABORT_SECONDS, self._agents.retry_for)
-        error: OplogError | None
+        until = time.monotonic() + min(ABORT_SECONDS, self._agents.options.retry_for)
         try:
             answer, _ = await self._agents.ask(call, until)
-            error = calls.refusal(call, answer)
-        except UnavailableError as unavailable:
-            error = unavailable
-        if error is not None:
+            _raise(calls.refusal(call, answer))
+        except OplogError as error:
             logger.warning(
                 "transaction %s is not aborted before its time is over: %s", self.id, error
             )
@@ -298,6 +276,11 @@ class TransactionCore:
         self._changed = asyncio.Event()
 
 
+def _raise(error: OplogError | None) -> None:
+    if error is not None:
+        raise error
+
+
 def _size(encoded: bytes) -> int:
     """Return the size of a record without its lsn, as ``room`` counts it."""
     return len(encoded) - encoded.index(b",") - 1
@@ -310,4 +293,4 @@ def _is_wanted(future: RecordFuture) -> bool:
 def _fail(future: RecordFuture, error: OplogError) -> None:
     if _is_wanted(future):
         future.set_exception(error)
-        future.exception()  # retrieved, so that asyncio does not log it
+        future.exception()  # retrieved: asyncio does not log it

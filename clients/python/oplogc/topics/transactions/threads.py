@@ -4,31 +4,31 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from oplogc.forks import after_fork
-from oplogc.loop_thread import LoopThread
-from oplogc.topics.transactions.calls import Committed
+from oplogc.process.forks import OfOneProcess
+from oplogc.process.loop_thread import LoopThread
+from oplogc.topics.calls.transactions import Committed
+from oplogc.topics.messages.records import Writable, content
 from oplogc.topics.transactions.core import TransactionCore
-from oplogc.topics.transactions.records import Writable, content
 
 _R = TypeVar("_R")
 
 
-class Transaction:
-    """``AsyncTransaction`` for threads; any thread may call any method.
+class Transaction(OfOneProcess):
+    """Records for committed readers: visible together, or never.
 
-    Made by ``Topics.transaction``. Use it with ``with``. It belongs to the process that made it.
+    Any thread may call any method. Made by ``Topics.transaction``. Use it with ``with``: leaving
+    the block commits, an exception aborts and is raised again. Only the process of its begin may
+    use it.
     """
 
     def __init__(self, owner: object, thread: LoopThread, core: TransactionCore) -> None:
+        super().__init__("the transaction belongs to the process that began it")
         self._owner = owner  # the thread would end with it
         self._thread = thread
         self._core = core
         self._lock = threading.Lock()
-        self._is_lost = False
-        after_fork(self, Transaction._lose)
 
     @property
     def id(self) -> str:
@@ -41,9 +41,15 @@ class Transaction:
         return self._core.expires_at
 
     def write(self, topic: str, message: Writable) -> "Future[str | None]":
-        """Write a record with the next lsn; see ``AsyncTransaction.write``."""
+        """Write a record with the next lsn. Wait for room in the buffer.
+
+        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping or as
+        JSON text. The future has the record's id after the commit. None: the topic was deleted
+        before. Do not wait for it in the block. Raises ValueError, MessageError and OperationError,
+        after which the transaction may go on, and TransactionError.
+        """
         raw = content(topic, message)
-        self._check()
+        self._check_process()
         with self._lock:  # in the order of the calls
             self._core.check()
             self._core.room.take(1, len(raw), None)
@@ -53,30 +59,32 @@ class Transaction:
         return future
 
     def commit(self) -> Committed:
-        """Commit all records; see ``AsyncTransaction.commit``."""
-        self._check()
+        """Commit all records. A repeated call returns the same.
+
+        Raises TransactionError if the transaction does not commit, and OutcomeUnknownError if no
+        agent has confirmed the commit.
+        """
+        self._check_process()
         with self._lock:
             if not self._thread.is_running and self._core.committed is None:
                 self._core.check()
             return self._core.committed or self._end(self._core.commit())
 
     def abort(self) -> None:
-        """Abort the transaction; see ``AsyncTransaction.abort``."""
-        self._check()
+        """Abort the transaction, and fail the futures.
+
+        Raises ValueError if the transaction is committed, and OutcomeUnknownError.
+        """
+        self._check_process()
         if self._core.can_abort():
             self._end(self._core.abort("it was aborted"))
 
     def __enter__(self) -> Self:
-        self._check()
+        self._check_process()
         self._thread.call(self._core.begin())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._core.is_ending or self._is_lost:
             return
         if error is None:
@@ -88,12 +96,5 @@ class Transaction:
         try:
             return self._thread.call(work)
         except (CancelledError, ValueError):
-            self._core.check()  # the client was closed meanwhile: tell what that means
+            self._core.check()  # the client was closed meanwhile: the error of the transaction
             raise
-
-    def _check(self) -> None:
-        if self._is_lost:
-            raise ValueError("the transaction belongs to the process that began it")
-
-    def _lose(self) -> None:
-        self._is_lost = True

@@ -2,16 +2,15 @@
 
 import asyncio
 from datetime import datetime
-from types import TracebackType
 from typing import Self
 
-from oplogc.topics.transactions.calls import Committed
+from oplogc.topics.calls.transactions import Committed
+from oplogc.topics.messages.records import Writable, content
 from oplogc.topics.transactions.core import TransactionCore
-from oplogc.topics.transactions.records import Writable, content
 
 
 class AsyncTransaction:
-    """Records that become visible to committed readers together, or never.
+    """Records for committed readers: visible together, or never.
 
     Made by ``AsyncTopics.transaction``. Use it with ``async with``: leaving the block commits, an
     exception aborts and is raised again. In the block ``commit`` and ``abort`` end it earlier.
@@ -38,15 +37,16 @@ class AsyncTransaction:
     async def write(self, topic: str, message: Writable) -> "asyncio.Future[str | None]":
         """Write a record with the next lsn. Wait for room in the buffer.
 
-        ``message``: as ``publish`` takes it; for ``system/oplog`` an operation as a mapping of
+        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping of
         event, type, id, parents and timestamp, or as JSON text.
 
-        The future has the record's id after the commit; None: the topic was deleted before. It
-        raises TransactionError if the transaction does not commit, and OutcomeUnknownError. Do not
-        await it in the block: the commit comes after it, so it would fail when the time is over.
+        The future has the record's id after the commit. None: the topic was deleted before. The
+        future raises TransactionError if the transaction does not commit, and OutcomeUnknownError.
+        Do not await it in the block: the commit comes later, so it would fail when the time is
+        over.
 
         Raises ValueError, MessageError and OperationError, after which the transaction may go on,
-        and TransactionError once it is known that the transaction does not commit.
+        and TransactionError if the transaction cannot commit.
         """
         raw = content(topic, message)
         async with self._turn:  # in the order of the calls
@@ -75,12 +75,7 @@ class AsyncTransaction:
         await self.core.begin()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.core.is_ending:
             return
         if error is None:

@@ -1,0 +1,1 @@
+"""The subcommands of ``oplogctl`` about operations, transactions, pointers and lists."""

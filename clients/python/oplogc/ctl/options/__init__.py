@@ -1,0 +1,1 @@
+"""Options, arguments and their values."""

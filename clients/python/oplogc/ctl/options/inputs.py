@@ -1,0 +1,84 @@
+"""Values from the command line, a file or stdin."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oplogc.topics import ForeignTransaction
+from oplogc.topics.calls.pointers import published_of, rollback_key
+
+
+def transaction_in(text: str) -> ForeignTransaction:
+    """Read the transaction of a poll: JSON, or ``@`` and a file with it. Raise ValueError."""
+    return ForeignTransaction.of_json(_json(_text_in(text)))
+
+
+def rollback_keys(given: tuple[str, ...], topic: str, pointer: int) -> list[str]:
+    """Return keys as they are, or those of answers to a publish: ``@`` and a file, or ``-``.
+
+    Raises click.UsageError, also if there is none: it would mean everything.
+    """
+    try:
+        if len(given) == 1 and (given[0] == "-" or given[0].startswith("@")):
+            text = _stdin() if given[0] == "-" else _text_in(given[0])
+            keys = list(_keys_of_answers(text, topic, pointer))
+        else:
+            keys = [rollback_key(each) for each in given]
+    except ValueError as error:
+        raise click.UsageError(f"[KEY...|@FILE|-]: {error}") from None
+    return keys
+
+
+def _keys_of_answers(text: str, topic: str, pointer: int) -> Iterator[str]:
+    answers = _answers(text)
+    if not answers:
+        raise ValueError("there is no answer of a publish")
+    for given in answers:
+        try:
+            answer = published_of(topic, given)
+        except (ValueError, TypeError, KeyError):
+            raise ValueError("it is not the answer of a publish under a pointer") from None
+        if answer.pointer != pointer:
+            raise ValueError(f"it is the answer for pointer {answer.pointer}, not {pointer}")
+        if not answer.places:
+            raise ValueError("the answer has no messages")
+        yield from answer.keys
+
+
+def _answers(text: str) -> list[Any]:
+    """Return a JSON object, or one in each line."""
+    try:
+        return [_json(text)]
+    except ValueError:
+        return [_json(line) for line in text.splitlines() if line.strip()]
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("it is no JSON") from None
+
+
+def _text_in(text: str) -> str:
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read {text[1:]}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"cannot read {text[1:]}: it is not UTF-8") from None
+
+
+def _stdin() -> str:
+    if sys.stdin is None:
+        raise ValueError("stdin is closed: there is nothing to read")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise ValueError("stdin is not UTF-8") from None

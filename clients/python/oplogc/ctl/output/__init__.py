@@ -1,0 +1,1 @@
+"""Events, lists and tables on stdout."""

@@ -1,0 +1,1 @@
+"""The subcommands ``oplogctl status`` and ``oplogctl consumers``."""

@@ -1,0 +1,1 @@
+"""Consumers: the stream, its position, and the file with the position."""

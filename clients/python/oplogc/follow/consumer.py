@@ -1,0 +1,123 @@
+"""The consumer: follows an agent, reconnects and keeps its position."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from inspect import isawaitable
+from pathlib import Path
+from typing import TypeVar
+
+from oplogc.follow.callbacks import Callback, Callbacks
+from oplogc.follow.following import Following, FollowOptions
+from oplogc.follow.format import StreamFormat
+from oplogc.follow.wake_up import check_no_loop
+from oplogc.http.address import stream_endpoint
+from oplogc.wire.errors import RefusedError
+from oplogc.wire.events import POSITION, Event, is_known, position_of, read
+from oplogc.wire.sse import MAX_BLOCK_BYTES
+
+_C = TypeVar("_C", bound=Callback)
+_FORMAT: StreamFormat[Event] = StreamFormat(read, is_known, RefusedError, POSITION, MAX_BLOCK_BYTES)
+
+
+class Consumer(Following[Event]):
+    """Follow an agent with ``async for``, with ``for``, or with callbacks: operations, ``Reset``
+    and ``Live``.
+
+    A consumer reconnects by itself and resumes where it was. No operation is lost. One may come
+    twice in a replication or after a crash. Iterate in one way and from one thread. Any thread may
+    call ``ack`` and ``stop``.
+
+    - ``types``, ``parents``: receive only operations of these types, with one of these parents.
+      Empty: all.
+    - ``start``: ``"0"`` for a copy of all objects, an event id, or a time with a zone to begin with
+      the objects changed since then. None: begin with the next operation.
+    - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
+      letters, digits, ``.``, ``_`` or ``-``. Several consumers may share it. None: none.
+    - ``state_file``: keeps the position. A position in it overrides ``start``. Every event must
+      then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is before
+      the oldest unacknowledged event. Iteration waits while ``max_unacked`` events are
+      unacknowledged. The consumer locks the file until it is closed.
+    - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy; None:
+      taken from the environment (``HTTPS_PROXY`` ...).
+    - ``timeout``: seconds until the agent must have answered. ``heartbeat_timeout``: seconds of
+      silence until a connection counts as dead. Agents send something at least every 25 s.
+    - ``backoff``: first and longest pause between attempts in seconds; pauses double, with jitter.
+    - ``save_interval``: seconds between two writes of the state file. Events acknowledged since the
+      last write come again after a crash.
+
+    Raises ValueError for a bad argument and StateFileError for an unusable state file.
+    Iterating raises RefusedError if the agent refuses for good (a wrong password), ProtocolError if
+    the address is no agent, and StateFileError at the end if the position could not be saved.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:8042",
+        *,
+        types: Sequence[str] = (),
+        parents: Sequence[str] = (),
+        start: str | datetime | None = None,
+        name: str | None = None,
+        state_file: str | Path | None = None,
+        password: str | None = None,
+        proxy: str | None = None,
+        timeout: float = 10.0,
+        heartbeat_timeout: float = 40.0,
+        backoff: tuple[float, float] = (1.0, 30.0),
+        save_interval: float = 1.0,
+        max_unacked: int = 10_000,
+    ) -> None:
+        for filter_, values in (("types", types), ("parents", parents)):
+            if isinstance(values, str) or not all(values):
+                raise ValueError(f"{filter_}: give a list of names, none of them empty")
+        options = FollowOptions(
+            state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
+        )
+        super().__init__(
+            [stream_endpoint(url, password, types, parents, name)],
+            _FORMAT,
+            position_of(start) if start is not None else "",
+            options,
+        )
+        self._callbacks = Callbacks()
+
+    def on(self, *types: str) -> Callable[[_C], _C]:
+        """Register a function, plain or async, for operations of these types. Without a type: for
+        all others.
+
+        ``run`` acknowledges an event when its callback has returned, and at once if it has no
+        callback. An exception of a callback ends ``run``, and its event stays unacknowledged. See
+        ``on_reset`` and ``on_live`` for the other events.
+        """
+        return self._callbacks.on(*types)
+
+    def on_reset(self, callback: _C) -> _C:
+        """Register a function, plain or async, for ``Reset``."""
+        return self._callbacks.on_event("reset", callback)
+
+    def on_live(self, callback: _C) -> _C:
+        """Register a function, plain or async, for ``Live``."""
+        return self._callbacks.on_event("live", callback)
+
+    async def run_async(self) -> None:
+        """Call the callbacks, one after another, until ``stop``.
+
+        Raises their exceptions and the exceptions of iterating.
+        """
+        self._callbacks.warn_of_old_names()
+        async with self:
+            async for event in self:
+                if callback := self._callbacks.of(event):
+                    result = callback(event)
+                    if isawaitable(result):
+                        await result
+                self.ack(event)
+
+    def run(self) -> None:
+        """Call the callbacks until ``stop``, without an event loop of the program.
+
+        See ``run_async``.
+        """
+        check_no_loop("run_async")
+        asyncio.run(self.run_async())

@@ -1,0 +1,184 @@
+"""The file with a consumer's position: only the id, as in the files of the first client library.
+
+Behind the id of a topic's reader stands the isolation ``read_committed``, but no other.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from oplogc.follow.file_lock import FileLock
+from oplogc.wire.errors import StateFileError
+from oplogc.wire.events import POSITION
+
+_CONTENT = re.compile(r"(\S+)(?: (read_committed))?", re.ASCII)
+
+logger = logging.getLogger("oplogc")
+
+
+class StateFile:
+    """A state file in use. A relative path and links are resolved once, here.
+
+    ``positions`` matches its possible positions. ``isolation``: ``read_committed``, or
+    empty for a reader of another isolation, or of the oplog.
+
+    Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read
+    or written.
+    """
+
+    def __init__(
+        self, path: str | Path, positions: re.Pattern[str] = POSITION, isolation: str = ""
+    ) -> None:
+        self.path = Path(os.path.realpath(path))
+        self._positions = positions
+        self._isolation = isolation
+        self._lock: FileLock | None = None
+        self.lock()
+        try:
+            self.position = self._read()
+            """The position in the file. Empty without a file."""
+            self._try_to_write()
+        except BaseException:
+            self.unlock()
+            raise
+
+    def lock(self) -> None:
+        """Lock the file unless this object has locked it."""
+        if self._lock is None:
+            self._lock = FileLock(self.path)
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            lock, self._lock = self._lock, None
+            lock.release()
+
+    def write(self, position: str) -> None:
+        """Replace the file atomically: a crash leaves the old position or the new one.
+
+        Raises StateFileError.
+        """
+        new = self._temporary()
+        try:
+            try:
+                with new.open("x") as file:
+                    file.write(f"{position} {self._isolation}".rstrip())
+                    file.flush()
+                    os.fsync(file.fileno())
+                new.replace(self.path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    new.unlink(missing_ok=True)
+                raise
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _read(self) -> str:
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            raise StateFileError(
+                f"cannot read the state file {self.path}: {error.strerror}"
+            ) from None
+        text = raw.decode("ascii", "replace").removesuffix("\n")
+        content = _CONTENT.fullmatch(text)
+        if not raw:
+            raise StateFileError(f"the state file {self.path} is empty. Move it away to begin anew")
+        if not content or not self._positions.fullmatch(content[1]):
+            raise StateFileError(
+                f"the state file {self.path} holds {text[:40]!r}, which is no position. "
+                "Move it away to begin anew"
+            )
+        if content[2] and content[2] != self._isolation:
+            raise StateFileError(
+                f"the state file {self.path} is of a reader with isolation {content[2]}, which this"
+                " one has not: it would skip records that were not committed yet. Move it away to"
+                " begin anew"
+            )
+        return content[1]
+
+    def _try_to_write(self) -> None:
+        new = self._temporary()
+        try:
+            new.open("x").close()
+            new.unlink()
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def _temporary(self) -> Path:
+        """Return a unique name, also without a lock and with files left by a process of the same
+        id.
+        """
+        return self.path.with_name(f"{self.path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
+
+    def _unwritable(self, error: OSError) -> StateFileError:
+        return StateFileError(f"cannot write the state file {self.path}: {error.strerror}")
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class Saver:
+    """Writes the position in a thread of its own, at most once in ``interval`` seconds: the
+    consumer does not wait for the disk.
+
+    The saved position is never ahead of the acknowledgements.
+    """
+
+    def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
+        self._file = file
+        self._position = position
+        self._interval = min(
+            interval, threading.TIMEOUT_MAX
+        )  # infinity: once at the start, and at the end
+        self._saved: str | None = None
+        self._failing = False
+        self._changed = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="oplogc-state", daemon=True)
+        self._thread.start()
+
+    def changed(self) -> None:
+        """The position moved."""
+        self._changed.set()
+
+    def close(self) -> None:
+        """Save the position unless it is saved. Raises StateFileError."""
+        self._closing.set()
+        self._changed.set()
+        self._thread.join()
+        self._save()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._changed.wait()
+            self._changed.clear()
+            try:
+                self._save()
+                self._failing = False
+            except StateFileError as error:
+                if not self._failing:
+                    logger.warning("%s; trying again", error)
+                self._failing = True
+                self._changed.set()
+            self._closing.wait(self._interval)
+
+    def _save(self) -> None:
+        position = self._position()
+        if position and position != self._saved:
+            self._file.write(position)
+            self._saved = position

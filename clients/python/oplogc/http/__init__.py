@@ -1,0 +1,1 @@
+"""Addresses, requests and answers of an agent."""

@@ -1,0 +1,1 @@
+"""Threads with an event loop, forks, and the end of the process."""

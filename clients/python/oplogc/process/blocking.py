@@ -1,0 +1,32 @@
+"""Methods for threads, made of the methods of an asyncio object."""
+
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from oplogc.process.loop_thread import LoopThread
+
+_A = TypeVar("_A")
+_A_co = TypeVar("_A_co", covariant=True)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class HasTwin(Protocol[_A_co]):
+    """An object for threads. ``_twin``: the asyncio object with the same methods, and its loop."""
+
+    def _twin(self) -> tuple[_A_co, LoopThread]: ...
+
+
+def blocking(
+    method: Callable[Concatenate[_A, _P], Coroutine[Any, Any, _R]],
+) -> Callable[Concatenate[HasTwin[_A], _P], _R]:
+    """Return a method to run the twin's method in its loop, and wait for the result."""
+
+    @functools.wraps(method)
+    def call(self: HasTwin[_A], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        twin, thread = self._twin()
+        return thread.call(method(twin, *args, **kwargs))
+
+    call.__qualname__ = method.__qualname__.removeprefix("Async")
+    return call

@@ -1,0 +1,113 @@
+"""A thread with an event loop, for objects whose methods block."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+_END_SECONDS = 1.0
+_R = TypeVar("_R")
+
+
+class _OwnLoop(asyncio.SelectorEventLoop):
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        """Look up a host in this thread, which has nothing else to do.
+
+        The loop's own way needs another thread. At the end of the interpreter no thread can be
+        started, and a thread in a look-up would delay the end.
+        """
+        return socket.getaddrinfo(host, port, **options)
+
+
+async def _until_cancelled() -> None:
+    await asyncio.Event().wait()
+
+
+class LoopThread:
+    """Starts with the first call, and ends with ``main``. Any thread may call any method."""
+
+    def __init__(
+        self, name: str, main: Callable[[], Coroutine[Any, Any, None]] = _until_cancelled
+    ) -> None:
+        self._name = name
+        self._main = main
+        # Reentrant: a signal's handler may come while its thread is in `start`.
+        self._lock = threading.RLock()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._ended = False
+
+    @property
+    def has_started(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> asyncio.AbstractEventLoop:
+        """Start the thread unless it runs, and return its event loop.
+
+        Raises ValueError after ``end``, and RuntimeError if no thread can be started.
+        """
+        if self._ended:
+            raise ValueError("this object is closed")
+        with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._thread = thread
+        self._ready.wait()
+        assert self._loop is not None
+        return self._loop
+
+    def call(self, work: Coroutine[Any, Any, _R]) -> _R:
+        """Run a coroutine there, wait for its end and return its result.
+
+        An exception here, as by Ctrl-C, cancels it. Raises ValueError after ``end``.
+        """
+        try:
+            running = asyncio.run_coroutine_threadsafe(work, self.start())
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def soon(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function there, without waiting. Raises ValueError after ``end``."""
+        self.start().call_soon_threadsafe(function, *arguments)
+
+    def end(self) -> None:
+        """Cancel ``main`` and the tasks of the loop, and end."""
+        self._ended = True
+        if self._thread is None:
+            return
+        self._ready.wait()
+        assert self._loop is not None
+        assert self._task is not None
+        try:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        except RuntimeError:  # it has ended
+            return
+        if threading.current_thread() is not self._thread:
+            # It may hang in the look-up of a host. Then it ends with the process.
+            self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=_OwnLoop) as runner:
+            try:
+                runner.run(self._begin())
+            except asyncio.CancelledError:
+                return
+
+    async def _begin(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        self._ready.set()
+        await self._main()

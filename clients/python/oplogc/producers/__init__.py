@@ -1,0 +1,1 @@
+"""Producers of operations, over UDP and HTTP."""

@@ -1,0 +1,209 @@
+"""Sends operations from an event loop."""
+
+import asyncio
+import dataclasses
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from datetime import datetime
+from typing import Any, Self
+
+import asyncudp
+
+from oplogc.http.address import resolve
+from oplogc.producers.options import CLOSED, HttpOptions, ProducerBase
+from oplogc.producers.outbox import Counters
+from oplogc.producers.sender import Sender
+from oplogc.wire.operation import check_datagram, encode
+
+_NOT_OPEN = "the producer is not open: use it in async with"
+logger = logging.getLogger("oplogc")
+
+
+class AsyncProducer(ProducerBase["_AsyncUdp | _AsyncHttp"]):
+    """Sends operations from one event loop. Use it with ``async with``.
+
+    The arguments are those of ``Producer``. Raises ValueError for a bad argument. Entering raises
+    OSError for an unknown host.
+    """
+
+    def _udp(self, url: str) -> "_AsyncUdp":
+        return _AsyncUdp(url)
+
+    def _http(self, options: HttpOptions) -> "_AsyncHttp":
+        return _AsyncHttp(options)
+
+    async def send(
+        self,
+        event: str,
+        type: str,
+        id: str,
+        *,
+        parents: Sequence[str] = (),
+        timestamp: datetime | str | None = None,
+    ) -> None:
+        """Send an operation: an object was inserted, updated or deleted.
+
+        ``timestamp``: time of the change, a datetime with a zone or RFC 3339. None: time of
+        arrival. Raises OperationError, over HTTP BufferFullError as ``overflow`` says, and
+        ValueError once ``close`` was called.
+        """
+        await self._way.send(encode(event, type, id, parents, timestamp))
+
+    async def flush(self, timeout: float | None = 30.0) -> None:
+        """Wait until all operations sent before are durable at the agent, or rejected by it.
+
+        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
+        for good. The operations stay in the buffer, and are tried again.
+        """
+        await self._way.flush(timeout)
+
+    async def close(self, timeout: float | None = 30.0) -> None:
+        """Refuse further operations and flush.
+
+        Raises FlushError. Undelivered operations are then lost.
+        """
+        await self._way.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self._way.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class _AsyncUdp:
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._socket: Any = None
+        self._address: Any = None
+        self._closed = False
+        self._counters = Counters()
+
+    async def open(self) -> None:
+        _, self._address = await asyncio.to_thread(resolve, self._url)
+        # Not connected: a connected socket fails at a send if the previous datagram found no agent.
+        local = "0.0.0.0" if len(self._address) == 2 else "::"
+        self._socket = await asyncudp.create_socket(local_addr=(local, 0))
+
+    async def send(self, raw: bytes) -> None:
+        check_datagram(raw)
+        if self._socket is None:
+            raise ValueError(CLOSED if self._closed else _NOT_OPEN)
+        self._counters.sent += 1
+        try:
+            self._socket.sendto(raw, self._address)
+            self._counters.delivered += 1
+        except OSError:
+            self._counters.dropped += 1
+
+    async def flush(self, timeout: float | None) -> None:
+        return
+
+    async def close(self, timeout: float | None) -> None:
+        self._closed = True
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            await asyncio.sleep(0)  # the transport ends in the next turn of the loop
+
+    def counters(self) -> Counters:
+        return dataclasses.replace(self._counters)
+
+
+class _AsyncHttp:
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._outbox = options.outbox()
+        self._changed = asyncio.Event()
+        self._sender = Sender(options, self._outbox, nullcontext(), self._notify)
+        self._closing = False
+        self._ended = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        if self._task is not None:  # two senders would settle each other's batches
+            raise ValueError("the producer is open already, or was: make another")
+        self._task = asyncio.create_task(self._run(), name="oplogc-producer")
+
+    async def send(self, raw: bytes) -> None:
+        outbox = self._outbox
+        has_room = self._closing or outbox.has_room(raw) or await self._make_room(raw)
+        if self._closing:
+            raise ValueError(CLOSED)
+        if self._task is None or self._task.done():
+            raise ValueError(_NOT_OPEN)
+        if not has_room:
+            outbox.refuse(self._options.overflow)
+            return
+        outbox.add(raw)
+        if outbox.counters.buffered == 1:
+            self._sender.more.set()
+
+    async def flush(self, timeout: float | None) -> None:
+        outbox = self._outbox
+        until = outbox.last
+        await self._wait(lambda: outbox.is_flushed(until) or self._ended, timeout)
+        outbox.check_flushed(until)
+
+    async def close(self, timeout: float | None) -> None:
+        if self._ended:
+            return
+        first = not self._closing
+        self._closing = True
+        self._notify()
+        try:
+            await self.flush(timeout)
+        finally:
+            if first:
+                await self._end()
+
+    def counters(self) -> Counters:
+        return dataclasses.replace(self._outbox.counters)
+
+    async def _make_room(self, raw: bytes) -> bool:
+        if self._options.overflow == "block":
+            return await self._wait(
+                lambda: self._outbox.has_room(raw) or self._closing, self._options.block_timeout
+            )
+        return self._options.overflow == "drop_old" and self._outbox.drop_old_for(raw)
+
+    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self._changed.wait()
+        except TimeoutError:
+            return condition()
+        return True
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _end(self) -> None:
+        self._ended = True
+        self._notify()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        try:
+            await self._sender.run()
+        finally:
+            pending = self._outbox.counters.buffered
+            if pending and not self._ended:  # the event loop ends
+                self._ended = True
+                self._notify()
+                logger.error(
+                    "%d operations are lost at the end of the event loop: close the producer",
+                    pending,
+                )
+                warnings.warn(
+                    f"a producer was not closed: {pending:,} operations are lost",
+                    ResourceWarning,
+                    stacklevel=1,
+                )

@@ -1,0 +1,1 @@
+"""The command ``oplog-tail``: follow an agent in the terminal."""

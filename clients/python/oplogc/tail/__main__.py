@@ -1,0 +1,5 @@
+import sys
+
+from oplogc.tail.cli import main
+
+sys.exit(main())

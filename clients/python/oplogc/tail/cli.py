@@ -1,0 +1,152 @@
+"""The command ``oplog-tail``: follow an agent in the terminal."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from urllib.parse import urlsplit
+
+from oplogc.follow.consumer import Consumer
+from oplogc.http.answers import printable
+from oplogc.tail.command import PROGRAM, parse, refuse
+from oplogc.tail.settings import TailSettings
+from oplogc.terminal.output import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    as_time,
+    ended_without_stdout,
+    stop_when_asked,
+)
+from oplogc.wire.errors import OplogError, RefusedError
+from oplogc.wire.events import Event, Operation, Reset
+
+__all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_USAGE", "main"]
+
+_COLOURS = {"insert": "32", "update": "33", "delete": "31", "reset": "35", "live": "35"}
+_DIM = "2"
+_TIME_WIDTH = len("2026-01-31T12:00:00.000Z")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit code. Raise SystemExit for --help, --version and bad settings."""
+    try:
+        settings = parse(sys.argv[1:] if argv is None else argv, os.environ)
+    except OSError as error:  # of stdout, while --help, --version or a completion prints
+        return ended_without_stdout(PROGRAM, error)
+    if sys.stdout is None:
+        return _failed("stdout is closed: there is nowhere to write to")
+    level = logging.ERROR if settings.quiet else logging.WARNING
+    logging.basicConfig(format="oplog-tail: %(message)s", level=level)
+    logging.getLogger("oplogc").setLevel(logging.ERROR if settings.quiet else logging.INFO)
+    try:
+        consumer = Consumer(
+            settings.url,
+            types=settings.types,
+            parents=settings.parents,
+            start=settings.start,
+            name=settings.name,
+            state_file=settings.state_file,
+            password=settings.password,
+            proxy=settings.proxy,
+        )
+    except (ValueError, OSError) as error:
+        refuse(str(error))
+    except OplogError as error:
+        return _failed(str(error))
+    show = _as_json if settings.json else _Lines(_wants_colour(settings.color))
+    try:
+        asyncio.run(_follow(consumer, show, settings.count))
+    except RefusedError as error:
+        return _failed(_password_problem(settings) if error.status == 401 else str(error))
+    except OplogError as error:
+        return _failed(str(error))
+    except OSError as error:  # of stdout, for example a full disk: others are handled elsewhere
+        return ended_without_stdout(PROGRAM, error)
+    except KeyboardInterrupt:  # on systems whose event loop handles no signals
+        pass
+    return EXIT_OK
+
+
+def _failed(sentence: str) -> int:
+    print(f"oplog-tail: {sentence}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _password_problem(settings: TailSettings) -> str:
+    if settings.password or urlsplit(settings.url).password:
+        return "wrong password: the agent refuses it (HTTP 401)"
+    return "the agent needs a password: give --password-file or OPLOG_TAIL_PASSWORD (HTTP 401)"
+
+
+async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int | None) -> None:
+    # Line by line, also into a pipe: a reader sees an operation when it happens.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    left = count
+    stop_when_asked(consumer)
+    async with consumer:
+        async for event in consumer:
+            print(show(event))
+            consumer.ack(event)
+            if left is not None and isinstance(event, Operation):
+                left -= 1
+                if not left:
+                    return
+
+
+class _Lines:
+    """Format events for people: time, event, type/id, parents, ref, and the id in brackets.
+
+    ``reset`` and ``live`` have no time. ``reset`` has no id from which a consumer could resume.
+    """
+
+    def __init__(self, colour: bool) -> None:
+        self._colour = colour
+
+    def __call__(self, event: Event) -> str:
+        name = self._paint(f"{event.event:<6}", _COLOURS[event.event])
+        if not isinstance(event, Operation):
+            blank = " " * _TIME_WIDTH
+            if isinstance(event, Reset):
+                return f"{blank} {name}".rstrip()
+            return f"{blank} {name} {self._id(event)}"
+        parents = (
+            f" {self._paint('in ' + printable(', '.join(event.parents)), _DIM)}"
+            if event.parents
+            else ""
+        )
+        ref = f" {self._paint(printable(event.ref), _DIM)}" if event.ref else ""
+        time = self._paint(as_time(event.timestamp), _DIM)
+        return f"{time} {name} {printable(event.key)}{parents}{ref} {self._id(event)}"
+
+    def _id(self, event: Event) -> str:
+        return self._paint(f"[{event.event_id}]", _DIM)
+
+    def _paint(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+
+
+def _as_json(event: Event) -> str:
+    shown: dict[str, object] = {"event_id": event.event_id, "event": event.event}
+    if isinstance(event, Operation):
+        shown |= {
+            "timestamp": as_time(event.timestamp),
+            "parents": event.parents,
+            "type": event.type,
+            "id": event.id,
+        }
+        if event.ref is not None:
+            shown["ref"] = event.ref
+    return json.dumps(shown)
+
+
+def _wants_colour(choice: str) -> bool:
+    if choice == "auto":
+        return (
+            sys.stdout.isatty()
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+    return choice == "always"

@@ -1,0 +1,1 @@
+"""The parts shared by ``oplog-tail`` and ``oplogctl``."""

@@ -1,0 +1,1 @@
+"""Requests to agents, and the meaning of their answers."""

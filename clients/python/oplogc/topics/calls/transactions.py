@@ -1,0 +1,219 @@
+"""Requests about transactions, and the meaning of their answers. No I/O."""
+
+import json
+import re
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from oplogc.http.answers import Answer
+from oplogc.topics.calls.call import Call, limit, query, read, read_list, text
+from oplogc.topics.calls.topics import refusal as refusal_of_topics
+from oplogc.topics.messages.names import TopicName, topic_name
+from oplogc.wire.errors import BadRequestError, OplogError, ProtocolError, RefusedError
+
+PATH = "/v1/txns"
+MAX_TIMEOUT_SECONDS = 900
+DEFAULT_GROUP = "default"
+STATES = ("open", "committing", "committed", "aborted")
+MAX_TERM = 10**18 - 1
+_KIND = "transactions"
+_ID = re.compile(r"[0-9]{1,19}", re.ASCII)
+_LEASE = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_RECORD = re.compile(r"records\[([0-9]{1,9})\]")
+
+
+class Committed(NamedTuple):
+    """A committed transaction.
+
+    ``begin``, ``commit``: positions in the commit log. ``records``: ids by lsn. None: the record's
+    topic was deleted.
+    """
+
+    begin: str
+    commit: str
+    records: tuple[str | None, ...]
+
+
+class TransactionStatus(NamedTuple):
+    """A transaction as the agent describes it.
+
+    ``group``: None if the transaction was begun with ``topic``. ``lease``: as it was begun.
+    ``records``, ``bytes``: written so far. ``topics``: the topics written to. ``begin``,
+    ``commit``: positions in the commit log.
+    """
+
+    id: str
+    state: str
+    begun_at: datetime
+    expires_at: datetime
+    records: int
+    bytes: int
+    topics: tuple[str, ...]
+    reason: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    begin: str | None = None
+    commit: str | None = None
+    lease: str | None = None
+
+
+def group_log(group: str) -> TopicName:
+    """Return the topic of a group's commit log. Raise ValueError."""
+    if group == "":
+        raise ValueError("group: must not be empty")
+    if not isinstance(group, str):
+        raise ValueError(f"{group!r} is not a group: give text")
+    try:
+        return topic_name(f"system/_txn.{group}")
+    except ValueError:
+        raise ValueError(
+            f"{group!r} is not a group: give 1 to 244 ASCII letters, digits, '.', '_' or '-'"
+        ) from None
+
+
+def begin(
+    group: str | None, topic: str | None, timeout: float, lease: tuple[str, int] | None = None
+) -> Call:
+    """``timeout``: seconds. ``lease``: name and term. Raises ValueError."""
+    if group is not None and topic is not None:
+        raise ValueError("give group or topic, not both")
+    if type(timeout) not in (int, float) or not 0.001 <= timeout <= MAX_TIMEOUT_SECONDS:
+        raise ValueError(f"timeout: give seconds, 0.001 to {MAX_TIMEOUT_SECONDS}")
+    asked: dict[str, object] = {"timeout_ms": int(timeout * 1000)}
+    if group is not None:
+        group_log(group)
+        asked["group"] = group
+    if topic is not None:
+        asked["topic"] = str(topic_name(topic))
+    headers = {} if lease is None else {"Oplog-Lease": _fence(*lease)}
+    return Call("POST", PATH, json.dumps(asked).encode(), True, 201, headers=headers)
+
+
+def write(txn: str, records: list[bytes]) -> Call:
+    """``records`` are encoded."""
+    return Call("POST", f"{_path(txn)}/records", b'{"records":[' + b",".join(records) + b"]}", True)
+
+
+def commit(txn: str, records: int) -> Call:
+    return Call("POST", f"{_path(txn)}/commit", b'{"records":%d}' % records, True)
+
+
+def abort(txn: str) -> Call:
+    return Call("POST", f"{_path(txn)}/abort", b"{}", True)
+
+
+def get(txn: str) -> Call:
+    return Call("GET", _path(txn))
+
+
+def list_transactions(state: str | None, group: str | None, most: int | None) -> Call:
+    """Raises ValueError."""
+    if state is not None and state not in STATES:
+        raise ValueError(f"state: give {', '.join(STATES[:-1])} or {STATES[-1]}")
+    asked = query(state=state, group=group, limit=limit(most))
+    if group is not None:
+        group_log(group)
+    return Call("GET", PATH, query=asked)
+
+
+def refusal(call: Call, answer: Answer, first: int = 0) -> OplogError | None:
+    """Return the error for a final refusal. None for success.
+
+    ``first``: lsn of the first record in the request. The error names records by their lsn.
+    """
+    if answer.status == 404 and call.path.startswith(f"{PATH}/"):  # the topic or the transaction
+        return RefusedError(answer.status, answer.detail())
+    error = refusal_of_topics(call, answer)
+    if isinstance(error, BadRequestError) and first:
+        detail = _RECORD.sub(lambda found: f"records[{first + int(found[1])}]", error.detail)
+        return BadRequestError(error.status, detail)
+    return error
+
+
+def begun(answer: Answer) -> tuple[str, datetime]:
+    """Return the id of a new transaction, and the time at which it expires.
+
+    Raises ProtocolError.
+    """
+    return read(
+        answer,
+        _KIND,
+        lambda given: (transaction_id(given["txn"]), datetime.fromisoformat(given["expires_at"])),
+    )
+
+
+def status(answer: Answer) -> TransactionStatus:
+    """Raises ProtocolError."""
+    return read(answer, _KIND, _status)
+
+
+def statuses(answer: Answer) -> tuple[TransactionStatus, ...]:
+    """Raises ProtocolError."""
+    return read_list(answer, _KIND, _status)
+
+
+def confirmation(txn: str, answer: Answer) -> OplogError | None:
+    """Return the error for a 200 without this transaction."""
+
+    def check(given: Any) -> None:
+        if given["txn"] != txn:
+            raise ValueError("it shows another transaction")
+
+    try:
+        read(answer, _KIND, check)
+    except ProtocolError as error:
+        return error
+    return None
+
+
+def committed(answer: Answer, records: int) -> Committed:
+    """Raises ProtocolError, also if the answer does not have so many ids."""
+
+    def convert(given: Any) -> Committed:
+        ids = given["records"]
+        if not isinstance(ids, list) or len(ids) != records:
+            raise ValueError(f"it does not show {records:,} records")
+        positions = tuple(None if id_ is None else text(id_) for id_ in ids)
+        return Committed(text(given["begin"]), text(given["commit"]), positions)
+
+    return read(answer, _KIND, convert)
+
+
+def transaction_id(given: str) -> str:
+    """Return the id of a transaction. Raise ValueError."""
+    if not isinstance(given, str) or not _ID.fullmatch(given):
+        raise ValueError(f"{given!r} is not the id of a transaction: give its digits")
+    return given
+
+
+def _fence(name: str, term: int) -> str:
+    """Return the header with a lease. Raise ValueError."""
+    if not isinstance(name, str) or not _LEASE.fullmatch(name) or name in (".", ".."):
+        raise ValueError(
+            f"{name!r} is not a lease: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "
+            "and not '.' or '..'"
+        )
+    if type(term) is not int or not 1 <= term <= MAX_TERM:
+        raise ValueError(f"{term!r} is not a term: give a whole number of at least 1")
+    return f"{name}; term={term}"
+
+
+def _path(txn: str) -> str:
+    return f"{PATH}/{transaction_id(txn)}"
+
+
+def _status(given: Any) -> TransactionStatus:
+    return TransactionStatus(
+        id=text(given["txn"]),
+        state=text(given["state"]),
+        begun_at=datetime.fromisoformat(given["begun_at"]),
+        expires_at=datetime.fromisoformat(given["expires_at"]),
+        records=int(given["records"]),
+        bytes=int(given["bytes"]),
+        topics=tuple(text(each) for each in given["topics"]),
+        **{
+            name: text(given[name])
+            for name in ("reason", "group", "topic", "begin", "commit", "lease")
+            if given.get(name) is not None
+        },
+    )

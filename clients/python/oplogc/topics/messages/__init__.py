@@ -1,0 +1,1 @@
+"""Messages, records, names and snapshots, checked before they leave. No I/O."""

@@ -1,0 +1,1 @@
+"""Waiting messages, and the tasks to send them."""
