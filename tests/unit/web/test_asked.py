@@ -9,7 +9,7 @@ import pytest
 from oplogd.clock import SYSTEM
 from oplogd.errors import StoreUnavailableError
 from oplogd.web.figures.asked import Asked
-from oplogd.web.figures.transactions import TransactionFigures
+from oplogd.web.figures.decided import DecidedFigures
 
 
 class Store:
@@ -78,7 +78,7 @@ async def test_a_fault_in_the_figures_of_transactions_is_logged_once(
     transactions: Any = SimpleNamespace(
         stats=store.stats, decisions=SimpleNamespace(committed=1, aborted=2, timed_out=3)
     )
-    figures = TransactionFigures(transactions, SYSTEM)
+    figures = DecidedFigures(transactions, "transactions", "oldest_open_seconds", SYSTEM)
     store.error = ValueError("broken")
     unknown = {"open": None, "oldest_open_seconds": None}
     decided = {"committed": 1, "aborted": 2, "timed_out": 3}
