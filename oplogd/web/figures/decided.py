@@ -8,7 +8,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.host.logs import Episode
 from oplogd.store.pointers import Pointers
 from oplogd.store.transactions import Transactions
-from oplogd.web.figures.asked import Asked
+from oplogd.web.figures.question import Question
 
 logger = logging.getLogger("oplogd.http")
 
@@ -24,7 +24,7 @@ class DecidedFigures:
         self._part = part
         self._age = age
         self._clock = clock
-        self._stats = Asked[tuple[int, int]](part.stats)
+        self._stats = Question[tuple[int, int]](part.stats)
         self._fault = Episode(logger, f"/status lacks the figures of open {name}")
 
     async def members(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The figures of the agent: a nested mapping, of which /status and /metrics show members."""
 
 import asyncio
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from oplogd import __version__
@@ -13,10 +13,10 @@ from oplogd.model.event_id import format_id
 from oplogd.store import StoreStats
 from oplogd.stream.lags import Lags, survey
 from oplogd.watch.histogram import Histogram
-from oplogd.web.figures.asked import Asked
 from oplogd.web.figures.clock import clock_members, clock_warnings
 from oplogd.web.figures.consumers import consumer_members, lag_members
 from oplogd.web.figures.decided import DecidedFigures
+from oplogd.web.figures.question import Question
 from oplogd.web.figures.topics import TopicFigures
 from oplogd.web.http.redact import without_folders
 
@@ -28,8 +28,8 @@ class StoreProbe:
 
     def __init__(self, agent: Agent, private_files: Collection[Path | None]) -> None:
         self._agent = agent
-        self._location = Asked(agent.store.locate)
-        self._stats = Asked(agent.store.stats)
+        self._location = Question(agent.store.locate)
+        self._stats = Question(agent.store.stats)
         self._private_files = private_files
 
     async def trouble(self) -> str | None:
@@ -54,11 +54,11 @@ class StoreProbe:
         members = {
             "kind": store.kind,
             **({"identity": store.identity} if store.identity else {}),
-            **(self._figures(stats) if stats else {}),
+            **(self._from_stats(stats) if stats else {}),
         }
         return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
 
-    def _figures(self, stats: StoreStats) -> _Members:
+    def _from_stats(self, stats: StoreStats) -> _Members:
         clock = clock_warnings(self._agent.store.clock, self._agent.clock_keeper)
         warnings = [self._redacted(warning) for warning in (*stats.warnings, *clock)]
         head = self._agent.ring.head.offset
@@ -104,11 +104,12 @@ class StatusReport:
         self._pointers = DecidedFigures(store.pointers, "pointers", "oldest_seconds", agent.clock)
 
     async def lags(self) -> Lags:
+        """Measure the lag of each consumer."""
         return await survey(self._agent.hub.consumers, self._agent.clock.now_ms())
 
     async def members(self, lags: Lags) -> _Members:
         """Return the members of /status for all clients."""
-        agent = self._agent
+        agent, turns = self._agent, self._agent.turns
         (troubles, store), topics, transactions, pointers = await asyncio.gather(
             self.store.members(),
             self._topics.members(),
@@ -128,10 +129,10 @@ class StatusReport:
             "commit_seconds": _histogram(agent.counters.commit_seconds),
             "ingest_to_send_seconds": _histogram(agent.latency.seconds),
             "loop": {
-                "cpu_seconds": round(agent.turns.cpu, 3),
-                "longest_turn_seconds": round(agent.turns.longest, 4),
+                "cpu_seconds": round(turns.cpu, 3),
+                "longest_turn_seconds": round(turns.longest, 4),
                 "longest_turn_seconds_last_minute": round(
-                    agent.turns.longest_last_minute(time.monotonic()), 4
+                    turns.longest_last_minute(monotonic()), 4
                 ),
             },
             "rates": agent.rates._asdict(),

@@ -13,14 +13,14 @@ from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
 from oplogd.topics.counters import LABELS, OTHER
 from oplogd.topics.parts import TopicParts
-from oplogd.web.figures.asked import Asked
+from oplogd.web.figures.question import Question
 
 
 class TopicFigures:
     """Reads figures only: it consumes no message and changes no counter."""
 
     def __init__(self, topics: Topics, parts: TopicParts, feeds: Feeds, hub: Hub) -> None:
-        self._stats = Asked(topics.stats)
+        self._stats = Question(topics.stats)
         self._parts = parts
         self._feeds = feeds
         self._hub = hub
