@@ -10,7 +10,7 @@ from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
 
 
 class Waiting:
-    """Operations or messages of one request, stored together. ``octets``: their size in bytes.
+    """Operations or messages stored together. ``octets``: their size in bytes.
 
     ``done``: resolves when they are stored, None if no request waits. ``arrived``: in seconds of
     the monotonic clock.
