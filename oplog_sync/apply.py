@@ -12,7 +12,7 @@ from oplog_sync.backend import NEW_LOG, NewLog, make_backend
 from oplogd.errors import StoreUnavailableError
 from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 
-# How long to retry a store that does not answer: its writer is busy, its server restarts.
+# How long to retry if the store does not answer: its writer is busy, its server restarts.
 PATIENCE_SECONDS = 60.0
 
 _PAUSE_SECONDS = 0.2
@@ -37,9 +37,9 @@ def apply(
     Yield each batch with its verdicts once it is stored.
 
     ``new`` applies if the store is created now. ``max_rate``: corrections per second. ``patience``:
-    seconds to retry a store that does not answer. Raises StoreError. It is safe to repeat the call
-    after a failure: corrections that are already in the log get the verdict PRESENT. A correction
-    without ``expected_offset`` is appended again.
+    seconds to retry if the store does not answer. Raises StoreError. It is safe to repeat the call
+    after a failure: corrections already in the log get the verdict PRESENT. A correction without
+    ``expected_offset`` is appended again.
     """
     backend = make_backend(store)
     size = SHORT_BATCH if backend.writers_wait else MAX_CORRECTIONS

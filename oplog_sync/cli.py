@@ -17,7 +17,7 @@ from oplogd.errors import OplogError
 
 
 class _Leaving:
-    """Handle signals that are not ignored: end the run and remove the spooled standard input."""
+    """Handle signals, unless ignored: end the run and remove the spooled standard input."""
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
@@ -41,7 +41,7 @@ class _Leaving:
         signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
         self.signal = signal.Signals(number)
         _fail(f"stopped by {self.signal.name}; run it again for the rest")
-        sys.stderr = io.StringIO()  # threads of Spark now report at length that Java is gone
+        sys.stderr = io.StringIO()  # threads of Spark now report the loss of Java at length
         if (session := sys.modules.get("oplog_sync.session")) is not None:
             session.end_java()  # otherwise Spark would finish the emission first
         raise SystemExit(128 + number)
@@ -95,7 +95,7 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
 
 
 def _quieten() -> None:
-    """Keep PySpark and Py4J from logging the errors that they also raise."""
+    """Keep PySpark and Py4J from logging errors. They raise them, too."""
     for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)

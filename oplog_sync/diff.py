@@ -3,14 +3,14 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from oplog_sync.dump import INVALID
+from oplog_sync.dump.rows import INVALID
 
 STATE_COLUMNS = "key string, event string, offset bigint, timestamp timestamp_ltz, data string"
 
 # Live in the store and not in the dump. The dump's newest row decides: delete or untouched.
 ABSENT = "absent"
 
-# A row of the dump that another row of the same object supersedes.
+# Another row of the dump supersedes this row of the same object.
 DUPLICATE = "duplicate"
 
 CORRECTIONS = ("insert", "update", "delete")
@@ -23,10 +23,10 @@ _ALL = 1 << 30
 
 
 def compare(states: DataFrame, dump: DataFrame) -> DataFrame:
-    """Return a row for each object that may need a correction, and counts of all others.
+    """Return a row for each object with a possible correction, and counts of all others.
 
     ``action``: one of CORRECTIONS, ABSENT, DUPLICATE, "untouched", "invalid". ``count``: number of
-    objects or dump rows in this row. ``live``: number of them that are live in the store.
+    objects or dump rows in this row. ``live``: number of them live in the store.
     ``in_dump``: time of the newest of them in the dump. For an object: ``timestamp`` and ``data``
     of the correction, and ``offset`` of the state (0: not in the store). Times are microseconds
     since 1970.
@@ -55,7 +55,7 @@ def compare(states: DataFrame, dump: DataFrame) -> DataFrame:
         F.col("timestamp").alias("in_dump"),
         (F.coalesce(F.col("live"), F.lit(False)) & (action != DUPLICATE)).alias("live"),
     )
-    # Rows that need no correction have null keys: they are combined before the shuffle.
+    # Without a correction the key is null: such rows are combined before the shuffle.
     return joined.groupBy("type", "action", "key", "offset", "data", "timestamp").agg(
         F.count("*").alias("count"),
         F.count_if("live").alias("live"),
@@ -97,13 +97,13 @@ def _action() -> Column:
 
 def _parents_differ() -> Column:
     """Return whether the row names other parents than the state has. The order does not matter."""
-    texts = F.substring("data", _REST, _ALL), F.substring("known_data", _REST, _ALL)
+    json = F.substring("data", _REST, _ALL), F.substring("known_data", _REST, _ALL)
     sets = [
         F.sort_array(F.array_distinct(F.from_json(name, "parents array<string>")["parents"]))
         for name in ("data", "known_data")
     ]
-    # Compare the texts first: parsing is slow and nearly all of them are equal.
-    return F.col("has_parents") & (texts[0] != texts[1]) & (sets[0] != sets[1])
+    # Compare the JSON first: parsing is slow, and nearly all pairs are equal.
+    return F.col("has_parents") & (json[0] != json[1]) & (sets[0] != sets[1])
 
 
 def _data() -> Column:
@@ -115,7 +115,7 @@ def _data() -> Column:
 
 
 def _placed(dump: DataFrame) -> DataFrame:
-    """Add ``place``: 1 marks the row that counts for its object, the same row in every run."""
+    """Add ``place``: 1 marks the row in effect for its object, the same row in every run."""
     hashed = dump.withColumn("hash", _hash())
     rows_of_object = Window.partitionBy("hash", "key").orderBy(
         F.desc("timestamp"), F.desc("has_parents"), F.desc("data")

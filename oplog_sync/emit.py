@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from oplog_sync.apply import PATIENCE_SECONDS, apply
+from oplog_sync.arrow import arrow_schema, batch_of, columns_of
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import reason
 from oplog_sync.report import NOT_EMITTED, UNKNOWN, ObjectCounts, tell, write_report
@@ -22,19 +23,11 @@ from oplogd.wording import counted
 
 PROGRESS_SECONDS = 5.0
 
-# Marks a row that is no correction: its data is the message of the store's error.
+# Verdict of a row without a correction: its data is the message of the store's error.
 _FAILED = "failed"
 
 _SCHEMA = "action string, key string, data string, offset bigint, verdict string"
-_ARROW_SCHEMA = pa.schema(
-    [
-        ("action", pa.string()),
-        ("key", pa.string()),
-        ("data", pa.string()),
-        ("offset", pa.int64()),
-        ("verdict", pa.string()),
-    ]
-)
+_ARROW_SCHEMA = arrow_schema(_SCHEMA)
 _BATCH = 1000
 
 _Rows = Iterator[pa.RecordBatch]
@@ -67,12 +60,9 @@ def emit(corrections: DataFrame, settings: JobSettings, counts: ObjectCounts) ->
     wanted = counts.corrections()
     # One task: all writers append at the same end of the log and would only block each other.
     # Sorted by key: SQLite writes each page of its index once.
-    rows = (
-        corrections.select("action", "key", "data", "offset")
-        .coalesce(1)
-        .sortWithinPartitions("key")
-    )
-    # Persisted, so that the report does not emit again. If Spark loses it, the second emission
+    rows = corrections.select("action", "key", "data", "offset").coalesce(1)
+    rows = rows.sortWithinPartitions("key")
+    # Persisted: the report must not emit again. If Spark loses it, the second emission
     # finds all corrections PRESENT.
     emitted = rows.mapInArrow(_emitter(settings, wanted), _SCHEMA).persist(StorageLevel.DISK_ONLY)
     try:
@@ -110,14 +100,9 @@ def _report_emitted(rows: DataFrame, path: str) -> None:
 
 
 def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.RecordBatch]], _Rows]:
-    """Return the function that Spark runs as the task. Only a report needs the data back."""
-    store, new, max_rate, patience = (
-        settings.store,
-        settings.new_log,
-        settings.max_rate,
-        PATIENCE_SECONDS,
-    )
-    with_data = settings.report is not None
+    """Return the function of the task. Only a report needs the data back."""
+    store, new, max_rate = settings.store, settings.new_log, settings.max_rate
+    patience, with_data = PATIENCE_SECONDS, settings.report is not None
 
     def emit_all(batches: Iterable[pa.RecordBatch]) -> _Rows:
         progress = EmissionProgress(wanted)
@@ -160,8 +145,4 @@ def _arrow(judged: Iterable[tuple[Correction, str]], with_data: bool) -> pa.Reco
         (event, key, data.decode() if with_data else None, offset, str(verdict))
         for ((event, key, data), offset), verdict in judged
     ]
-    columns = zip(*rows, strict=True) if rows else [[]] * len(_ARROW_SCHEMA)
-    arrays = [
-        pa.array(column, field.type) for column, field in zip(columns, _ARROW_SCHEMA, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+    return batch_of(columns_of(rows, _ARROW_SCHEMA), _ARROW_SCHEMA)

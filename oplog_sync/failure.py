@@ -17,12 +17,9 @@ _MORE_MEMORY = (
 )
 _JAVA_ENDED = f"Java ended before the job did, most likely for lack of memory; {_MORE_MEMORY}"
 
-# The first match counts. {file}: the file that was read. {1}: the first group.
+# The first match counts. {file}: the file being read. {1}: the first group.
 _CAUSES = (
-    (
-        r"OutOfMemoryError|GC overhead limit",
-        f"Java ran out of memory; {_MORE_MEMORY}",
-    ),
+    (r"OutOfMemoryError|GC overhead limit", f"Java ran out of memory; {_MORE_MEMORY}"),
     (
         r"No space left on device",
         "a disk is full; name another folder for Spark's files in SPARK_LOCAL_DIRS",
@@ -58,10 +55,7 @@ _CAUSES = (
         "microseconds (pandas and pyarrow: coerce_timestamps='us', "
         "allow_truncated_timestamps=True)",
     ),
-    (
-        r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE",
-        "Spark does not read its Parquet files: {1}",
-    ),
+    (r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE", "Spark does not read its Parquet files: {1}"),
     (
         r"CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",
         "{file} has a column of another type than the other files; "
@@ -94,10 +88,7 @@ _CAUSES = (
         r"COLUMN_ALREADY_EXISTS\] The column (\S+) already",
         "there are two columns {1} in upper and lower case; the dump needs one",
     ),
-    (
-        r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ",
-        "there is no {1}",
-    ),
+    (r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ", "there is no {1}"),
     (
         r"Python worker exited unexpectedly|Python worker failed to connect back",
         "a Python worker of Spark ended unexpectedly, most likely for lack of memory",
@@ -112,7 +103,7 @@ _OURS = re.compile(r"^(?:oplogd|oplog_sync)\.errors\.\w+: (.*)$")
 _FILE = re.compile(r"(?:while reading file |RuntimeException: )(\w+:/\S+?)(?:\.?\s|$)")
 _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _JDBC_URL = re.compile(r"jdbc:\S+")
-# A user, or a user and a password that may contain slashes. Not the port of a host.
+# A user, or a user and a password, maybe with slashes. Not the port of a host.
 _CREDENTIALS = re.compile(r"(?<=://)[^/@:\s]*(?::(?!\d+/)[^@\s]*)?@")
 
 _NOISE = re.compile(r"^(?:An error occurred while calling .*|: )$|^An exception was thrown")

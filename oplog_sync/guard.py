@@ -10,8 +10,8 @@ from oplogd.errors import OperationError
 from oplogd.model.operation import decode_row
 from oplogd.wording import counted
 
-# Corrections of one type that are allowed whatever their share: one of four settings is 25 %, and
-# no accident.
+# So many corrections of one type are allowed at any share: one of four settings is 25 %, and no
+# accident.
 TINY = 10
 
 # A row of the dump may be dated this far ahead of this machine's clock.
@@ -35,7 +35,7 @@ class Limit:
 
 
 @dataclass
-class Found:
+class TypeCounts:
     """The comparison of one type.
 
     ``live``: live objects in the store. ``has_rows``: the dump has rows of this type.
@@ -47,8 +47,8 @@ class Found:
     corrections: Counter[str] = field(default_factory=Counter)
 
 
-def missing_types(found: Mapping[str, Found]) -> list[str]:
-    """Return the types that have live objects in the store and no row in the dump."""
+def missing_types(found: Mapping[str, TypeCounts]) -> list[str]:
+    """Return the types with live objects in the store and no row in the dump."""
     return sorted(
         type_ for type_, of_type in found.items() if of_type.live and not of_type.has_rows
     )
@@ -60,7 +60,7 @@ class _Excess(NamedTuple):
     of_type: str = ""
 
 
-def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: Limit) -> None:
+def refuse_excess(found: Mapping[str, TypeCounts], max_deletes: Limit, max_changes: Limit) -> None:
     """Raise SafetyRuleError unless both limits allow the corrections. ``found``: by type.
 
     A percentage applies to all objects together and to each type with more than TINY corrections. A
@@ -68,36 +68,24 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
     updates: they are no share of the store.
     """
     live = sum(each.live for each in found.values())
-    deletes, updates, inserts = (
-        sum(each.corrections[event] for each in found.values())
-        for event in ("delete", "update", "insert")
-    )
-    changes = inserts + updates
-    excess = _excess("delete", found, max_deletes)
-    if not max_deletes.allows(deletes, live):
-        excess.insert(0, _Excess(deletes, live))
+    changes = _total("insert", found) + _total("update", found)
     reasons: list[str] = []
     advice: list[str] = []
-    if excess:
+    code = EXIT_TOO_MANY_CHANGES
+    if excess := _excess("delete", found, max_deletes):
+        code = EXIT_TOO_MANY_DELETES
         reasons.append(
             f"{_listed(excess, 'deleted')}, more than --max-deletes {max_deletes} allows"
         )
-        advice.append(f"--max-deletes {deletes}")
-    code = EXIT_TOO_MANY_DELETES if excess else EXIT_TOO_MANY_CHANGES
+        advice.append(f"--max-deletes {_total('delete', found)}")
+    many = ""
     if max_changes.is_percentage:
-        excess = _excess("update", found, max_changes)
-        if updates > TINY and not max_changes.allows(updates, live):
-            excess.insert(0, _Excess(updates, live))
-        if excess:
-            reasons.append(
-                f"{_listed(excess, 'updated')}, more than --max-changes {max_changes} allows"
-            )
-            advice.append(f"--max-changes {changes}")
+        if excess := _excess("update", found, max_changes, TINY):
+            many = _listed(excess, "updated")
     elif not max_changes.allows(changes, live):
-        reasons.append(
-            f"{counted(changes, 'object')} would be inserted or updated, "
-            f"more than --max-changes {max_changes} allows"
-        )
+        many = f"{counted(changes, 'object')} would be inserted or updated"
+    if many:
+        reasons.append(f"{many}, more than --max-changes {max_changes} allows")
         advice.append(f"--max-changes {changes}")
     if reasons:
         raise SafetyRuleError(
@@ -107,12 +95,17 @@ def refuse_excess(found: Mapping[str, Found], max_deletes: Limit, max_changes: L
         )
 
 
-def _excess(event: str, found: Mapping[str, Found], limit: Limit) -> list[_Excess]:
-    """Return the types whose corrections exceed the percentage."""
-    if not limit.is_percentage:
-        return []
-    excess: list[_Excess] = []
-    for type_, of_type in sorted(found.items()):
+def _total(event: str, found: Mapping[str, TypeCounts]) -> int:
+    return sum(each.corrections[event] for each in found.values())
+
+
+def _excess(
+    event: str, found: Mapping[str, TypeCounts], limit: Limit, tiny: int = 0
+) -> list[_Excess]:
+    """Return the total if it is above ``tiny`` and the limit, and the types above a percentage."""
+    live, total = sum(each.live for each in found.values()), _total(event, found)
+    excess = [_Excess(total, live)] if total > tiny and not limit.allows(total, live) else []
+    for type_, of_type in sorted(found.items()) if limit.is_percentage else ():
         count = of_type.corrections[event]
         is_tiny = count <= TINY and of_type.has_rows
         if not is_tiny and not limit.allows(count, of_type.live):

@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
-from oplog_sync.dump import faulty_rows, normalised, raw_rows, rows_before, spool
+from oplog_sync.dump.files import spool
+from oplog_sync.dump.reading import raw_rows
+from oplog_sync.dump.rows import faulty_rows, normalised, rows_before
 from oplog_sync.emit import emit
 from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
@@ -26,7 +28,7 @@ from oplog_sync.errors import (
 from oplog_sync.failure import shown_path, translating
 from oplog_sync.guard import (
     CLOCK_TOLERANCE_SECONDS,
-    Found,
+    TypeCounts,
     dated_after,
     missing_types,
     refuse_excess,
@@ -153,7 +155,7 @@ def _paths(settings: JobSettings, master: str, folder: Path) -> list[str]:
 def find_store(settings: JobSettings) -> Backend | None:
     """Return the store, or None if it is missing and the run may create it.
 
-    Raises OptionError for a missing store without --create, and for a URL that cannot be used.
+    Raises OptionError for a missing store without --create, and for an unusable URL.
     """
     backend = make_backend(settings.store)
     if backend.exists():
@@ -181,10 +183,10 @@ def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
     return states.where(F.col("type").isin(*settings.types)).drop("type")
 
 
-def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, Found]]:
+def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, TypeCounts]]:
     """Count the objects by type and action, and by type for the safety rules."""
     counts = ObjectCounts({})
-    by_type: dict[str, Found] = defaultdict(Found)
+    by_type: dict[str, TypeCounts] = defaultdict(TypeCounts)
     groups = decided.groupBy("type", "action").agg(
         F.sum("count"), F.sum("live"), F.max("in_dump").isNotNull()
     )
@@ -200,8 +202,8 @@ def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, Found]]:
     return counts, by_type
 
 
-def _tell_missing(found: Mapping[str, Found], types: Collection[str]) -> None:
-    """Print the types that may be forgotten or misspelt."""
+def _tell_missing(found: Mapping[str, TypeCounts], types: Collection[str]) -> None:
+    """Print the types without rows or objects: forgotten or misspelt."""
     for type_ in missing_types(found):
         tell(
             f"the dump has no row of type {type_}; the store has "
@@ -212,7 +214,7 @@ def _tell_missing(found: Mapping[str, Found], types: Collection[str]) -> None:
 
 
 def _report(corrections: DataFrame, settings: JobSettings) -> None:
-    """Write the report of corrections that are not emitted."""
+    """Write the report, with all corrections not emitted."""
     if settings.report is not None:
         with stage(f"writing the report {settings.report}"):
             write_report(corrections, settings.report, NOT_EMITTED)
@@ -223,11 +225,8 @@ def _show(raw: DataFrame, rows: DataFrame, label: str, word: str) -> None:
     first = rows.orderBy("file", "block", "row").limit(SHOWN_ROWS + 1).collect()
     before = rows_before(raw) if any(block for _, block, _, _ in first) else {}
     for file, block, row, reason in first[:SHOWN_ROWS]:
-        place = (
-            f"{shown_path(unquote(file))}, {word} {before.get((file, block), 0) + row}: "
-            if file
-            else ""
-        )
+        number = before.get((file, block), 0) + row
+        place = f"{shown_path(unquote(file))}, {word} {number}: " if file else ""
         tell(f"{label}: {place}{reason}")
     if len(first) > SHOWN_ROWS:
         tell(f"and more rows that are {label}")

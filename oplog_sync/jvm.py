@@ -11,5 +11,6 @@ def jvm(spark: SparkSession) -> Any:
     return spark._jvm
 
 
-def hadoop_configuration(spark: SparkSession) -> Any:
-    return spark.sparkContext._jsc.hadoopConfiguration()
+def hadoop(spark: SparkSession) -> tuple[Any, Any]:
+    """Return Hadoop's Java package and its configuration."""
+    return jvm(spark).org.apache.hadoop, spark.sparkContext._jsc.hadoopConfiguration()

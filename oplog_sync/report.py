@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oplog_sync.errors import SyncError
-from oplog_sync.jvm import hadoop_configuration, jvm
+from oplog_sync.jvm import hadoop
 
 COLUMNS = ("insert", "update", "delete", "untouched", "skipped", "invalid", "duplicate")
 # The table's line for invalid rows, whose type is unknown.
@@ -49,23 +49,16 @@ class ObjectCounts:
         lines: list[tuple[str, Mapping[str, int]]] = sorted(self.rows.items())
         if len(lines) != 1:
             lines.append(("total", {column: self.total(column) for column in COLUMNS}))
-        width = max(len("type"), *(len(name) for name, _ in lines))
-        widths = [
-            max(len(column), *(len(f"{row[column]:,}") for _, row in lines)) for column in COLUMNS
-        ]
-        head = "  ".join(
-            [f"{'type':<{width}}", *(f"{c:>{w}}" for c, w in zip(COLUMNS, widths, strict=True))]
-        )
-        body = [
-            "  ".join(
-                [
-                    f"{name:<{width}}",
-                    *(f"{row[c]:>{w},}" for c, w in zip(COLUMNS, widths, strict=True)),
-                ]
-            )
-            for name, row in lines
-        ]
-        return "\n".join([head, *body])
+        rows = [["type", *COLUMNS]]
+        rows += [[name, *(f"{row[column]:,}" for column in COLUMNS)] for name, row in lines]
+        first, *rest = zip(*rows, strict=True)
+        columns = [_padded(first, "<"), *(_padded(cells, ">") for cells in rest)]
+        return "\n".join(map("  ".join, zip(*columns, strict=True)))
+
+
+def _padded(cells: Sequence[str], side: str) -> list[str]:
+    width = max(map(len, cells))
+    return [f"{cell:{side}{width}}" for cell in cells]
 
 
 def tell(text: str) -> None:
@@ -89,21 +82,18 @@ def check_report(spark: SparkSession, path: str) -> None:
 
     The report is written after the emission, so a bad path has to be found before it.
     """
-    hadoop = jvm(spark).org.apache.hadoop.fs.Path(path)
+    package, configuration = hadoop(spark)
+    folder, flag = package.fs.Path(path), f"--report {path}"
     try:
-        files = hadoop.getFileSystem(hadoop_configuration(spark))
-        if files.exists(hadoop):
-            raise SyncError(f"--report {path}: the path already exists; name another")
-        made = files.mkdirs(hadoop) and files.delete(hadoop, False)
+        files = folder.getFileSystem(configuration)
+        if files.exists(folder):
+            raise SyncError(f"{flag}: the path already exists; name another")
+        made = files.mkdirs(folder) and files.delete(folder, False)
     except Py4JJavaError as error:
         reason = str(error.java_exception).partition(": ")[2]
-        raise SyncError(
-            f"--report {path}: cannot write there: {reason}; name another path"
-        ) from error
+        raise SyncError(f"{flag}: cannot write there: {reason}; name another path") from error
     if not made:
-        raise SyncError(
-            f"--report {path}: cannot write there; name a path that this user may write to"
-        )
+        raise SyncError(f"{flag}: cannot write there; name a path that this user may write to")
 
 
 def write_report(corrections: DataFrame, path: str, verdict: str | None = None) -> None:

@@ -35,7 +35,7 @@ _INSTALL = (
 
 
 def check_java() -> None:
-    """Raise SyncError unless Spark finds a Java that is recent enough."""
+    """Raise SyncError unless Spark finds a recent Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if java is None:
@@ -49,7 +49,7 @@ def check_java() -> None:
 
 
 def start(master: str | None, debug: bool) -> SparkSession:
-    """Return the session that spark-submit prepared, or a new one.
+    """Return the session of spark-submit, or a new one.
 
     Raises SyncError if Java is missing.
 

@@ -1,13 +1,15 @@
-"""The databases that can hold a store, a module for each."""
+"""The databases of stores, a module for each."""
 
 from pathlib import Path
 
-from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoredRow, Wanted, split
+from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoreRow, Wanted, split
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 from oplogd.config.extras import how_to_install, is_installed
 
-__all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoredRow", "Wanted", "make_backend", "split"]
+__all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoreRow", "Wanted", "split"]
+
+NO_STORE = "option store: name the SQLite file or the MongoDB URL that holds the log"
 
 
 def make_backend(store: str) -> Backend:
@@ -22,7 +24,5 @@ def make_backend(store: str) -> Backend:
 
         return MongoBackend(store)
     if not store:
-        raise OptionError(
-            "option store: name the SQLite file or the MongoDB URL that holds the log"
-        )
+        raise OptionError(NO_STORE)
     return SqliteBackend(Path(store))

@@ -10,10 +10,10 @@ from oplogd.store import Corrector, LogBounds
 Range = tuple[Any, Any]
 
 
-class StoredRow(NamedTuple):
+class StoreRow(NamedTuple):
     """A state, or an entry of the log, as it is stored.
 
-    ``data`` is the JSON text that consumers get.
+    ``data`` is the JSON text for consumers.
     """
 
     key: str
@@ -28,8 +28,8 @@ class Wanted(NamedTuple):
 
     None is no condition; bounds are inclusive. A backend may return more rows.
 
-    ``types`` and ``events``: any of these. ``timestamp``: the producer's time as text in the stored
-    form, which sorts. ``data`` False: StoredRow.data may be empty.
+    ``types`` and ``events``: any of these. ``timestamp``: the producer's time in the stored form,
+    which sorts. ``data`` False: StoreRow.data may be empty.
     """
 
     types: frozenset[str] | None = None
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
 
 class NewLog(NamedTuple):
-    """Settings for a store that is created now. An existing store keeps its own.
+    """Settings for a new store. An existing store keeps its own.
 
     ``cap_bytes`` None: the store's default. ``collection`` applies to MongoDB only.
     """
@@ -59,7 +59,7 @@ class Backend(Protocol):
     Spark pickles it and sends it to its workers, so it holds no connection.
     """
 
-    # Only the machine that holds the store can read it.
+    # Only the machine of the store can read it.
     needs_local_master: bool
 
     # A writer's transaction makes all other writers wait.
@@ -78,16 +78,16 @@ class Backend(Protocol):
     def state_ranges(self, rows: int) -> list[Range]:
         """Divide all current states into ranges of about ``rows`` states each."""
 
-    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the states of a range in chunks, each chunk as it is when it is read."""
 
-    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
-        """Yield the entries of a range in offset order, without entries that have left the log."""
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
+        """Yield the entries of a range in offset order. Entries gone from the log are absent."""
 
     def locate(self, offset: int) -> LogBounds: ...
 
     def settle(self) -> None:
-        """Wait until the states hold every entry that is in the log now.
+        """Wait until the states hold every present entry of the log.
 
         Fold them if no agent does.
         """

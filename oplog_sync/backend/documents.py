@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
-from oplog_sync.backend.base import StoredRow, Wanted
+from oplog_sync.backend.base import StoreRow, Wanted
 from oplogd.model.event_id import MAX_MS, MAX_OFFSET, Mark, format_id
 from oplogd.model.operation import parse_timestamp
 from oplogd.store.mongo.link.damage import milliseconds, offset_of, sound_event
 from oplogd.store.mongo.link.layout import LOG, STATES, Document, key_of, mark_of, text
 
 
-class Table(NamedTuple):
-    """A collection to read. ``order``: the indexed field that divides and sorts it.
+class MongoTable(NamedTuple):
+    """A collection to read. ``order``: the indexed field for ranges and sorting.
 
     ``row`` makes a row of a document; its second argument tells whether the row needs data.
     """
@@ -24,7 +24,7 @@ class Table(NamedTuple):
     fields: tuple[str, ...]
     fields_without_data: tuple[str, ...]
     filters: Callable[[Wanted], list[Document]]
-    row: Callable[[Document, bool], StoredRow]
+    row: Callable[[Document, bool], StoreRow]
 
 
 def past(field: str, after: Any, last: Any) -> Document:
@@ -77,23 +77,23 @@ def _operation_filters(wanted: Wanted) -> list[Document]:
     return _common_filters(wanted) + _between("_id", first, last) + _between("n", *wanted.offset)
 
 
-def _state_row(document: Mapping[str, Any], with_data: bool) -> StoredRow:
+def _state_row(document: Mapping[str, Any], with_data: bool) -> StoreRow:
     event = "delete" if document.get("event") == "delete" else "insert"
     ms = milliseconds(document.get("ts")) or 0
     data = text(document, ms) if with_data else ""
-    return StoredRow(document["_id"], event, max(offset_of(document), 0), ms, data)
+    return StoreRow(document["_id"], event, max(offset_of(document), 0), ms, data)
 
 
-def _operation_row(document: Document, with_data: bool) -> StoredRow:
+def _operation_row(document: Document, with_data: bool) -> StoreRow:
     mark = mark_of(document)
     data = text(document, mark.ms) if with_data else ""
-    return StoredRow(key_of(document), sound_event(document), mark.offset, mark.ms, data)
+    return StoreRow(key_of(document), sound_event(document), mark.offset, mark.ms, data)
 
 
-STATE_TABLE = Table(
+STATE_TABLE = MongoTable(
     STATES, "_id", ("event", "n", "ts", "data"), ("event", "n", "ts"), _state_filters, _state_row
 )
-OPERATION_TABLE = Table(
+OPERATION_TABLE = MongoTable(
     LOG,
     "n",
     ("event", "n", "data", "txn", "lsn", "of"),

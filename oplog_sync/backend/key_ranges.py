@@ -1,4 +1,4 @@
-"""Find keys that divide MongoDB's states into ranges of about equal size."""
+"""Find keys to divide MongoDB's states into ranges of about equal size."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _SAMPLES = 20
 
 
 def sampled_bounds(states: Collection[Document], parts: int) -> list[str]:
-    """Return keys, in the server's order, that divide the states into about ``parts`` ranges."""
+    """Return keys, in the server's order, to divide the states into about ``parts`` ranges."""
     sample = [
         {"$sample": {"size": parts * _SAMPLES}},
         {"$project": {"_id": 1}},

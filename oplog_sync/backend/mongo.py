@@ -1,8 +1,8 @@
 """Read a store in MongoDB while agents write to it, each range with a cursor of its own.
 
 Reads use the read concern "majority" and the URL's read preference. A range of the log, and states
-up to an offset, need a member that does not lag: the member is checked first, and the primary is
-read instead of one that lags.
+up to an offset, need a member without lag: the member is checked first, and the primary is
+read if the member lags.
 """
 
 import asyncio
@@ -18,16 +18,11 @@ from pymongo import MongoClient, ReadPreference
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection
 from pymongo.database import Database
-from pymongo.errors import (
-    ConfigurationError,
-    ConnectionFailure,
-    CursorNotFound,
-    PyMongoError,
-)
+from pymongo.errors import ConfigurationError, ConnectionFailure, CursorNotFound, PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoredRow, Wanted
-from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, Table, past
+from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoreRow, Wanted
+from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, MongoTable, past
 from oplog_sync.backend.key_ranges import counted_bounds, sampled_bounds
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
@@ -36,7 +31,6 @@ from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable
 from oplogd.store.mongo.link.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.link.link import DEFAULT_DATABASE, Link
-from oplogd.store.mongo.link.quirks import Quirks
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES, CollectionKind
 
@@ -63,7 +57,7 @@ class MongoBackend:
     def exists(self) -> bool:
         """Return whether there is an oplog.
 
-        Raises StoreError for collections that an agent has to take over first.
+        Raises StoreError if an agent has to take over its collections first.
         """
         with self._database() as database:
             return self._exists(database)
@@ -83,11 +77,11 @@ class MongoBackend:
         ends = [None, *keys, None]
         return list(itertools.pairwise(ends))
 
-    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the states of a range of keys; None is no bound."""
         return self._rows(STATE_TABLE, part, wanted, wanted.offset[1])
 
-    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         return self._rows(OPERATION_TABLE, part, wanted, part[1])
 
     def locate(self, offset: int) -> LogBounds:
@@ -105,20 +99,20 @@ class MongoBackend:
         return MongoCorrector(self, new)
 
     def store(self, new: NewLog) -> MongoStore:
-        """Return a store with the kind of log that exists, or the kind in ``new``."""
+        """Return a store with the existing kind of log, or the kind in ``new``."""
         with self._database() as database:
             kind = None if self._exists(database) else new.collection
         return MongoStore(self._url, collection=kind, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
 
     def _bounds(self, states: Collection[Document], parts: int, rows: int) -> list[str]:
-        """Return keys that divide the states into about ``parts`` ranges of ``rows`` states."""
-        if asyncio.run(self._quirks()).has_sample:
+        """Return keys to divide the states into about ``parts`` ranges of ``rows`` states."""
+        if asyncio.run(self._has_sample()):
             return sampled_bounds(states, parts)
         return list(counted_bounds(states, rows))
 
-    async def _quirks(self) -> Quirks:
+    async def _has_sample(self) -> bool:
         async with self._greeted() as link:
-            return link.quirks
+            return link.quirks.has_sample
 
     async def _locate(self, offset: int) -> LogBounds:
         async with self._greeted() as link:
@@ -158,8 +152,8 @@ class MongoBackend:
         return False
 
     def _rows(
-        self, table: Table, part: Range, wanted: Wanted, upto: int | None
-    ) -> Iterator[list[StoredRow]]:
+        self, table: MongoTable, part: Range, wanted: Wanted, upto: int | None
+    ) -> Iterator[list[StoreRow]]:
         """Yield rows in chunks.
 
         If a cursor is lost (fail-over, idle for too long), a new one continues after the last row.
@@ -174,7 +168,7 @@ class MongoBackend:
             self._up_to_date(database, table, upto) as (collection, session),
         ):
             while True:
-                rows: list[StoredRow] = []
+                rows: list[StoreRow] = []
                 chosen: Document = {"$and": [past(order, after, last), *filters]}
                 try:
                     found = (
@@ -202,9 +196,9 @@ class MongoBackend:
 
     @contextlib.contextmanager
     def _up_to_date(
-        self, database: Database[Document], table: Table, upto: int | None
+        self, database: Database[Document], table: MongoTable, upto: int | None
     ) -> Iterator[tuple[Collection[Document], ClientSession | None]]:
-        """Yield a collection that has the operations up to an offset, and the session to read it.
+        """Yield a collection with the operations up to an offset, and the session to read it.
 
         ``upto`` None: no offset is needed, so any member of the read preference will do.
         """
@@ -283,7 +277,7 @@ class MongoCorrector:
 
 
 def _kind(database: Database[Document]) -> CollectionKind | None:
-    """Return how the log is kept, None if there is no log."""
+    """Return the kind of the log, None if there is no log."""
     for found in database.list_collections(filter={"name": LOG}):
         if found["name"] == LOG:  # not every server filters
             return "capped" if found.get("options", {}).get("capped") else "plain"

@@ -1,7 +1,7 @@
 """Read a SQLite store while agents write to it.
 
-Each chunk of rows is a statement of its own: a reader that waits for Spark keeps no snapshot open,
-so SQLite can checkpoint its write-ahead log meanwhile.
+Each chunk of rows is a statement of its own: a reader keeps no snapshot open while it waits for
+Spark, so SQLite can checkpoint its write-ahead log meanwhile.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoredRow, Wanted, split
+from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoreRow, Wanted, split
 from oplogd.clock import SYSTEM
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -38,8 +38,7 @@ _STATES = """
 _OPERATIONS = """
     SELECT key, event, seq AS n, ts, data FROM ops WHERE seq > :after AND seq <= :upto ORDER BY seq
 """
-# Only the needed conditions are added: even one that always holds costs time for each of millions
-# of rows.
+# Only the needed conditions are added: each condition costs time for each of millions of rows.
 _CONDITIONS = {
     "types": "substr(key, 1, instr(key, '/') - 1) IN (SELECT value FROM json_each(:types))",
     "events": "event IN (SELECT value FROM json_each(:events))",
@@ -75,10 +74,10 @@ class SqliteBackend:
             first, last = db.execute(_STATE_BOUNDS).fetchone()
         return split((first - 1, last), rows) if first is not None else []
 
-    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+    def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         return self._chunks(_STATES, part, wanted)
 
-    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+    def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         after, upto = part
         offset_from, offset_to = wanted.offset
         after = after if offset_from is None else max(after, offset_from - 1)
@@ -97,14 +96,14 @@ class SqliteBackend:
     def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
         return SqliteStore(self._path, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
 
-    def _chunks(self, sql: str, part: Range, wanted: Wanted) -> Iterator[list[StoredRow]]:
+    def _chunks(self, sql: str, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         given = _given(wanted)
         if given:
             sql = f"SELECT * FROM ({sql}) WHERE {' AND '.join(_CONDITIONS[name] for name in given)}"
         with self._connection() as db:
             for after, upto in split(part, _CHUNK):
                 rows = db.execute(sql, given | {"after": after, "upto": upto})
-                if chunk := list(map(StoredRow._make, rows)):
+                if chunk := list(map(StoreRow._make, rows)):
                     yield chunk
 
     @contextlib.contextmanager

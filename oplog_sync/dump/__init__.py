@@ -4,25 +4,3 @@ Every format becomes one JSON object per row first, so that the rules apply once
 stays a row, with a key that no object has, and is counted in the same pass. Its place and its fault
 need a second read of the dump, which happens only if there are invalid rows.
 """
-
-from oplog_sync.dump.reading import raw_rows
-from oplog_sync.dump.rows import (
-    INVALID,
-    SCHEMA,
-    faulty_rows,
-    invalid_reason,
-    normalised,
-    rows_before,
-)
-from oplog_sync.dump.stdin import spool
-
-__all__ = [
-    "INVALID",
-    "SCHEMA",
-    "faulty_rows",
-    "invalid_reason",
-    "normalised",
-    "raw_rows",
-    "rows_before",
-    "spool",
-]

@@ -1,4 +1,4 @@
-"""Turn the columns of a table into one JSON object per row, and find flaws that JSON would hide."""
+"""Turn the columns of a table into one JSON object per row, and find flaws hidden by JSON."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ from oplog_sync.errors import SyncError
 REQUIRED = ("type", "id", "timestamp")
 NAMES = (*REQUIRED, "parents")
 
-# Spark puts a CSV line whose fields do not fit the header into this column.
+# Spark puts a CSV line into this column if its fields do not fit the header.
 CORRUPT = "_oplog_corrupt"
 
 _TEXTS = (StringType, BinaryType)  # some programs write text as bytes
@@ -83,9 +83,9 @@ def ours(schema: StructType) -> dict[str, StructField]:
 
 def json_value(fields: dict[str, StructField]) -> Column:
     """Return the row as JSON."""
-    timestamp = F.col(_quoted(fields["timestamp"])).cast("string")
+    timestamp = _column(fields["timestamp"]).cast("string")
     if isinstance(fields["timestamp"].dataType, _TIMES):
-        instant = F.col(_quoted(fields["timestamp"])).cast("timestamp_ltz")
+        instant = _column(fields["timestamp"]).cast("timestamp_ltz")
         timestamp = F.date_format(instant, "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX")
     named = [_as_text(fields[name]).alias(name) for name in ("type", "id")]
     value = F.to_json(F.struct(*named, timestamp.alias("timestamp")))
@@ -101,9 +101,7 @@ def json_value(fields: dict[str, StructField]) -> Column:
 def flaw(fields: dict[str, StructField], table_format: TableFormat) -> Column:
     """Return why a row is invalid although its JSON may be valid; null if it has no flaw."""
     texts = {
-        name: F.col(_quoted(field))
-        for name, field in fields.items()
-        if isinstance(field.dataType, _TEXTS)
+        name: _column(field) for name, field in fields.items() if isinstance(field.dataType, _TEXTS)
     }
     found: list[Column] = []
     if table_format.is_csv:
@@ -135,15 +133,15 @@ def flaw(fields: dict[str, StructField], table_format: TableFormat) -> Column:
         for name, text in texts.items():
             found.append(F.when(~_is_utf8(text), f"{name}: is not UTF-8"))
         if "parents" in fields and _is_list_of_text(fields["parents"]):
-            parents = F.col(_quoted(fields["parents"]))
+            parents = _column(fields["parents"])
             found.append(F.when(~F.forall(parents, _is_utf8), "parents: is not UTF-8"))
     for name in ("type", "id"):
         kind = fields[name].dataType
         if isinstance(kind, DecimalType) and kind.scale:
-            number = F.col(_quoted(fields[name]))
+            number = _column(fields[name])
             found.append(F.when(number != F.floor(number), f"{name}: is not a whole number"))
     if isinstance(fields["timestamp"].dataType, _TIMES):
-        instant = F.unix_micros(F.col(_quoted(fields["timestamp"])).cast("timestamp_ltz"))
+        instant = F.unix_micros(_column(fields["timestamp"]).cast("timestamp_ltz"))
         found.append(
             F.when(
                 ~instant.between(_FIRST, _LAST), "timestamp: out of range: the years are 1 to 9999"
@@ -163,7 +161,7 @@ def _is_list_of_text(field: StructField) -> bool:
 
 
 def _wrong_zone() -> Column:
-    """Find times without a zone that a database driver read as local times of the executor.
+    """Find times without a zone, read by a database driver as local times of the executor.
 
     Only its Java sets the zone.
     """
@@ -178,13 +176,13 @@ def _wrong_zone() -> Column:
     return F.when(~is_utc, F.concat(F.lit("timestamp: "), zone, F.lit(f" {advice}")))
 
 
-def _quoted(field: StructField) -> str:
-    return f"`{field.name}`"
+def _column(field: StructField) -> Column:
+    return F.col(f"`{field.name}`")
 
 
 def _as_text(field: StructField) -> Column:
     """Return the text of a column, and whole numbers of a decimal column without ".00"."""
-    value = F.col(_quoted(field))
+    value = _column(field)
     if isinstance(field.dataType, DecimalType) and field.dataType.scale:
         value = F.floor(value)
     return value.cast("string")
@@ -192,7 +190,7 @@ def _as_text(field: StructField) -> Column:
 
 def _list(field: StructField) -> Column:
     """Return a list as JSON. A text is a JSON list, or names separated by commas."""
-    column = F.col(_quoted(field))
+    column = _column(field)
     if isinstance(field.dataType, ArrayType):
         if _is_list_of_text(field):
             column = column.cast("array<string>")  # JSON would show bytes in base64

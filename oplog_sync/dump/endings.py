@@ -1,9 +1,8 @@
-"""Detect truncated compressed files that Spark would read without an error."""
+"""Detect truncated compressed files. Spark would read them without an error."""
 
 from pathlib import Path
 
-# The footer of .bz2: a mark of 48 bits, a checksum of 32 bits, and up to 7 bits that fill the last
-# byte.
+# The footer of .bz2: 48 bits of mark, 32 bits of checksum, and up to 7 bits to fill the last byte.
 BZ2_TAIL_BYTES = 11
 
 _BZ2_FOOTER = 0x177245385090

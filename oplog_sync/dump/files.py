@@ -4,30 +4,32 @@ Spark ignores files in nested folders, files named ``_x`` or ``.x`` and empty fi
 twice if it is named twice.
 """
 
+import io
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from oplog_sync.dump.endings import BZ2_TAIL_BYTES, bz2_is_whole, zst_is_whole
-from oplog_sync.errors import SyncError
+from oplog_sync.errors import DumpError
 from oplog_sync.failure import shown_path
-from oplog_sync.jvm import hadoop_configuration, jvm
+from oplog_sync.jvm import hadoop
 
 # The first bytes of compressed files, and the suffix by which Spark recognizes them.
 MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 
-# Number of files whose first bytes are checked. It only improves the message: each row is checked
+# The first bytes of so many files are checked. This only improves the message: each row is checked
 # later.
 SNIFFED = 16
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _COMPRESSED = (".gz", ".zst", ".bz2", ".deflate", ".lz4", ".snappy")
-# Files that tools leave beside a dump. They hold no rows.
+# Files of tools beside a dump. They hold no rows.
 _MARKERS = re.compile(
     r"_SUCCESS|_(?:common_)?metadata|_committed_.*|_started_.*"
     r"|\..*\.crc|\.DS_Store|\._.*|\.gitignore|\.gitkeep"
@@ -39,7 +41,7 @@ _TABLES = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 class DumpFile(NamedTuple):
     """A file. ``path``: its Hadoop path, not encoded.
 
-    ``base``: the folder that the user named, else the file's folder.
+    ``base``: the folder named by the user, else the file's folder.
     """
 
     path: str
@@ -59,37 +61,50 @@ class DumpFile(NamedTuple):
 def list_files(spark: SparkSession, dumps: Sequence[str]) -> list[DumpFile]:
     """Return every file of the dump once, sorted by path.
 
-    Raises SyncError for a file that must not be ignored.
+    Raises DumpError if a file must not be ignored.
     """
     found: dict[str, DumpFile] = {}
     for dump in dumps:
         for file in _files(spark, dump):
             found.setdefault(file.path, file)
     if not found:
-        raise SyncError(
-            f"the dump cannot be read: no file with rows in {' '.join(map(shown_path, dumps))}"
-        )
+        raise DumpError(f"no file with rows in {' '.join(map(shown_path, dumps))}")
     return sorted(found.values())
 
 
 def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
-    """Raise SyncError if a file is empty, truncated, or in another format by its first bytes."""
+    """Raise DumpError if a file is empty, truncated, or in another format by its first bytes."""
     for file in files:
         if not file.size and (format_ != "json" or file.path.endswith(_COMPRESSED)):
-            raise SyncError(
-                f"the dump cannot be read: {file.shown} is empty; export it again, or leave it out"
-            )
+            raise DumpError(f"{file.shown} is empty; export it again, or leave it out")
     for number, file in enumerate(files):
         # Spark reads a .bz2 file without any block as empty, without an error.
         if (number < SNIFFED or file.path.endswith((".bz2", ".lz4"))) and (
             wrong := _wrong(*_head(spark, file.path), file.path, format_)
         ):
-            raise SyncError(f"the dump cannot be read: {file.shown} {wrong}")
+            raise DumpError(f"{file.shown} {wrong}")
         if not _is_whole(spark, file):
-            raise SyncError(
-                f"the dump cannot be read: {file.shown} ends too early, or has other "
+            raise DumpError(
+                f"{file.shown} ends too early, or has other "
                 "data behind its end; copy or export it again"
             )
+
+
+def spool(source: BinaryIO, folder: Path) -> str:
+    """Copy standard input to a file for Spark and return its name.
+
+    The first bytes identify the compression.
+    """
+    head = source.read(4)
+    suffix = next((name for magic, name in MAGIC.items() if head.startswith(magic)), "")
+    with tempfile.NamedTemporaryFile(
+        dir=folder, prefix="stdin.", suffix=f".jsonl{suffix}", delete=False
+    ) as file:
+        file.write(head)
+        # Not read(): it may wait for a whole chunk, and signals would wait too.
+        while chunk := cast(io.BufferedReader, source).read1(1 << 20):
+            file.write(chunk)
+    return file.name
 
 
 def columns_in_folders(file: DumpFile) -> dict[str, str]:
@@ -103,18 +118,14 @@ def columns_in_folders(file: DumpFile) -> dict[str, str]:
 def _files(spark: SparkSession, dump: str) -> Iterator[DumpFile]:
     system, roots = _roots(spark, dump)
     if not roots:
-        raise SyncError(f"the dump cannot be read: there is no {shown_path(dump)}")
+        raise DumpError(f"there is no {shown_path(dump)}")
     for root in roots:
         base = root.getPath()
         chosen = _chosen(base.toString(), dump)
         if root.isFile():
             files = iter([DumpFile(base.toString(), base.getParent().toString(), root.getLen())])
         else:
-            listed = _walk(system.listFiles(base, True))
-            files = (
-                DumpFile(each.getPath().toString(), base.toString(), each.getLen())
-                for each in listed
-            )
+            files = _walk(system.listFiles(base, True), base.toString())
         is_empty = True
         for file in files:
             name = file.path.rpartition("/")[2]
@@ -124,13 +135,11 @@ def _files(spark: SparkSession, dump: str) -> Iterator[DumpFile]:
                 is_empty = False
                 yield file
         if is_empty and not root.isFile():
-            raise SyncError(
-                f"the dump cannot be read: the folder {shown_path(base.toString())} holds no file"
-            )
+            raise DumpError(f"the folder {shown_path(base.toString())} holds no file")
 
 
 def _chosen(path: str, dump: str) -> list[str]:
-    """Return the parts of a path that a pattern matched, without literal parts."""
+    """Return the parts of a path matched by a pattern, without literal parts."""
     pairs = zip(reversed(path.split("/")), reversed(dump.rstrip("/").split("/")), strict=False)
     return [name for name, given in pairs if name != given]
 
@@ -140,13 +149,12 @@ def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
 
     An existing name is not a pattern.
     """
-    hadoop, configuration = _hadoop(spark)
-    hadoop = hadoop.fs
-    is_local = hadoop.FileSystem.getDefaultUri(configuration).getScheme() == "file"
+    package, configuration = hadoop(spark)
+    is_local = package.fs.FileSystem.getDefaultUri(configuration).getScheme() == "file"
     if is_local and not _SCHEME.match(dump):
         dump = os.path.abspath(dump)  # Hadoop takes a relative name with a colon for a URL
     try:
-        path = hadoop.Path(dump)
+        path = package.fs.Path(dump)
         system = path.getFileSystem(configuration)
         if system.exists(path):
             return system, [system.getFileStatus(path)]
@@ -154,46 +162,42 @@ def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
     except PySparkException as error:
         if "URISyntaxException" not in str(error):
             raise
-        raise SyncError(
-            f"the dump cannot be read: {shown_path(dump)}: Hadoop supports no pattern in a folder "
+        raise DumpError(
+            f"{shown_path(dump)}: Hadoop supports no pattern in a folder "
             "with a name that contains ':'; name the files or their folder"
         ) from error
 
 
-def _hadoop(spark: SparkSession) -> tuple[Any, Any]:
-    """Return Hadoop's Java package and its configuration."""
-    return jvm(spark).org.apache.hadoop, hadoop_configuration(spark)
-
-
-def _walk(statuses: Any) -> Iterator[Any]:
+def _walk(statuses: Any, base: str) -> Iterator[DumpFile]:
     while statuses.hasNext():
-        yield statuses.next()
+        status = statuses.next()
+        yield DumpFile(status.getPath().toString(), base, status.getLen())
 
 
 def _check_names(path: str, names: Iterable[str]) -> None:
-    """Raise SyncError for a hidden file: its name marks it as no data, or not yet data."""
+    """Raise DumpError for a hidden file: its name marks it as no data, or not yet data."""
     for name in names:
         if table := _TABLES.get(name):
-            raise SyncError(
-                f"the dump cannot be read: {shown_path(path).partition('/' + name)[0]} is "
+            raise DumpError(
+                f"{shown_path(path).partition('/' + name)[0]} is "
                 f"{table}; its files also hold deleted rows; export its current rows"
             )
         if name.endswith("._COPYING_") or name in ("_temporary", "_temporary_"):
-            raise SyncError(
-                f"the dump cannot be read: {shown_path(path)} is still being written, or its "
-                "writer was interrupted"
+            raise DumpError(
+                f"{shown_path(path)} is still being written, or its writer was interrupted"
             )
         if name.startswith(("_", ".")):
-            raise SyncError(
-                f"the dump cannot be read: {shown_path(path)} is hidden by its name, and Spark "
+            raise DumpError(
+                f"{shown_path(path)} is hidden by its name, and Spark "
                 "would ignore it; rename it, remove it, or name the files of the dump"
             )
 
 
 def _head(spark: SparkSession, path: str) -> tuple[bytes, bytes]:
     """Return the first bytes of a file, raw and decompressed; empty if reading fails."""
-    hadoop, configuration = _hadoop(spark)
-    codec = hadoop.io.compress.CompressionCodecFactory(configuration).getCodec(hadoop.fs.Path(path))
+    package, configuration = hadoop(spark)
+    codecs = package.io.compress.CompressionCodecFactory(configuration)
+    codec = codecs.getCodec(package.fs.Path(path))
     return _bytes_at(spark, path, 0, 64), _bytes_at(spark, path, 0, 64, codec)
 
 
@@ -213,8 +217,8 @@ def _bytes_at(
     spark: SparkSession, path: str, position: int, count: int, codec: Any = None
 ) -> bytes:
     """Return bytes of a file, empty on failure: reading it as a dump gives a better error."""
-    hadoop, configuration = _hadoop(spark)
-    file = hadoop.fs.Path(path)
+    package, configuration = hadoop(spark)
+    file = package.fs.Path(path)
     try:
         system = file.getFileSystem(configuration)
         if ":" in file.getName():
@@ -232,7 +236,7 @@ def _bytes_at(
 
 
 def _wrong(head: bytes, content: bytes, path: str, format_: str) -> str | None:
-    """Return the fault, as the rest of a sentence that begins with the file's name."""
+    """Return the fault, as the rest of a sentence after the file's name."""
     is_parquet = head.startswith((b"PAR1", b"PARE"))
     if format_ == "parquet":
         return None if is_parquet or not head else "is not a Parquet file; give the dump's --format"

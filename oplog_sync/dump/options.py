@@ -3,7 +3,7 @@
 from oplog_sync.errors import OptionError
 from oplog_sync.settings import JobSettings
 
-# Options that the user may override: the calendar of old dates in Parquet files of other writers
+# Defaults, which the user may override: the calendar of old dates in Parquet files of other writers
 # than Spark.
 DEFAULTS = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 
@@ -47,7 +47,7 @@ _JSON_LINES = {
 
 
 def check_options(settings: JobSettings) -> None:
-    """Raise OptionError for an option that would drop rows, or that the job sets itself."""
+    """Raise OptionError if an option would drop rows, or if the job sets it itself."""
     refused = _REFUSED | (_JSON_LINES if settings.format == "json" else {})
     for name, _ in settings.options:
         if reason := refused.get(name.lower()):

@@ -19,7 +19,7 @@ from oplog_sync.dump.columns import CORRUPT, NAMES, TableFormat, flaw, json_valu
 from oplog_sync.dump.files import DumpFile, check, columns_in_folders, list_files
 from oplog_sync.dump.options import DEFAULTS, RAW_FILES, READING, check_options, has
 from oplog_sync.dump.types import may_be_of, may_hold
-from oplog_sync.errors import SyncError
+from oplog_sync.errors import DumpError
 from oplog_sync.failure import SPARK_ERRORS, reason
 from oplog_sync.settings import JobSettings
 
@@ -35,7 +35,7 @@ def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -
     try:
         if settings.format == "jdbc":
             table = spark.read.options(**dict(settings.options)).format("jdbc").load()
-            return _table(table, settings, TableFormat(is_jdbc=True), in_files=False)
+            return _table(table, settings, TableFormat(is_jdbc=True))
         files = list_files(spark, dumps)
         check(spark, files, settings.format)
         reader = _Files(spark, settings, files)
@@ -47,7 +47,7 @@ def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -
             case _:
                 return reader.parquet()
     except SPARK_ERRORS as error:
-        raise SyncError(f"the dump cannot be read: {reason(error)}") from error
+        raise DumpError(f"{reason(error)}") from error
 
 
 class _Files:
@@ -55,27 +55,22 @@ class _Files:
         self._spark = spark
         self._settings = settings
         self._files = files
+        self._paths = [file.path for file in files]
 
     def json_lines(self) -> DataFrame:
-        lines = self._reader().text([file.path for file in self._files])
-        line = F.col("value")
-        return _raw(
-            lines,
-            line,
-            F.lit(None).cast("string"),
-            may_hold(self._settings.types, line),
-            in_files=True,
-        )
+        lines, line = self._reader().text(self._paths), F.col("value")
+        no_flaw = F.lit(None).cast("string")
+        return _raw(lines, line, no_flaw, may_hold(self._settings.types, line))
 
     def csv(self) -> DataFrame:
         """Read columns by name.
 
-        Spark raises an error at a file whose header differs from the first file's.
+        Spark raises an error if a file has another header than the first file.
         """
         options = {"header": "true", **dict(self._settings.options)}
-        found = self._reader().options(**options).csv([file.path for file in self._files]).schema
+        found = self._reader().options(**options).csv(self._paths).schema
         schema = StructType(
-            [_csv_field(field) for field in self._as_in_header(found.fields, options)]
+            [_csv_field(each) for each in self._as_in_header(found.fields, options)]
         )
         # With column pruning Spark would not count the fields of a line.
         reader = self._reader().options(**options, enforceSchema="false", columnPruning="false")
@@ -99,10 +94,7 @@ class _Files:
             for name, value in options.items()
             if name.lower() not in ("header", "inferschema")
         }
-        header = (
-            self._reader().options(**no_header).csv([file.path for file in self._files]).first()
-            or ()
-        )
+        header = self._reader().options(**no_header).csv(self._paths).first() or ()
         is_unnamed = [*(not name for name in header), *(False for _ in fields)]
         return [
             StructField("", field.dataType) if unnamed and field.name == f"_c{number}" else field
@@ -110,7 +102,7 @@ class _Files:
         ]
 
     def parquet(self) -> DataFrame:
-        """Read the columns of all files. A column that a file lacks is null in its rows."""
+        """Read the columns of all files. A column is null in the rows of a file without it."""
         schema = self._merged_schema()
         only_ours = StructType([field for field in schema.fields if field.name.lower() in NAMES])
         return self._tables(self._reader(), "parquet", only_ours, [], TableFormat())
@@ -123,7 +115,7 @@ class _Files:
         more: list[StructField],
         table_format: TableFormat,
     ) -> DataFrame:
-        """Return the rows of all files, with the columns that folder names add."""
+        """Return the rows of all files, with the columns from folder names."""
         inside = {field.name.lower() for field in schema.fields}
         by_folder = {file: columns_in_folders(file) for file in self._files}
         outside = sorted(
@@ -131,16 +123,11 @@ class _Files:
         )
         if not outside:
             table = reader.schema(StructType([*schema.fields, *more])).format(format_)
-            return _table(
-                table.load([file.path for file in self._files]),
-                self._settings,
-                table_format,
-                in_files=True,
-            )
+            return _table(table.load(self._paths), self._settings, table_format)
         for file, names in by_folder.items():
             if missing := [name for name in outside if name not in names]:
-                raise SyncError(
-                    f"the dump cannot be read: folder names give the column {missing[0]}, but "
+                raise DumpError(
+                    f"folder names give the column {missing[0]}, but "
                     f"{file.shown} is in no folder such as {missing[0]}=..."
                 )
         tables: list[DataFrame] = []
@@ -151,17 +138,16 @@ class _Files:
             given = [StructField(by_folder[self._files[0]][name], StringType()) for name in outside]
             full = StructType([*schema.fields, *more, *given])
             rows = reader.schema(full).option("basePath", base).format(format_).load(paths)
-            tables.append(_table(rows, self._settings, table_format, in_files=True))
+            tables.append(_table(rows, self._settings, table_format))
         return reduce(DataFrame.unionAll, tables)
 
     def _merged_schema(self) -> StructType:
-        paths = [file.path for file in self._files]
         try:
-            return self._reader().option("mergeSchema", "true").parquet(*paths).schema
+            return self._reader().option("mergeSchema", "true").parquet(*self._paths).schema
         except SPARK_ERRORS as error:
             if "CANNOT_MERGE_SCHEMAS" not in str(error):
                 raise
-        # Files may differ in columns that do not matter here. Reading one by one is slower, and
+        # Files may differ in other columns. Reading one by one is slower, and
         # identifies the file.
         merged: dict[str, tuple[StructField, DumpFile]] = {}
         for file in self._files:
@@ -171,8 +157,8 @@ class _Files:
                     continue
                 first, first_file = merged.setdefault(name, (field, file))
                 if first.dataType != field.dataType:
-                    raise SyncError(
-                        f"the dump cannot be read: the column {name} is of type "
+                    raise DumpError(
+                        f"the column {name} is of type "
                         f"{first.dataType.simpleString()} in {first_file.shown} and "
                         f"{field.dataType.simpleString()} in {file.shown}; write all files with "
                         "the same types"
@@ -198,17 +184,15 @@ def _csv_field(field: StructField) -> StructField:
     return StructField(field.name, field.dataType if is_time else StringType())
 
 
-def _table(
-    rows: DataFrame, settings: JobSettings, table_format: TableFormat, *, in_files: bool
-) -> DataFrame:
-    fields = ours(rows.schema)
+def _table(rows: DataFrame, settings: JobSettings, table_format: TableFormat) -> DataFrame:
+    fields, in_files = ours(rows.schema), not table_format.is_jdbc
     type_ = F.col(f"`{fields['type'].name}`").cast("string")
     wanted = may_be_of(settings.types, type_, in_bytes=in_files)
     return _raw(rows, json_value(fields), flaw(fields, table_format), wanted, in_files=in_files)
 
 
 def _raw(
-    rows: DataFrame, value: Column, flaw: Column, wanted: Column, *, in_files: bool
+    rows: DataFrame, value: Column, flaw: Column, wanted: Column, *, in_files: bool = True
 ) -> DataFrame:
     file, block = F.lit(""), F.lit(0)
     if in_files:

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from oplog_sync.source.columns import instants
+from oplog_sync.arrow import arrow_schema, batch_of, columns_of, instants
 from oplogd.errors import OperationError
 from oplogd.model.operation import decode_row, encode_data
 
@@ -21,15 +21,8 @@ SCHEMA = "key string, timestamp bigint, data string, has_parents boolean"
 # position in the file at which Spark began to read.
 INVALID_SCHEMA = "file string, block bigint, row bigint, reason string"
 
-_ARROW_SCHEMA = pa.schema(
-    [
-        ("key", pa.string()),
-        ("timestamp", pa.int64()),
-        ("data", pa.string()),
-        ("has_parents", pa.bool_()),
-    ]
-)
-_INVALID_TYPES = (pa.string(), pa.int64(), pa.int64(), pa.string())
+_ARROW_SCHEMA, _ARROW_INVALID = arrow_schema(SCHEMA), arrow_schema(INVALID_SCHEMA)
+_INVALID_ROW = (INVALID, None, None, None)
 
 _Batches = Iterable[pa.RecordBatch]
 
@@ -73,10 +66,7 @@ def rows_before(raw: DataFrame) -> dict[tuple[str, int], int]:
 def _normaliser(types: frozenset[str]) -> Callable[[_Batches], Iterator[pa.RecordBatch]]:
     def normalise(batches: _Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            keys: list[str] = []
-            timestamps: list[str | None] = []
-            texts: list[bytes | None] = []
-            has_parents: list[bool | None] = []
+            rows: list[tuple[str, str | None, bytes | None, bool | None]] = []
             for raw, flaw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if flaw is None and (not raw or raw.isspace()):
                     continue
@@ -85,27 +75,14 @@ def _normaliser(types: frozenset[str]) -> Callable[[_Batches], Iterator[pa.Recor
                 except OperationError:
                     row = None
                 if row is None:
-                    keys.append(INVALID)
-                    timestamps.append(None)
-                    texts.append(None)
-                    has_parents.append(None)
-                    continue
-                if types and row.type not in types:
-                    continue
-                keys.append(f"{row.type}/{row.id}")
-                timestamps.append(row.timestamp)
-                texts.append(encode_data(row.timestamp, row.parents or [], row.type, row.id))
-                has_parents.append(row.parents is not None)
+                    rows.append(_INVALID_ROW)
+                elif not types or row.type in types:
+                    data = encode_data(row.timestamp, row.parents or [], row.type, row.id)
+                    has_parents = row.parents is not None
+                    rows.append((f"{row.type}/{row.id}", row.timestamp, data, has_parents))
+            keys, timestamps, texts, parents = columns_of(rows, _ARROW_SCHEMA)
             times = instants(timestamps).cast(pa.int64())
-            columns = [
-                pa.array(keys, pa.string()),
-                times,
-                pa.array(texts, pa.string()),
-                pa.array(has_parents),
-            ]
-            yield pa.RecordBatch.from_arrays(
-                [*columns[:3], columns[3].cast(pa.bool_())], schema=_ARROW_SCHEMA
-            )
+            yield batch_of([keys, times, texts, parents], _ARROW_SCHEMA)
 
     return normalise
 
@@ -133,9 +110,6 @@ def _explainer(
                 row += 1
                 if (why := reason(values)) is not None:
                     found.append((*at, row, why))
-            arrays = [
-                pa.array([line[i] for line in found], kind) for i, kind in enumerate(_INVALID_TYPES)
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=["file", "block", "row", "reason"])
+            yield batch_of(columns_of(found, _ARROW_INVALID), _ARROW_INVALID)
 
     return explain

@@ -16,7 +16,7 @@ from oplog_sync.source.batch import BatchReader, PushingReader
 from oplog_sync.source.columns import check_schema, full_schema
 from oplog_sync.source.options import Options, read_options
 from oplog_sync.source.stream import StreamReader
-from oplog_sync.source.write import Writer
+from oplog_sync.source.write import OplogWriter
 
 __all__ = ["OplogDataSource", "register"]
 
@@ -70,7 +70,7 @@ class OplogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError("mode overwrite: a log can only be appended to; use mode append")
-        return Writer(self._options(), schema)
+        return OplogWriter(self._options(), schema)
 
     def _options(self) -> Options:
         options = read_options(self.options)

@@ -3,13 +3,12 @@
 import base64
 import http.client
 import re
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from oplog_sync.backend import StoredRow
+from oplog_sync.backend import StoreRow
 from oplog_sync.errors import AgentError
 from oplogd.model.event_id import EventId, Millis, parse_position
 from oplogd.store import decode_stored
@@ -29,7 +28,7 @@ class _Block(NamedTuple):
     data: str
 
 
-class AgentClient:
+class AgentStream:
     """Reads the stream of one agent. No message shows the credentials in ``url``.
 
     ``password``: the agent's --password. It has precedence over the password in ``url``.
@@ -48,14 +47,14 @@ class AgentClient:
                     return block.id
         raise AgentError(f"agent {self._shown}: it ended the stream before it sent its position")
 
-    def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoredRow]]]:
+    def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
         """Yield the rows after ``start``, up to and including ``end``, in chunks.
 
         A "reset" has no rows. Raises AgentError.
         """
         target = parse_position(end)
         kind: ChunkKind = "operations"
-        rows: list[StoredRow] = []
+        rows: list[StoreRow] = []
         with self._stream(start) as blocks:
             for block in blocks:
                 position = parse_position(block.id)
@@ -90,26 +89,16 @@ class AgentClient:
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
-        user, password = (
-            unquote(url.username or ""),
-            self._password or unquote(url.password or ""),
-        )
+        user, password = unquote(url.username or ""), self._password or unquote(url.password or "")
         if user or password:
-            headers["Authorization"] = (
-                "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
-            )
-        connection: http.client.HTTPConnection
-        if url.scheme == "https":
-            context = ssl.create_default_context()
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=SILENCE_SECONDS, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=SILENCE_SECONDS)
+            credentials = base64.b64encode(f"{user}:{password}".encode())
+            headers["Authorization"] = f"Basic {credentials.decode()}"
+        is_https = url.scheme == "https"
+        connect = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
+        connection = connect(host, port, timeout=SILENCE_SECONDS)
+        path = url.path.rstrip("/") + "/ops?checkpoint=1&name=oplog-sync"
         try:
-            connection.request(
-                "GET", url.path.rstrip("/") + "/ops?checkpoint=1&name=oplog-sync", headers=headers
-            )
+            connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise AgentError(
@@ -157,7 +146,7 @@ def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
     )
 
 
-def _row(block: _Block, position: EventId | Millis) -> StoredRow:
+def _row(block: _Block, position: EventId | Millis) -> StoreRow:
     data = decode_stored(block.data)
     offset = position.offset if isinstance(position, EventId) else 0
-    return StoredRow(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)
+    return StoreRow(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)

@@ -12,7 +12,7 @@ from oplog_sync.source.columns import arrow_batch
 from oplog_sync.source.options import Options
 from oplog_sync.source.pushdown import wanted_by
 
-# Columns that do not need the operation's JSON text.
+# Columns made without the operation's JSON text.
 _WITHOUT_DATA = {"event_id", "offset", "event", "key", "type", "id", "logged"}
 
 
@@ -38,11 +38,8 @@ class BatchReader(DataSourceReader):
             ranges = backend.state_ranges(width)
         else:
             located = backend.locate(0)
-            ranges = (
-                split((located.oldest.offset - 1, located.head.offset), width)
-                if located.oldest
-                else []
-            )
+            oldest, head = located.oldest, located.head.offset
+            ranges = split((oldest.offset - 1, head), width) if oldest else []
         return [BatchPart(part) for part in ranges] or [BatchPart(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructType, TimestampType
 
-from oplog_sync.backend import StoredRow
+from oplog_sync.arrow import INSTANT, arrow_schema, batch_of, instants
+from oplog_sync.backend import StoreRow
 from oplog_sync.errors import OptionError
 from oplogd.model.event_id import Mark, format_id
 from oplogd.store import decode_stored
@@ -18,15 +19,13 @@ _TIMESTAMP = slice(14, 38)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
-INSTANT = pa.timestamp("us", tz="UTC")
 
-
-def event_id(row: StoredRow) -> str:
+def event_id(row: StoreRow) -> str:
     """Return the event id of the row, or its replication id if an agent sent no offset (0)."""
     return format_id(Mark(row.offset, row.ms)) if row.offset else str(row.ms)
 
 
-_MAKERS: dict[str, tuple[DataType, Callable[[Sequence[StoredRow]], Any]]] = {
+_MAKERS: dict[str, tuple[DataType, Callable[[Sequence[StoreRow]], Any]]] = {
     "event_id": (StringType(), lambda rows: [event_id(row) for row in rows]),
     "offset": (LongType(), lambda rows: [row.offset for row in rows]),
     "event": (StringType(), lambda rows: [row.event for row in rows]),
@@ -43,13 +42,6 @@ _MAKERS: dict[str, tuple[DataType, Callable[[Sequence[StoredRow]], Any]]] = {
         lambda rows: pa.array([row.ms * 1000 for row in rows], pa.int64()).cast(INSTANT),
     ),
     "data": (StringType(), lambda rows: [row.data for row in rows]),
-}
-
-ARROW_TYPES: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "timestamp": INSTANT,
-    "array<string>": pa.list_(pa.field("element", pa.string())),
 }
 
 
@@ -76,35 +68,20 @@ def check_schema(schema: StructType) -> None:
             raise OptionError(f"schema: the column {field.name} is of type {kind.simpleString()}")
 
 
-def arrow_batch(rows: Sequence[StoredRow], schema: StructType) -> pa.RecordBatch:
-    arrays = []
-    for field in schema.fields:
-        kind, make = _MAKERS[field.name]
-        values = make(rows)
-        is_made = isinstance(values, pa.Array)
-        arrays.append(values if is_made else pa.array(values, ARROW_TYPES[kind.simpleString()]))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema))
+def arrow_batch(rows: Sequence[StoreRow], schema: StructType) -> pa.RecordBatch:
+    columns = [_MAKERS[field.name][1](rows) for field in schema.fields]
+    names = (f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+    return batch_of(columns, arrow_schema(", ".join(names)))
 
 
-def _timestamps(rows: Sequence[StoredRow]) -> pa.Array:
+def _timestamps(rows: Sequence[StoreRow]) -> pa.Array:
     try:
         return instants([row.data[_TIMESTAMP] for row in rows])
-    except pa.ArrowInvalid:  # damaged: decode_stored raises the error that says so
+    except pa.ArrowInvalid:  # damaged: decode_stored raises the error
         return instants([decode_stored(row.data).timestamp for row in rows])
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    return pa.schema(
-        [(field.name, ARROW_TYPES[field.dataType.simpleString()]) for field in schema.fields]
-    )
 
 
 def milliseconds(moment: datetime) -> int:
     """Return milliseconds since 1970, rounded down. A time without a zone is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // _MILLISECOND
-
-
-def instants(texts: Sequence[str | None]) -> pa.Array:
-    """Return the times of texts in the stored form: milliseconds and ``Z``."""
-    return pa.array(texts, pa.string()).cast(INSTANT)

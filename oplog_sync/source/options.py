@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast
 
-from oplog_sync.backend import Backend, make_backend
+from oplog_sync.backend import NO_STORE, Backend, make_backend
 from oplog_sync.errors import OptionError
 from oplogd.config.values import count
 
@@ -25,27 +24,24 @@ OPTION_NAMES = (
 class Options:
     """The options of one read or write. Either ``store`` or ``agent`` is set.
 
-    ``partition_rows``: rows that a task reads, about. ``push_filters`` is off by default: Spark
+    ``table``: states or operations. ``on_gap``: fail, or read the states instead.
+    ``partition_rows``: about the number of rows per task. ``push_filters`` is off by default: Spark
     (4.3) keeps the filters of a DataFrame's first query for its later queries and its other
-    branches. So it is correct only for a DataFrame that serves one query.
+    branches. So it is correct only for a DataFrame with one query.
     """
 
     store: str | None = field(repr=False)
-    table: Literal["states", "operations"]
+    table: str
     partition_rows: int
     push_filters: bool
     agent: str | None = field(repr=False)
     password: str | None = field(repr=False)
     start: str
-    on_gap: Literal["fail", "states"]
+    on_gap: str
     max_operations: int | None
 
     def backend(self) -> Backend:
-        if self.store is None:
-            raise OptionError(
-                "option store: name the SQLite file or the MongoDB URL that holds the log"
-            )
-        return make_backend(self.store)
+        return make_backend(self.store or "")
 
 
 def read_options(given: Mapping[str, str]) -> Options:
@@ -61,22 +57,18 @@ def read_options(given: Mapping[str, str]) -> Options:
             f"{', '.join(OPTION_NAMES)}"
         )
     if "store" not in values and "agent" not in values:
-        raise OptionError(
-            "option store: name the SQLite file or the MongoDB URL that holds the log"
-        )
+        raise OptionError(NO_STORE)
     if "store" in values and "agent" in values:
         raise OptionError("option agent: give either store or agent")
     return Options(
         store=values.get("store"),
-        table=cast(
-            Literal["states", "operations"], _one_of(values, "table", "states", "operations")
-        ),
+        table=_one_of(values, "table", "states", "operations"),
         partition_rows=_count(values, "partitionRows") or 250_000,
         push_filters=_one_of(values, "pushFilters", "false", "true") == "true",
         agent=values.get("agent"),
         password=values.get("password"),
         start=values.get("start", "now"),
-        on_gap=cast(Literal["fail", "states"], _one_of(values, "onGap", "fail", "states")),
+        on_gap=_one_of(values, "onGap", "fail", "states"),
         max_operations=_count(values, "maxOperationsPerTrigger"),
     )
 

@@ -3,21 +3,21 @@
 Spark's offsets are ``{"id": <event id>}``: the last operation of a batch.
 
 A micro-batch is the operations after one id, up to and including another. They are read from the
-log again each time, so a batch that is repeated after a restart is the same.
+log again each time, so a batch is the same if it is repeated after a restart.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oplog_sync.backend import Range, StoredRow, Wanted, split
-from oplog_sync.errors import GapError, OptionError
-from oplog_sync.source.agent import AgentClient, is_past
+from oplog_sync.backend import Range, StoreRow, Wanted, split
+from oplog_sync.errors import LogGapError, OptionError
+from oplog_sync.source.agent import AgentStream, is_past
 from oplog_sync.source.columns import arrow_batch
 from oplog_sync.source.options import Options
 from oplogd.errors import PositionError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-    except ImportError:  # Spark 4.1: a query that was stopped in a batch then ends after it
+    except ImportError:  # Spark 4.1: a query stopped in a batch then ends after it
         SupportsTriggerAvailableNow = object
 
 # How long an unchanged position counts as the newest. Spark asks an idle stream every 10 ms.
@@ -55,7 +55,7 @@ class LogPart(InputPartition):
 
 @dataclass
 class StatePart(InputPartition):
-    """States that replace missed operations: since ``since_ms``, with offsets up to ``upto``."""
+    """States in place of missed operations: since ``since_ms``, with offsets up to ``upto``."""
 
     rows: Range
     since_ms: int
@@ -68,27 +68,12 @@ class AgentPart(InputPartition):
     end: str
 
 
-class StreamSource(Protocol):
-    """The origin of a stream's operations. Positions are event ids."""
-
-    def start(self) -> str: ...
-
-    def latest(self, after: str, limit: int | None) -> str:
-        """Return the newest position, at most ``limit`` operations after ``after``."""
-
-    def plan(self, start: str, end: str) -> Sequence[InputPartition]: ...
-
-    def rows(self, part: InputPartition) -> Iterator[list[StoredRow]]: ...
-
-
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._source: StreamSource = (
-            StoreSource(options) if options.agent is None else AgentSource(options)
-        )
-        # Last position of a query that reads the present operations and ends.
+        self._source = StoreSource(options) if options.agent is None else AgentSource(options)
+        # Last position of a query for the present operations only.
         self._target: str | None = None
         self._initial: str | None = None
         self._latest = ""
@@ -121,10 +106,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._source.latest("", None)
 
     def getDefaultReadLimit(self) -> Any:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadMaxRows,
-        )  # not in Spark 4.1
+        # Not in Spark 4.1.
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         limit = self._options.max_operations
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
@@ -138,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StoreSource:
-    """Reads from the store. Any number of tasks share a batch."""
+    """Reads from the store. Any number of tasks share a batch. Positions are event ids."""
 
     def __init__(self, options: Options) -> None:
         self._backend = options.backend()
@@ -160,6 +143,7 @@ class StoreSource:
         return self._options.start
 
     def latest(self, after: str, limit: int | None) -> str:
+        """Return the newest position, at most ``limit`` operations after ``after``."""
         head = self._backend.locate(0).head
         if limit is not None and after:
             last = _event_id(after).offset + limit
@@ -183,16 +167,16 @@ class StoreSource:
             else f"has left the log, whose oldest offset is {oldest}"
         )
         if self._options.on_gap == "fail":
-            raise GapError(f"position {start} {reason}; {_ADVICE}")
+            raise LogGapError(f"position {start} {reason}; {_ADVICE}")
         known_from = max(located.created_ms, located.purged_ms)
         if foreign or first.offset + 1 < located.first_offset or first.ms < known_from:
-            raise GapError(f"position {start} {reason}, {_START_ANEW}")
+            raise LogGapError(f"position {start} {reason}, {_START_ANEW}")
         self._backend.settle()
         since = first.ms - first.ms % 1000
         ranges = self._backend.state_ranges(self._options.partition_rows)
         return [StatePart(part, since, last.offset) for part in ranges]
 
-    def rows(self, part: InputPartition) -> Iterator[list[StoredRow]]:
+    def rows(self, part: InputPartition) -> Iterator[list[StoreRow]]:
         if isinstance(part, StatePart):
             yield from self._backend.states(
                 part.rows, Wanted(ms=(part.since_ms, None), offset=(None, part.upto))
@@ -206,7 +190,7 @@ class StoreSource:
             yield rows
             expected = rows[-1].offset + 1
         if expected != part.rows[1] + 1:
-            raise GapError(
+            raise LogGapError(
                 f"the operations from offset {expected} on have left the "
                 f"log during the read; {_ADVICE}"
             )
@@ -217,7 +201,7 @@ class AgentSource:
 
     def __init__(self, options: Options) -> None:
         assert options.agent is not None
-        self._agent = AgentClient(options.agent, options.password)
+        self._agent = AgentStream(options.agent, options.password)
         self._start = options.start
         self._bridge_gaps = options.on_gap == "states"
         if options.max_operations is not None:
@@ -243,17 +227,17 @@ class AgentSource:
     def plan(self, start: str, end: str) -> Sequence[InputPartition]:
         return [AgentPart(start, end)]
 
-    def rows(self, part: InputPartition) -> Iterator[list[StoredRow]]:
+    def rows(self, part: InputPartition) -> Iterator[list[StoreRow]]:
         assert isinstance(part, AgentPart)
         asked_for_states = isinstance(_position(part.start), Millis)
         for kind, rows in self._agent.read(part.start, part.end):
             if kind != "operations" and not asked_for_states and not self._bridge_gaps:
-                raise GapError(
+                raise LogGapError(
                     f"position {part.start} has left the log of the agent, "
                     f"or was never in it; {_ADVICE}"
                 )
             if kind == "reset" and not asked_for_states:
-                raise GapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
+                raise LogGapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
             if rows:
                 yield rows
 
@@ -268,7 +252,7 @@ def _position(text: str) -> EventId | Millis:
 def _event_id(text: str) -> EventId:
     position = parse_position(text)
     if isinstance(position, Millis):
-        raise GapError(
+        raise LogGapError(
             f"position {text} is not an event id: was the checkpoint made with the option agent?"
         )
     return position

@@ -34,7 +34,7 @@ class Written(WriterCommitMessage):
     skipped: int
 
 
-class Writer(DataSourceArrowWriter):
+class OplogWriter(DataSourceArrowWriter):
     """Appends rows. A log has no rollback; docs/reference/sync.md explains retries."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -88,12 +88,9 @@ def _now_ms(store: str) -> int:
 
 
 def _correction(row: dict[str, Any], arrival: str) -> Correction:
-    """Turn a row into a correction. Raises SyncError for a row that is not a valid operation."""
-    given = {
-        name: value
-        for name, value in row.items()
-        if name != "expected_offset" and value is not None
-    }
+    """Turn a row into a correction. Raises SyncError if the row is no valid operation."""
+    given = {name: value for name, value in row.items() if value is not None}
+    given.pop("expected_offset", None)
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):
         given["timestamp"] = format_ms(milliseconds(timestamp))

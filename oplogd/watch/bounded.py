@@ -10,10 +10,10 @@ from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
 
 
 class Waiting:
-    """Things that are stored together. ``done`` is None if no request waits for them.
+    """Operations or messages stored together. ``octets``: their size in bytes.
 
-    ``count``: their number. ``octets``: their size in bytes. ``arrived``: time of their arrival, in
-    seconds of the monotonic clock.
+    ``done``: resolves when they are stored, None if no request waits. ``arrived``: in seconds of
+    the monotonic clock.
     """
 
     __slots__ = ("arrived", "count", "done", "octets")
@@ -35,7 +35,7 @@ class Waiting:
 
 _Item = TypeVar("_Item", bound=Waiting)
 
-# Gets the number and the bytes of things that come in. Raises DiskFullError.
+# Gets the number and the bytes of a new item. Raises DiskFullError.
 Admit = Callable[[int, int], None]
 
 
@@ -44,16 +44,14 @@ def admit_all(count: int, octets: int) -> None:
 
 
 class BoundedQueue(Generic[_Item]):
-    """``things``: the plural noun for messages to users. ``admit``: called for each new item."""
+    """``noun``: the plural for messages to users. ``admit``: called for each new item."""
 
-    def __init__(
-        self, max_count: int, max_bytes: int, things: str, admit: Admit = admit_all
-    ) -> None:
+    def __init__(self, max_count: int, max_bytes: int, noun: str, admit: Admit = admit_all) -> None:
         self.max_count = max_count
         self.max_bytes = max_bytes
         self.count = 0
         self.bytes = 0
-        self._things = things
+        self._noun = noun
         self._admit = admit
         self._items: deque[_Item] = deque()
         self._filled = asyncio.Event()
@@ -64,7 +62,7 @@ class BoundedQueue(Generic[_Item]):
         """Add an item. Raises QueueFullError and DiskFullError."""
         if self.count + item.count > self.max_count or self.bytes + item.octets > self.max_bytes:
             raise QueueFullError(
-                f"the queue is full ({self.count:,} {self._things}); try again later"
+                f"the queue is full ({self.count:,} {self._noun}); try again later"
             )
         self._admit(item.count, item.octets)
         self.count += item.count
@@ -90,13 +88,13 @@ class BoundedQueue(Generic[_Item]):
         return taken
 
     def finish(self, items: Iterable[_Item]) -> None:
-        """Free the room of items that are done and resolve their requests."""
+        """Free the room of finished items and resolve their requests."""
         for item in items:
             self.free(item.count, item.octets)
             item.resolve()
 
     def refuse_waiting(self, error: StoreUnavailableError) -> int:
-        """Remove the queued items of requests and fail them. Return the number of their things."""
+        """Remove the queued items of requests and fail them. Return the sum of their counts."""
         refused = [item for item in self._items if item.done is not None]
         self._items = deque(item for item in self._items if item.done is None)
         self.refuse(refused, error)
@@ -115,5 +113,5 @@ class BoundedQueue(Generic[_Item]):
             self._emptied.set()
 
     async def emptied(self) -> None:
-        """Wait until nothing is queued or being written."""
+        """Wait until the queue is empty and all items are written."""
         await self._emptied.wait()

@@ -10,7 +10,7 @@ logger = logging.getLogger("oplogd.store")
 class Part:
     """A part of the agent. Call ``bad`` for a trouble, and ``good`` when the part works again.
 
-    A trouble is logged when it begins and when it ends, not in between.
+    A trouble is logged when it begins and when it ends.
     """
 
     def __init__(self, name: str, well: str, recovered: Callable[[], None]) -> None:
@@ -25,7 +25,7 @@ class Part:
         self.trouble = message
 
     def good(self, well: str = "") -> None:
-        """End a trouble. ``well``: the log message if the usual one would not be true."""
+        """End a trouble. ``well``: the log message instead of the usual one."""
         if self.trouble is not None:
             logger.info("%s: %s", self._name, well or self._well)
             self._recovered()

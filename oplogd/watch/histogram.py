@@ -8,7 +8,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class Histogram:
-    """Counts each duration in seconds at the smallest of ``bounds`` that is not below it."""
+    """Counts each duration, in seconds, at the smallest of ``bounds`` not below it."""
 
     __slots__ = ("_counts", "bounds", "sum")
 

@@ -1,7 +1,7 @@
 """The time from an operation's arrival at this agent until it can be sent to consumers. No I/O.
 
-The first operation of a commit is timed, and only one at a time, so that the cost does not grow
-with the number of operations. It is recognised by its text when the follower reads it back.
+The first operation of a commit is timed, one at a time, so the cost is independent of the number
+of operations. The follower recognises the operation by its text.
 """
 
 import time
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from oplogd.store import Entry
 from oplogd.watch.histogram import Histogram
 
-# An operation that the follower has not read by then is given up, and another is timed.
+# If the follower has not read the operation by then, another operation is timed.
 _LOST_SECONDS = 600.0
 
 
@@ -24,7 +24,7 @@ class LatencyProbe:
         self._text: str | None = None
 
     def begin(self, data: bytes, arrived: float) -> None:
-        """Time the operation with this data, which is about to be appended.
+        """Time the operation with this data. It is about to be appended.
 
         ``arrived``: its arrival, in seconds of the monotonic clock.
         """
@@ -37,7 +37,7 @@ class LatencyProbe:
         self._text = None
 
     def end(self, entries: Iterable[Entry]) -> None:
-        """Note that these entries can be sent to consumers now."""
+        """Note the entries ready to be sent to consumers."""
         text = self._text
         if text is None:
             return

@@ -8,11 +8,11 @@ from oplogd.store.leases import Lease
 
 
 class LeaseCounts(NamedTuple):
-    """Figures of this agent. Only ``held`` is no count since the start.
+    """Figures of this agent: ``held`` is the present number, the others count since the start.
 
     ``held``: leases whose holder polls this agent. ``terms``: terms with which a holder has begun
-    to poll this agent: it acquired or refreshed the lease, or polled another agent before.
-    ``stale_publishes``: publishes that were refused because their term was over.
+    to poll this agent. Before, it acquired or refreshed the lease, or polled another agent.
+    ``stale_publishes``: publishes refused because their term was over.
     """
 
     held: int
@@ -21,21 +21,14 @@ class LeaseCounts(NamedTuple):
     stale_publishes: int
 
 
-class _Held(NamedTuple):
-    term: int
-    # In seconds of the clock.
-    until: float
-
-
 class LeaseCounters:
     """Remembers held leases until they expire. ``clock`` returns seconds and never steps back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._held: dict[str, _Held] = {}
-        self._polls = 0
-        self._terms = 0
-        self._stale = 0
+        # Name -> term, and its end in seconds of the clock.
+        self._held: dict[str, tuple[int, float]] = {}
+        self._polls = self._terms = self._stale = 0
 
     @property
     def counts(self) -> LeaseCounts:
@@ -47,15 +40,15 @@ class LeaseCounters:
         self._polls += 1
         if lease.holder != holder:
             return
-        before = self._held.get(lease.name)
-        if before is None:
+        term, _ = self._held.get(lease.name, (None, 0.0))
+        if term is None:
             self._drop_expired()
-        if before is None or before.term != lease.term:
+        if term != lease.term:
             self._terms += 1
-        self._held[lease.name] = _Held(lease.term, self._clock() + lease.left_ms / 1000)
+        self._held[lease.name] = lease.term, self._clock() + lease.left_ms / 1000
 
     def add_release(self, name: str) -> None:
-        """Forget a lease that its holder has released."""
+        """Forget a released lease."""
         self._held.pop(name, None)
 
     def add_stale_publish(self) -> None:
@@ -63,5 +56,4 @@ class LeaseCounters:
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        for name in [name for name, held in self._held.items() if held.until <= now]:
-            del self._held[name]
+        self._held = {name: held for name, held in self._held.items() if held[1] > now}

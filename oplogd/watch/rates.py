@@ -20,11 +20,7 @@ class Rates(NamedTuple):
 class RateMeter:
     """Reads totals once per second. ``totals`` returns them in the order of ``Rates``."""
 
-    def __init__(
-        self,
-        totals: Callable[[], tuple[int, int, int]],
-        clock: Clock = SYSTEM,
-    ) -> None:
+    def __init__(self, totals: Callable[[], tuple[int, int, int]], clock: Clock = SYSTEM) -> None:
         self.rates = Rates()
         self._totals = totals
         self._clock = clock

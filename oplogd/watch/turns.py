@@ -1,10 +1,9 @@
 """The CPU time that one turn of the event loop takes, seen by a timer.
 
-Event loops have no hook for each turn. A timer that fires late was due in a turn that went on until
-now. Work of earlier turns may be in the CPU time since the last tick, at most the whole interval.
-So a turn took at least the CPU time since the last tick less the interval, and that is what is
-told: never too much, at most an interval too little. CPU time is counted because a busy neighbour
-makes a turn last longer, but not work more.
+Event loops have no hook for each turn. If a timer fires late, it was due in the turn before it. The
+CPU time since the last tick may include earlier turns, at most the whole interval. So the turn took
+at least the CPU time since the last tick minus the interval. This lower bound is reported: at most
+an interval too little. CPU time is used because busy neighbours lengthen a turn, but not its work.
 """
 
 import asyncio
@@ -12,11 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-# Seconds between two ticks. To wake an idle process costs more than the tick itself.
+# Seconds between two ticks. Waking an idle process costs more than the tick itself.
 BUSY = 0.02
 IDLE = 0.05
 
-# A loop that works for less than this part of the time is idle.
+# A loop is idle if it works for less than this part of the time.
 _IDLE_PART = 0.05
 
 _MINUTE = 60.0
@@ -33,7 +32,7 @@ class Turns:
         self.cpu = 0.0
         self._at = 0.0
         self._interval = IDLE
-        # Time and length of the turns of the last minute that no later one has surpassed.
+        # Time and length of turns of the last minute. No later turn was longer.
         self.recent: deque[tuple[float, float]] = deque()
 
     def begin(self, now: float, cpu: float) -> float:
@@ -42,7 +41,7 @@ class Turns:
         return self._interval
 
     def tick(self, now: float, cpu: float) -> float:
-        """Note that the timer has fired. Return the seconds until the next tick.
+        """Note a tick of the timer. Return the seconds until the next tick.
 
         ``cpu``: CPU seconds of the loop's thread.
         """

@@ -1,5 +1,7 @@
 """The FastAPI app: composes the endpoints of the wire contract."""
 
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi_offline import FastAPIOffline
 
@@ -11,10 +13,7 @@ from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.describe import describe
 from oplogd.web.describe.docs import add_docs
-from oplogd.web.figures.clock import ClockFigures
-from oplogd.web.figures.status import StatusReport, StoreProbe
-from oplogd.web.figures.topics import TopicFigures
-from oplogd.web.figures.transactions import PointerFigures, TransactionFigures
+from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
@@ -88,41 +87,12 @@ def create_app(agent: Agent) -> FastAPI:
         max_filter_values=settings.max_filter_values,
     )
     add_stream(app, readers, streams)
-    clock = ClockFigures(agent.store.clock, agent.clock_keeper)
-    store = StoreProbe(agent.store, agent.health, agent.ring, private_files, clock)
-    figures = TopicFigures(agent.store.topics, agent.topics, agent.feeds, agent.hub)
-    report = StatusReport(
-        store=store,
-        counters=agent.counters,
-        queue=agent.queue,
-        fenced=agent.fenced,
-        udp=agent.udp,
-        spool=agent.spool,
-        latency=agent.latency,
-        turns=agent.turns,
-        ring=agent.ring,
-        hub=agent.hub,
-        topics=figures,
-        leases=agent.leases,
-        transactions=TransactionFigures(agent.store.transactions, agent.clock),
-        pointers=PointerFigures(agent.store.pointers, agent.clock),
-        descriptors=agent.descriptors,
-        disk=agent.gate.members,
-        bodies_refused=refused_bodies.counts,
-        passwords_refused=lambda: {"read": readers.refused, "write": writers.refused},
-        rates=lambda: agent.rates._asdict(),
-        started=agent.started,
-        clock=agent.clock,
-        clock_figures=clock,
-    )
-    add_monitoring(
-        app,
-        readers,
-        report,
-        store,
-        figures,
-        is_stopping,
-    )
+
+    def refusals() -> dict[str, Any]:
+        passwords = {"read": readers.refused, "write": writers.refused}
+        return {"bodies_refused": dict(refused_bodies.counts), "passwords_refused": passwords}
+
+    add_monitoring(app, readers, StatusReport(agent, private_files, refusals), is_stopping)
     add_session(app, readers)
     add_topics(
         app, rights, agent.store, topics.known, agent.feeds, bodies, appends, agent.sweep_soon

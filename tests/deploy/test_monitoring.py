@@ -1,4 +1,4 @@
-"""Alerts and dashboard pass promtool, and use only metrics that a running agent exports."""
+"""Alerts and dashboard pass promtool, and use only declared metrics."""
 
 import json
 import re
@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from oplogd.config.settings import Settings
-from tests.kits.agents.agent import Agent
+from oplogd.web.figures.metrics import METRICS, Declared
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.documents import pages
 
@@ -18,13 +17,13 @@ PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD = json.loads((DEPLOY / "grafana/oplog.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Return the labels of each metric of an agent that has a consumer with a name."""
-    with Agent(tmp_path_factory.mktemp("agent")) as agent, agent.follow(name="search"):
-        lines = agent.request("GET", "/metrics").body.decode().splitlines()
-    samples = [re.match(r"(\w+)(?:\{(.*)\})? ", line) for line in lines if not line.startswith("#")]
-    return {match[1]: set(re.findall(r'(\w+)="', match[2] or "")) for match in samples if match}
+def samples() -> dict[str, Declared]:
+    """Return the declarations by the names of their samples."""
+    return {
+        f"{each.sample}{end}": each
+        for each in METRICS
+        for end in (("_bucket", "_count", "_sum") if each.kind == "histogram" else ("",))
+    }
 
 
 def rules() -> list[dict[str, Any]]:
@@ -82,18 +81,33 @@ def test_promtool_can_parse_every_expression_of_the_dashboard(tmp_path: Path) ->
     assert f"{len(expressions)} rules found" in done.stdout
 
 
-def test_every_metric_in_a_query_is_exported(exported: dict[str, set[str]]) -> None:
-    queries = [variable.get("definition", "") for variable in DASHBOARD["templating"]["list"]]
-    asked = "\n".join([*dashboard_expressions(), *queries, *(rule["expr"] for rule in rules())])
-    names = set(re.findall(r"\boplog_\w+", asked))
-    assert len(names) > 15
-    assert names - exported.keys() == set()
+def named(query: str) -> list[Declared]:
+    """Return the metrics that a query names. Fails for one that is not declared."""
+    declared = samples()
+    return [declared[name] for name in re.findall(r"\boplog_\w+", query)]
+
+
+def test_each_alert_and_each_query_of_the_dashboard_names_declared_metrics() -> None:
+    variables = [variable.get("definition") for variable in DASHBOARD["templating"]["list"]]
+    queries = [*dashboard_expressions(), *filter(None, variables)]
+    assert all(map(named, queries))
+    assert all(named(rule["expr"]) or "up{" in rule["expr"] for rule in rules())
+
+
+def test_a_legend_of_the_dashboard_shows_labels_of_its_metrics() -> None:
     for target in _targets():
-        known = set().union(
-            *(exported[name] for name in re.findall(r"\boplog_\w+", target["expr"]))
-        )
-        labels = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-        assert labels - {"job", "instance"} - known == set()
+        known = {label for each in named(target["expr"]) for label in each.labels}
+        shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        assert shown - known <= {"job", "instance"}
+
+
+def test_a_panel_has_the_unit_of_its_metrics() -> None:
+    for panel in DASHBOARD["panels"]:
+        queries = [target["expr"] for target in panel["targets"]]
+        units = {each.unit for query in queries for each in named(query)} - {""}
+        if units and not any(" / " in query for query in queries):
+            shown = panel["fieldConfig"]["defaults"]["unit"]
+            assert {shown} == {{"bytes": "bytes", "seconds": "s"}[unit] for unit in units}
 
 
 def _targets() -> list[dict[str, Any]]:

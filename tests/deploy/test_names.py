@@ -22,7 +22,7 @@ from oplogd.config.settings import Settings, flag_table
 from oplogd.config.settings import parse as parse_agent
 from oplogd.config.values import Address
 from oplogd.web.connection.forwarded import VARIABLE, TrustedProxies
-from oplogd.web.figures.asked import STORE_TIMEOUT_SECONDS
+from oplogd.web.figures.question import STORE_TIMEOUT_SECONDS
 from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts
 from tests.kits.documents import pages
 from tests.kits.paths import ROOT

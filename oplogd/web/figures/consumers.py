@@ -12,8 +12,7 @@ from oplogd.stream.pace import Pace
 
 MAX_CONSUMERS = 1_000
 
-# A filter may be as long as a URL. Of each list this many values are shown, each cut to this
-# length.
+# A filter may be as long as a URL. Maximum values shown per list, and maximum length of each.
 _MAX_VALUES = 10
 _MAX_VALUE_LENGTH = 100
 
@@ -34,11 +33,8 @@ def _describe(consumer: Consumer, lag: MeasuredLag) -> dict[str, Any]:
     left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)
     topic: dict[str, Any] = {}
     if consumer.topic != OPLOG:
-        held_by = consumer.held_by
-        topic = {
-            "topic": str(consumer.topic),
-            "held_by": None if held_by is None else str(held_by),
-        }
+        held_by = None if consumer.held_by is None else str(consumer.held_by)
+        topic = {"topic": str(consumer.topic), "held_by": held_by}
     return {
         "id": consumer.id,
         "name": consumer.name,

@@ -1,57 +1,35 @@
-"""A snapshot of the agent, for /status and /metrics."""
+"""The figures of the agent: a nested mapping, of which /status and /metrics show members."""
 
 import asyncio
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from oplogd import __version__
-from oplogd.clock import Clock
+from oplogd.agent import Agent
 from oplogd.errors import StoreUnavailableError
-from oplogd.host.descriptors import Descriptors
-from oplogd.ingest.counters import Counters
-from oplogd.ingest.fenced import FencedQueue
-from oplogd.ingest.queue import IngestQueue
-from oplogd.ingest.spool import Spool
-from oplogd.ingest.udp import UdpIngest
 from oplogd.model.event_id import format_id
-from oplogd.store import Store, StoreStats
-from oplogd.stream.hub import Hub
+from oplogd.store import StoreStats
 from oplogd.stream.lags import Lags, survey
-from oplogd.stream.ring.ring import Ring
-from oplogd.watch.health import Health
 from oplogd.watch.histogram import Histogram
-from oplogd.watch.latency import LatencyProbe
-from oplogd.watch.lease_counters import LeaseCounters
-from oplogd.watch.turns import Turns
-from oplogd.web.figures.asked import Asked
-from oplogd.web.figures.clock import ClockFigures
+from oplogd.web.figures.clock import clock_members, clock_warnings
 from oplogd.web.figures.consumers import consumer_members, lag_members
+from oplogd.web.figures.decided import DecidedFigures
+from oplogd.web.figures.question import Question
 from oplogd.web.figures.topics import TopicFigures
-from oplogd.web.figures.transactions import PointerFigures, TransactionFigures
 from oplogd.web.http.redact import without_folders
 
 _Members = dict[str, Any]
 
 
 class StoreProbe:
-    """Asks the store how it is. Messages never name the folders of ``private_files``."""
+    """Asks the store for its health. Messages never name the folders of ``private_files``."""
 
-    def __init__(
-        self,
-        store: Store,
-        health: Health,
-        ring: Ring,
-        private_files: Collection[Path | None],
-        clock: ClockFigures,
-    ) -> None:
-        self._store = store
-        self._location = Asked(store.locate)
-        self._stats = Asked(store.stats)
-        self._clock = clock
-        self._health = health
-        self._ring = ring
+    def __init__(self, agent: Agent, private_files: Collection[Path | None]) -> None:
+        self._agent = agent
+        self._location = Question(agent.store.locate)
+        self._stats = Question(agent.store.stats)
         self._private_files = private_files
 
     async def trouble(self) -> str | None:
@@ -60,32 +38,30 @@ class StoreProbe:
             await self._location.answer()
         except StoreUnavailableError as error:
             return str(error)
-        return self._health.trouble
+        return self._agent.health.trouble
 
     async def members(self) -> tuple[list[str], _Members]:
         """Return all troubles, and the member ``store``.
 
-        If the store does not answer, that is only its kind, and its identity if that is known.
+        If the store does not answer, the member has only its kind and its identity, if known.
         """
-        stats: StoreStats | None = None
-        troubles = self._health.troubles
+        store, stats = self._agent.store, None
+        troubles = self._agent.health.troubles
         try:
             stats = await self._stats.answer()
         except StoreUnavailableError as error:
             troubles = [str(error), *troubles]
-        identity = self._store.identity
         members = {
-            "kind": self._store.kind,
-            **({"identity": identity} if identity else {}),
-            **(self._figures(stats) if stats else {}),
+            "kind": store.kind,
+            **({"identity": store.identity} if store.identity else {}),
+            **(self._from_stats(stats) if stats else {}),
         }
         return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
 
-    def _figures(self, stats: StoreStats) -> _Members:
-        warnings = [
-            self._redacted(warning) for warning in (*stats.warnings, *self._clock.warnings())
-        ]
-        head = self._ring.head.offset
+    def _from_stats(self, stats: StoreStats) -> _Members:
+        clock = clock_warnings(self._agent.store.clock, self._agent.clock_keeper)
+        warnings = [self._redacted(warning) for warning in (*stats.warnings, *clock)]
+        head = self._agent.ring.head.offset
         newest = stats.newest.offset if stats.newest else head
         return {
             "ops": stats.operations,
@@ -106,67 +82,36 @@ class StoreProbe:
 
 
 class StatusReport:
-    """Collects the members of /status from all parts. They contain no setting, so no secret.
+    """Collects figures from all parts of the agent. They contain no setting, so no secret.
 
-    ``started`` is in monotonic seconds.
+    ``refusals``: returns the members about refused requests.
     """
 
     def __init__(
         self,
-        *,
-        store: StoreProbe,
-        counters: Counters,
-        queue: IngestQueue,
-        fenced: FencedQueue,
-        udp: UdpIngest,
-        spool: Spool | None,
-        latency: LatencyProbe,
-        turns: Turns,
-        ring: Ring,
-        hub: Hub,
-        topics: TopicFigures,
-        transactions: TransactionFigures,
-        pointers: PointerFigures,
-        leases: LeaseCounters,
-        descriptors: Descriptors,
-        disk: Callable[[], _Members | None],
-        bodies_refused: Mapping[str, int],
-        passwords_refused: Callable[[], Mapping[str, int]],
-        rates: Callable[[], Mapping[str, float]],
-        started: float,
-        clock: Clock,
-        clock_figures: ClockFigures,
+        agent: Agent,
+        private_files: Collection[Path | None],
+        refusals: Callable[[], _Members],
     ) -> None:
-        self._clock = clock
-        self._clock_figures = clock_figures
-        self._store = store
-        self._counters = counters
-        self._queue = queue
-        self._fenced = fenced
-        self._udp = udp
-        self._spool = spool
-        self._latency = latency
-        self._turns = turns
-        self._ring = ring
-        self._hub = hub
-        self._topics = topics
-        self._transactions = transactions
-        self._pointers = pointers
-        self._leases = leases
-        self._descriptors = descriptors
-        self._disk = disk
-        self._bodies_refused = bodies_refused
-        self._passwords_refused = passwords_refused
-        self._rates = rates
-        self._started = started
+        store = agent.store
+        self.store = StoreProbe(agent, private_files)
+        self._agent = agent
+        self._refusals = refusals
+        self._topics = TopicFigures(store.topics, agent.topics, agent.feeds, agent.hub)
+        self._transactions = DecidedFigures(
+            store.transactions, "transactions", "oldest_open_seconds", agent.clock
+        )
+        self._pointers = DecidedFigures(store.pointers, "pointers", "oldest_seconds", agent.clock)
 
     async def lags(self) -> Lags:
-        return await survey(self._hub.consumers, self._clock.now_ms())
+        """Measure the lag of each consumer."""
+        return await survey(self._agent.hub.consumers, self._agent.clock.now_ms())
 
     async def members(self, lags: Lags) -> _Members:
-        """Return the members for everybody."""
+        """Return the members of /status for all clients."""
+        agent, turns = self._agent, self._agent.turns
         (troubles, store), topics, transactions, pointers = await asyncio.gather(
-            self._store.members(),
+            self.store.members(),
             self._topics.members(),
             self._transactions.members(),
             self._pointers.members(),
@@ -175,83 +120,98 @@ class StatusReport:
             "status": "DEGRADED" if troubles else "OK",
             **({"reason": "; ".join(troubles)} if troubles else {}),
             "version": __version__,
-            "uptime_seconds": round(self._clock.monotonic() - self._started, 1),
-            **self._ingest_members(),
-            **self._stream_members(lags),
-            "connections_refused": self._descriptors.refused,
-            "descriptors": await self._descriptors.members(),
-            "bodies_refused": dict(self._bodies_refused),
-            "passwords_refused": dict(self._passwords_refused()),
-            "commit_seconds": _histogram(self._counters.commit_seconds),
-            "ingest_to_send_seconds": _histogram(self._latency.seconds),
-            "loop": self._loop_members(),
-            "rates": dict(self._rates()),
+            "uptime_seconds": round(agent.clock.monotonic() - agent.started, 1),
+            **_ingest_members(agent),
+            **_stream_members(agent, lags),
+            "connections_refused": agent.descriptors.refused,
+            "descriptors": await agent.descriptors.members(),
+            **self._refusals(),
+            "commit_seconds": _histogram(agent.counters.commit_seconds),
+            "ingest_to_send_seconds": _histogram(agent.latency.seconds),
+            "loop": {
+                "cpu_seconds": round(turns.cpu, 3),
+                "longest_turn_seconds": round(turns.longest, 4),
+                "longest_turn_seconds_last_minute": round(
+                    turns.longest_last_minute(monotonic()), 4
+                ),
+            },
+            "rates": agent.rates._asdict(),
             "store": store,
-            **({"disk": disk} if (disk := self._disk()) else {}),
-            "clock": self._clock_figures.members(),
+            **({"disk": disk} if (disk := agent.gate.members()) else {}),
+            "clock": clock_members(agent.store.clock, agent.clock_keeper),
             "topics": topics,
             "transactions": transactions,
             "pointers": pointers,
-            "leases": self._leases.counts._asdict(),
+            "leases": agent.leases.counts._asdict(),
         }
 
     async def private_members(self, lags: Lags) -> _Members:
-        """Return the members only for clients that may read the stream."""
-        datagrams = self._udp.refused.described()
+        """Return the members of /status only for clients that may read the stream."""
+        datagrams = self._agent.udp.refused.described()
         return {**await consumer_members(lags), "refused_datagrams": datagrams}
 
-    def _loop_members(self) -> _Members:
-        turns = self._turns
-        return {
-            "cpu_seconds": round(turns.cpu, 3),
-            "longest_turn_seconds": round(turns.longest, 4),
-            "longest_turn_seconds_last_minute": round(
-                turns.longest_last_minute(time.monotonic()), 4
-            ),
+    async def figures(self) -> _Members:
+        """Return the members of /status for all clients, and those that only /metrics shows."""
+        lags = await self.lags()
+        members = await self.members(lags)
+        decided = ("committed", "aborted", "timed_out")
+        names = lags.names.items()
+        return members | {
+            "pointer_decisions": {name: members["pointers"][name] for name in decided},
+            "named_consumers": {name: each.consumers for name, each in names},
+            "named_consumer_lag": {
+                "operations": {name: each.lag.operations for name, each in names},
+                "seconds": {name: each.lag.seconds for name, each in names},
+            },
+            "consumer_names_left_out": lags.names_left_out,
+            "topic": self._topics.by_topic(),
+            "store_up": members["status"] == "OK",
+            "info": {(__version__, members["store"]["kind"]): 1},
         }
 
-    def _ingest_members(self) -> _Members:
-        counters, queue, fenced = self._counters, self._queue, self._fenced
-        spool = self._spool
-        return {
-            "events_received": counters.received,
-            "events_ingested": counters.ingested,
-            "events_error": counters.error,
-            "events_discarded": counters.discarded,
-            "events_stale": counters.stale,
-            "events_with_ignored_members": counters.ignoring,
-            "events_spooled": counters.spooled,
-            "events_recovered": counters.recovered,
-            "events_dropped_kernel": self._udp.kernel_drops(),
-            "datagrams_refused": self._udp.refused.count,
-            "queue_size": queue.operations + fenced.count,
-            "queue_max_size": queue.max_operations,
-            "queue_bytes": queue.bytes + fenced.bytes,
-            "queue_max_bytes": queue.max_bytes,
-            "spool": {
-                "operations": counters.in_spool,
-                "bytes": spool.bytes if spool else 0,
-                "max_bytes": spool.max_bytes if spool else 0,
-            },
-        }
 
-    def _stream_members(self, lags: Lags) -> _Members:
-        hub, ring = self._hub, self._ring
-        return {
-            "events_sent": hub.counters.events_sent,
-            "clients": len(hub.consumers),
-            "held_consumers": hub.held,
-            "connections": hub.connections,
-            "consumer_lag": lag_members(lags.largest),
-            "consumers_refused": hub.refused,
-            "fallbacks": {"store": hub.counters.to_store, "states": hub.counters.to_states},
-            "ring": {
-                "operations": len(ring.window),
-                "max_operations": ring.max_entries,
-                "bytes": ring.window.size,
-                "max_bytes": ring.max_bytes,
-            },
-        }
+def _ingest_members(agent: Agent) -> _Members:
+    counters, queue, fenced, spool = agent.counters, agent.queue, agent.fenced, agent.spool
+    return {
+        "events_received": counters.received,
+        "events_ingested": counters.ingested,
+        "events_error": counters.error,
+        "events_discarded": counters.discarded,
+        "events_stale": counters.stale,
+        "events_with_ignored_members": counters.ignoring,
+        "events_spooled": counters.spooled,
+        "events_recovered": counters.recovered,
+        "events_dropped_kernel": agent.udp.kernel_drops(),
+        "datagrams_refused": agent.udp.refused.count,
+        "queue_size": agent.queued,
+        "queue_max_size": queue.max_operations,
+        "queue_bytes": queue.bytes + fenced.bytes,
+        "queue_max_bytes": queue.max_bytes,
+        "spool": {
+            "operations": counters.in_spool,
+            "bytes": spool.bytes if spool else 0,
+            "max_bytes": spool.max_bytes if spool else 0,
+        },
+    }
+
+
+def _stream_members(agent: Agent, lags: Lags) -> _Members:
+    hub, ring = agent.hub, agent.ring
+    return {
+        "events_sent": hub.counters.events_sent,
+        "clients": len(hub.consumers),
+        "held_consumers": hub.held,
+        "connections": hub.connections,
+        "consumer_lag": lag_members(lags.largest),
+        "consumers_refused": hub.refused,
+        "fallbacks": {"store": hub.counters.to_store, "states": hub.counters.to_states},
+        "ring": {
+            "operations": len(ring.window),
+            "max_operations": ring.max_entries,
+            "bytes": ring.window.size,
+            "max_bytes": ring.max_bytes,
+        },
+    }
 
 
 def _histogram(histogram: Histogram) -> _Members:

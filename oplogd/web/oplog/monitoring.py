@@ -9,8 +9,7 @@ from oplogd.decode.media_types import JSON, PROMETHEUS
 from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.describe import describe
 from oplogd.web.figures.metrics import render
-from oplogd.web.figures.status import StatusReport, StoreProbe
-from oplogd.web.figures.topics import TopicFigures
+from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 
 _RETRY_AFTER = {"Retry-After": "1"}
@@ -20,8 +19,6 @@ def add_monitoring(
     app: FastAPI,
     readers: ReadAuthenticator,
     report: StatusReport,
-    store: StoreProbe,
-    topics: TopicFigures,
     is_stopping: Callable[[], bool],
 ) -> None:
     @app.get("/status", **describe.STATUS)
@@ -41,12 +38,11 @@ def add_monitoring(
     async def get_ready() -> Response:
         if is_stopping():
             raise Problem(503, "the agent is stopping")
-        if trouble := await store.trouble():
+        if trouble := await report.store.trouble():
             raise Problem(503, trouble, _RETRY_AFTER)
         return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
 
     @app.get("/metrics", **describe.METRICS)
     async def get_metrics() -> Response:
-        lags = await report.lags()
-        body = render(await report.members(lags), lags, topics.metrics())
+        body = render(await report.figures())
         return Response(body, 200, COMMON_HEADERS, PROMETHEUS)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from oplogd.web.figures.metrics import METRICS
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
 from tests.kits.contract.wire import SSE, RawStream, Target, fresh_type, operation, wait_until
 
@@ -35,6 +36,21 @@ def refusals(target: Target) -> dict[str, int]:
     }
     assert found == refused
     return refused
+
+
+@on_one_store
+def test_an_agent_exports_each_declared_metric_and_no_other(target: Target) -> None:
+    with target.follow(name="search"):
+        text = target.request("GET", "/metrics").body.decode()
+    exported = {
+        (family.name, family.type, family.documentation, *sorted({*sample.labels} - {"le"}))
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert exported == {
+        (each.sample.removesuffix("_total"), each.kind, each.help, *sorted(each.labels))
+        for each in METRICS
+    }
 
 
 def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:

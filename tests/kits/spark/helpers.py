@@ -14,7 +14,8 @@ import pytest
 from pymongo import MongoClient
 from pyspark.sql import SparkSession
 
-from oplog_sync.dump import INVALID, faulty_rows, normalised, raw_rows
+from oplog_sync.dump.reading import raw_rows
+from oplog_sync.dump.rows import INVALID, faulty_rows, normalised
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import shown_path, translating
 from oplog_sync.job import run

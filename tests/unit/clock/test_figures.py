@@ -3,7 +3,7 @@
 from oplogd.clock.guard import GuardedClock
 from oplogd.clock.keeper import ClockKeeper
 from oplogd.clock.rule import Saved
-from oplogd.web.figures.clock import ClockFigures
+from oplogd.web.figures.clock import clock_members, clock_warnings
 from tests.kits.clock.virtual import START_MS, VirtualClock
 
 
@@ -17,12 +17,12 @@ class NoStore:
 def test_an_ordinary_stop_is_no_pause_and_no_warning_but_a_step_after_it_is() -> None:
     clock = VirtualClock()
     guarded = GuardedClock(clock.clock)
-    figures = ClockFigures(guarded, ClockKeeper(NoStore(), clock.clock))
+    keeper = ClockKeeper(NoStore(), clock.clock)
     then = START_MS - 10 * 3_600_000
     guarded.begin(Saved(then, then, then, 0, 0))
-    members = figures.members()
+    members = clock_members(guarded, keeper)
     assert (members["paused"], members["waiting"]) == (0, ["times", "removals"])
-    assert figures.warnings() == []
+    assert clock_warnings(guarded, keeper) == []
     clock.jump(3600)
-    assert figures.members()["paused"] == 1
-    assert len(figures.warnings()) == 1
+    assert clock_members(guarded, keeper)["paused"] == 1
+    assert len(clock_warnings(guarded, keeper)) == 1

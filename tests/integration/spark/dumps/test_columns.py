@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from oplog_sync.dump import raw_rows
+from oplog_sync.dump.reading import raw_rows
 from oplog_sync.errors import SyncError
 from oplog_sync.jvm import jvm
 from oplog_sync.settings import parse

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from oplog_sync.dump import raw_rows
+from oplog_sync.dump.reading import raw_rows
 from oplog_sync.settings import parse
 from tests.integration.spark.dumps.dumps import write_parquet
 from tests.kits.spark.helpers import (

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from oplog_sync import job
 from oplog_sync.errors import SafetyRuleError
-from oplog_sync.guard import TINY, Found, Limit, dated_after, refuse_excess
+from oplog_sync.guard import TINY, Limit, TypeCounts, dated_after, refuse_excess
 from tests.kits.spark.helpers import append, live, log, operation, row, sync, write_dump
 
 T1, T2, FAR = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
@@ -129,9 +129,9 @@ def test_only_rows_dated_after_the_limit_are_named() -> None:
     assert fault(b"invalid") is None
 
 
-def found(**types: tuple[int, bool, dict[str, int]]) -> dict[str, Found]:
+def found(**types: tuple[int, bool, dict[str, int]]) -> dict[str, TypeCounts]:
     return {
-        name: Found(live, has_rows, Counter(given))
+        name: TypeCounts(live, has_rows, Counter(given))
         for name, (live, has_rows, given) in types.items()
     }
 

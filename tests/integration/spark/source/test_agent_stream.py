@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from oplog_sync.errors import AgentError, GapError
-from oplog_sync.source.agent import AgentClient
+from oplog_sync.errors import AgentError, LogGapError
+from oplog_sync.source.agent import AgentStream
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import HOLD_SECONDS, StreamReader
@@ -42,7 +42,7 @@ def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_p
 def test_the_agent_learns_who_reads() -> None:
     position = answer("200 OK", "id: 545b55c7f095528dd0f3863c\n\n")
     with ScriptedServer([position]) as server:
-        assert AgentClient(server.url, None).position() == "545b55c7f095528dd0f3863c"
+        assert AgentStream(server.url, None).position() == "545b55c7f095528dd0f3863c"
         (request,) = server.requests
     assert request.target == "/ops?checkpoint=1&name=oplog-sync"
 
@@ -50,8 +50,8 @@ def test_the_agent_learns_who_reads() -> None:
 def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_path: Path) -> None:
     with Agent(tmp_path, "--password", "s:ecr@t") as agent:
         address = agent.url.removeprefix("http://")
-        assert AgentClient(f"http://any:s%3Aecr%40t@{address}", None).position()
-        assert AgentClient(f"http://any:wrong@{address}", "s:ecr@t").position()
+        assert AgentStream(f"http://any:s%3Aecr%40t@{address}", None).position()
+        assert AgentStream(f"http://any:wrong@{address}", "s:ecr@t").position()
         for url, sentence in (
             (f"http://any:hidden@{address}", f"agent {agent.url}: it answered 401 Unauthorized"),
             (f"http://any:hid/den@{address}", "is not the http:// or https:// address of an agent"),
@@ -64,7 +64,7 @@ def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_pa
             ("http://any:hidden@localhost:1", "agent http://localhost:1: it does not answer"),
         ):
             with pytest.raises(AgentError) as refused:
-                AgentClient(url, None).position()
+                AgentStream(url, None).position()
             assert sentence in str(refused.value)
             assert "hid" not in str(refused.value)
             assert "hidden" not in repr(read_options({"agent": url}))
@@ -85,7 +85,7 @@ def test_a_stream_from_an_agent_reports_a_gap(tmp_path: Path) -> None:
             )
         end = readers["fail"].latestOffset(start)
         (part,) = readers["fail"].partitions(start, end)
-        with pytest.raises(GapError, match="has left the log of the agent"):
+        with pytest.raises(LogGapError, match="has left the log of the agent"):
             list(readers["fail"].read(part))
         rows = [
             json.loads(row)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from oplog_sync.backend import StoredRow, Wanted, make_backend, mongo
+from oplog_sync.backend import StoreRow, Wanted, make_backend, mongo
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -35,7 +35,7 @@ def store(place: StorePlace) -> StoreLocation:
 EVERYTHING = Wanted()
 
 
-def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) -> list[StoredRow]:
+def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) -> list[StoreRow]:
     backend = make_backend(str(store))
     return [
         row
@@ -47,15 +47,15 @@ def states(store: StoreLocation, wanted: Wanted = EVERYTHING, width: int = 7) ->
 
 def operations(
     store: StoreLocation, wanted: Wanted = EVERYTHING, after: int = 0, upto: int = 40
-) -> list[StoredRow]:
+) -> list[StoreRow]:
     return [
         row for rows in make_backend(str(store)).operations((after, upto), wanted) for row in rows
     ]
 
 
-def as_row(entry: Entry) -> StoredRow:
+def as_row(entry: Entry) -> StoreRow:
     data = decode(f'{{"event":"{entry.event}",{entry.data[1:]}'.encode(), format_ms(0))
-    return StoredRow(data.key, entry.event, entry.offset, entry.ms, entry.data)
+    return StoreRow(data.key, entry.event, entry.offset, entry.ms, entry.data)
 
 
 def test_the_ranges_hold_every_state_once(store: StoreLocation) -> None:
@@ -178,7 +178,7 @@ def test_a_reader_continues_after_its_server_was_killed(
         place = StorePlace(f"{server.url}/oplog", "capped").create()
         append(place.store, [operation("insert", "video", f"{n:03}", T1) for n in range(300)])
         backend = make_backend(str(place.store))
-        chunks: Iterator[list[StoredRow]] = (
+        chunks: Iterator[list[StoreRow]] = (
             backend.operations((0, 300), Wanted())
             if table == "operations"
             else backend.states((None, None), Wanted())

@@ -8,8 +8,8 @@ import pytest
 
 from oplogd.clock import SYSTEM
 from oplogd.errors import StoreUnavailableError
-from oplogd.web.figures.asked import Asked
-from oplogd.web.figures.transactions import TransactionFigures
+from oplogd.web.figures.decided import DecidedFigures
+from oplogd.web.figures.question import Question
 
 
 class Store:
@@ -33,7 +33,7 @@ async def test_a_question_without_an_answer_is_not_asked_again_until_it_has_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = Store()
-    question = Asked(store.stats)
+    question = Question(store.stats)
     assert await question.answer() == (1, 0)
     store.gate.clear()
     monkeypatch.setattr(question, "_seconds", 0.0)
@@ -59,7 +59,7 @@ async def test_after_a_failure_the_next_answer_has_less_time(
 
     monkeypatch.setattr(asyncio, "wait", noting)
     store = Store()
-    question = Asked(store.stats)
+    question = Question(store.stats)
     store.error = StoreUnavailableError("away")
     for _ in range(2):
         with pytest.raises(StoreUnavailableError, match="away"):
@@ -78,7 +78,7 @@ async def test_a_fault_in_the_figures_of_transactions_is_logged_once(
     transactions: Any = SimpleNamespace(
         stats=store.stats, decisions=SimpleNamespace(committed=1, aborted=2, timed_out=3)
     )
-    figures = TransactionFigures(transactions, SYSTEM)
+    figures = DecidedFigures(transactions, "transactions", "oldest_open_seconds", SYSTEM)
     store.error = ValueError("broken")
     unknown = {"open": None, "oldest_open_seconds": None}
     decided = {"committed": 1, "aborted": 2, "timed_out": 3}
@@ -99,7 +99,7 @@ async def test_the_time_for_which_the_process_was_stopped_is_no_lack_of_an_answe
     """When the process goes on, its timers are due before the answers of its threads are read."""
     store = Store()
     store.gate.clear()
-    asked, wait = Asked(store.stats), asyncio.wait
+    asked, wait = Question(store.stats), asyncio.wait
 
     async def stopped(calls: Any, *, timeout: float | None = None) -> Any:
         """Return when the time is over; the answer comes behind that."""

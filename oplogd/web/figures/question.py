@@ -1,4 +1,4 @@
-"""Questions to the store for /status: their answers come soon, or not at all."""
+"""Questions to the store for /status, with a bounded wait."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -6,17 +6,17 @@ from typing import Any, Generic, TypeVar
 
 from oplogd.errors import StoreUnavailableError
 
-# Longest wait for an answer, and for one after a failure: it is then known what to tell.
+# Longest wait for an answer, and for an answer after a failure.
 STORE_TIMEOUT_SECONDS = 2.0
 AGAIN_SECONDS = 0.25
-# After a time in which the process was stopped, its timers end before it reads answers.
+# If the process was stopped meanwhile, its timers end before it reads answers.
 _GRACE_SECONDS = 0.05
 
 _T = TypeVar("_T")
 
 
-class Asked(Generic[_T]):
-    """One question. While the store leaves it unanswered, it is not asked again."""
+class Question(Generic[_T]):
+    """A question to the store. It is not repeated while a call is unanswered."""
 
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, _T]]) -> None:
         self._ask = ask
@@ -26,8 +26,8 @@ class Asked(Generic[_T]):
     async def answer(self) -> _T:
         """Return the answer. Raises StoreUnavailableError and the errors of the question.
 
-        After a failure it waits less: at most AGAIN_SECONDS, and not at all while an earlier call
-        is still unanswered.
+        After a failure the wait is at most AGAIN_SECONDS. While an earlier call is unanswered,
+        there is no wait.
         """
         if self._unanswered is not None and not self._unanswered.done():
             raise _no_answer()

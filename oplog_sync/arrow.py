@@ -1,0 +1,40 @@
+"""Arrow batches from rows or columns, with schemas in Spark's words."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+INSTANT = pa.timestamp("us", tz="UTC")
+
+_TYPES = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "timestamp": INSTANT,
+    "boolean": pa.bool_(),
+    "array<string>": pa.list_(pa.field("element", pa.string())),
+}
+
+
+def arrow_schema(columns: str) -> pa.Schema:
+    """Return the schema of columns such as ``key string, offset bigint``."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, columns.split(", "))])
+
+
+def batch_of(columns: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch of these columns. A column is a sequence of values or an Arrow array."""
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def columns_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> list[Sequence[Any]]:
+    """Return the columns of rows, also if there is no row."""
+    return list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+
+
+def instants(times: Sequence[str | None]) -> pa.Array:
+    """Return times in the stored form, with milliseconds and ``Z``, as instants."""
+    return pa.array(times, pa.string()).cast(INSTANT)
