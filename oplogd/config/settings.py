@@ -29,7 +29,7 @@ An empty variable is not set. An unknown variable that begins with OPLOGD_ is re
 SIZE is a number of bytes, or a number with a unit: 10485760, 10MB, 10MiB, 64k, 1G. \
 Units are powers of 1024.
 
-DURATION is a number of seconds, or a number with a unit: 30, 30s, 500ms, 10m, 12h, 30d.
+DURATION is a number of seconds, or a number with a unit: 30, 30s, 500ms, 10m, 12h, 30d, 2w.
 
 The variable of a flag without a value is 1, true, yes or on; or 0, false, no or off.
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from oplog_kit import units
+
 _NAME = re.compile(
     r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*",
     re.ASCII,
@@ -96,16 +98,7 @@ def count(least: int) -> Callable[[str], int]:
 
 
 def size(least: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        match = re.fullmatch(r"([0-9]{1,18}) ?(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
-        size = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else -1
-        if not least <= size < 1 << 63:
-            raise ValueError(
-                f"{text!r} is not a size of at least {least} bytes, such as 10485760 or 10MB"
-            )
-        return size
-
-    return convert
+    return lambda text: units.size(text, least)
 
 
 def size_or_0(least: int) -> Callable[[str], int]:
@@ -116,25 +109,15 @@ def size_or_0(least: int) -> Callable[[str], int]:
 # SQLite's names of a database that is in no file.
 _IN_MEMORY = (":memory:", "file::memory:")
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+def _duration(
+    wanted: str, fits: Callable[[float], bool] = lambda seconds: True
+) -> Callable[[str], float]:
+    return lambda text: units.duration(text, f" {wanted}", fits)
 
 
-def _duration(wanted: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    def convert(text: str) -> float:
-        match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|d|)", text.strip().lower())
-        seconds = float(match[1]) * _SECONDS[match[2]] if match else -1.0
-        if not fits(seconds):
-            raise ValueError(
-                f"{text!r} is not a duration {wanted}, such as 500ms, 20s, 10m, 12h or 30d"
-            )
-        return seconds
-
-    return convert
-
-
-_CENTURY = 36_500 * 86400.0  # timers overflow beyond it
-some_time = _duration("of more than 0 and at most 36500d", lambda seconds: 0 < seconds <= _CENTURY)
-time_or_0 = _duration("of at most 36500d", lambda seconds: 0 <= seconds <= _CENTURY)
+some_time = _duration("of more than 0 and at most 36500d", lambda seconds: seconds > 0)
+time_or_0 = _duration("of at most 36500d")
 lease = _duration("of at least 100ms and at most 10m", lambda seconds: 0.1 <= seconds <= 600)
 heartbeat = _duration("of more than 0 and at most 25s", lambda seconds: 0 < seconds <= 25)
 
