@@ -6,7 +6,8 @@ from collections.abc import Mapping
 import yaml
 
 from oplog_kit import units
-from oplog_kit.yaml_file import is_text, read_text
+from oplog_kit.disk import read_text, without_newline
+from oplog_kit.yaml_file import is_text
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 # `$$`, `${NAME}` or `${NAME:-default}`. In a default `$$` is a dollar and `$}` a brace.
@@ -102,7 +103,7 @@ def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml
 
 def secret_in(path: str) -> str:
     """Return the text of a file; one newline at its end is ignored."""
-    found = read_text(path).removesuffix("\n").removesuffix("\r")
+    found = without_newline(read_text(path))
     if not found or not found.isprintable():
         raise ValueError(f"{path!r} must hold one line of text")
     return found

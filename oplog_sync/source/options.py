@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
+from oplog_kit.command.convert import count
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.errors import OptionError
-from oplogd.config.values import count
 
 OPTION_NAMES = (
     "store",

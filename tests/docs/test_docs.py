@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 
+from oplog_kit.command.flags import Flag
 from oplog_sync import settings as job_settings
 from oplogc.ctl.lease import lease
 from oplogc.ctl.namespaces import namespace
@@ -30,7 +31,6 @@ from oplogc.tail_settings import FLAGS
 from oplogd import server
 from oplogd.agent import Agent as Parts
 from oplogd.config import settings
-from oplogd.config.flags import Flag
 from oplogd.config.settings import Settings
 from oplogd.model.operation import EVENTS
 from oplogd.web.app import create_app

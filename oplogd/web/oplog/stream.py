@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
 
+from oplog_kit.listen import Address
 from oplog_kit.texts import shortened
-from oplogd.config.values import Address
 from oplogd.decode.media_types import EVENT_STREAM, HTML
 from oplogd.errors import StoreUnavailableError
 from oplogd.stream.consumer import Consumer

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from oplog_kit.command.convert import Secret
+from oplog_kit.listen import Address
 from oplogd.config.settings import command, parse
-from oplogd.config.values import Address, Secret
 from tests.kits.processes.command_lines import refusal
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
