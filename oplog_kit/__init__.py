@@ -1,1 +1,1 @@
-"""Parts that the commands oplog-relay and oplog-pipe share."""
+"""Parts that the commands of this distribution share."""

@@ -1,4 +1,4 @@
-"""What a failure of the file system means for people."""
+"""Small files, and what a failure of the file system means for people."""
 
 import errno
 import os
@@ -8,6 +8,28 @@ from pathlib import Path
 from oplog_kit.texts import counted
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_MAX_BYTES = 1024 * 1024
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a small file. Raises ValueError, which names the file."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"cannot read {str(path)!r}: {reason}") from None
+    if len(raw) > _MAX_BYTES:
+        raise ValueError(f"{str(path)!r} is larger than {_MAX_BYTES:,} bytes")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is not UTF-8 text") from None
+
+
+def without_newline(text: str) -> str:
+    """Return a text without one newline at its end."""
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def disk_failure(error: OSError, path: Path, setting: str) -> str:

@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 
+from oplog_kit.signals import ending_signals
+
 EXIT_FAILED = 1
 # How long the end waits for the log to take the last words.
 _LAST_WORDS_SECONDS = 1.0
-_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
 class Ending:
@@ -27,7 +28,7 @@ class Ending:
         self._is_said = threading.Event()
 
     def listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Handle the signals. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
+        """Handle the signals."""
 
         def first(number: signal.Signals) -> None:
             for each in heeded:
@@ -36,11 +37,7 @@ class Ending:
             self._logger.info("stopping: %s", number.name)
             self.asked.set()
 
-        heeded = [
-            signal.Signals[name]
-            for name in _SIGNALS
-            if signal.getsignal(signal.Signals[name]) is not signal.SIG_IGN
-        ]
+        heeded = ending_signals()
         for number in heeded:
             loop.add_signal_handler(number, first, number)
 

@@ -9,7 +9,7 @@ from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 from typing import NamedTuple
 
-from oplog_kit.listen import listen_address
+from oplog_kit.listen import Address, listen_address
 
 # Seconds within which the event loop must answer.
 _PATIENCE = 5.0
@@ -66,9 +66,9 @@ def serving(listen: str, paths: Mapping[str, Callable[[], Answer]], program: str
     server = _open(listen, Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
     thread.start()
-    host, port = str(server.server_address[0]), server.server_address[1]
+    host, port = server.server_address[:2]
     try:
-        yield f"{f'[{host}]' if ':' in host else host}:{port}"
+        yield str(Address(str(host), port))
     finally:
         server.shutdown()
         server.server_close()

@@ -1,46 +1,61 @@
-"""Logging to stderr, in the format of ``oplogd``."""
+"""Logging to stderr: lines for people, or one JSON object per line."""
 
 import json
 import logging
 import sys
 import time
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, TextIO
 
 Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
 LOGGERS = ("oplog_pipe", "oplog_relay")
 
 
-def configure(fmt: Format, debug: bool) -> None:
-    """Log to stderr: LOGGERS from INFO or DEBUG on, everything else from WARNING on.
+def configure(
+    fmt: Format, debug: bool, loggers: Sequence[str] = LOGGERS, *, traces: bool = False
+) -> None:
+    """Log to stderr: ``loggers`` from INFO or DEBUG on, everything else from WARNING on.
 
-    A traceback is logged if ``debug`` is set; else an exception is one line.
+    ``traces``: log the traceback of an exception. Without it the message ends with the exception,
+    and the traceback follows only with ``debug``. A second call replaces the first.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter(debug) if fmt == "json" else _TextFormatter(debug))
+    handler = _Handler(sys.stderr)
+    kind = _JsonFormatter if fmt == "json" else _TextFormatter
+    handler.setFormatter(kind(not traces, traces or debug))
     root = logging.getLogger()
+    for old in [each for each in root.handlers if isinstance(each, _Handler)]:
+        root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
-    for name in LOGGERS:
+    for name in loggers:
         logging.getLogger(name).setLevel(logging.DEBUG if debug else logging.INFO)
 
 
+class _Handler(logging.StreamHandler[TextIO]):
+    """Marks this module's handler among those of the root logger."""
+
+
 class _Formatter(logging.Formatter):
-    def __init__(self, debug: bool) -> None:
+    def __init__(self, names_errors: bool, traces: bool) -> None:
         super().__init__()
-        self._debug = debug
+        self._names_errors = names_errors
+        self._traces = traces
 
     def told(self, record: logging.LogRecord) -> str:
-        """Return the message, and the exception in one line."""
-        error = record.exc_info[1] if record.exc_info else None
+        error = record.exc_info[1] if record.exc_info and self._names_errors else None
         if error is None:
             return record.getMessage()
         return f"{record.getMessage()}: {type(error).__name__}: {error}"
 
     def trace(self, record: logging.LogRecord) -> str:
-        if record.exc_info and record.exc_info[0] is not None and self._debug:
-            return self.formatException(record.exc_info)
-        return ""
+        # logger.exception outside an except block sets exc_info to (None, None, None).
+        parts = []
+        if self._traces and record.exc_info and record.exc_info[0]:
+            parts.append(self.formatException(record.exc_info))
+        if record.stack_info:
+            parts.append(self.formatStack(record.stack_info))
+        return "\n".join(parts)
 
 
 class _TextFormatter(_Formatter):

@@ -2,17 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
 
 import yaml
 
-from oplog_kit.yaml_file import is_text, read_text
+from oplog_kit import units
+from oplog_kit.disk import read_text, without_newline
+from oplog_kit.yaml_file import is_text
 
-_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)")
 _COUNT = re.compile(r"[0-9]{1,9}")
-_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,12})?) ?(B|KB|MB|GB|TB|)")
-_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 # `$$`, `${NAME}` or `${NAME:-default}`. In a default `$$` is a dollar and `$}` a brace.
 _DOLLAR = re.compile(
     r"\$(?:(\$)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^$}]|\$[$}])*))?\}|)", re.ASCII
@@ -50,11 +47,8 @@ def count(node: yaml.Node, environ: Mapping[str, str]) -> int:
 
 
 def duration(node: yaml.Node, environ: Mapping[str, str]) -> float:
-    """Return seconds: of ``100ms``, ``5s``, ``1m``, ``0.5h`` or a number."""
-    match = _DURATION.fullmatch(scalar(node, environ))
-    if match is None:
-        raise ValueError(f"{node.value!r} is not a duration, such as 100ms, 5s or 1m")
-    return round(float(match[1]) * _SECONDS[match[2]], 9)
+    """Return the seconds of a duration."""
+    return units.duration(scalar(node, environ), written=node.value)
 
 
 def flag(node: yaml.Node, environ: Mapping[str, str]) -> bool:
@@ -66,12 +60,8 @@ def flag(node: yaml.Node, environ: Mapping[str, str]) -> bool:
 
 
 def size(node: yaml.Node, environ: Mapping[str, str]) -> int:
-    """Return bytes: of ``64 KB``, ``10 MB``, ``1.5 GB`` or a number. Powers of 1,000."""
-    match = _SIZE.fullmatch(scalar(node, environ))
-    number = Decimal(match[1]) * _BYTES[match[2]] if match else None
-    if number is None or number % 1:
-        raise ValueError(f"{node.value!r} is not a size, such as 64 KB, 10 MB or 1 GB")
-    return int(number)
+    """Return the bytes of a size."""
+    return units.size(scalar(node, environ), written=node.value)
 
 
 def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:
@@ -113,7 +103,7 @@ def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml
 
 def secret_in(path: str) -> str:
     """Return the text of a file; one newline at its end is ignored."""
-    found = read_text(path).removesuffix("\n").removesuffix("\r")
+    found = without_newline(read_text(path))
     if not found or not found.isprintable():
         raise ValueError(f"{path!r} must hold one line of text")
     return found

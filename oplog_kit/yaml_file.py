@@ -5,7 +5,8 @@ from pathlib import Path
 
 import yaml
 
-_MAX_BYTES = 1024 * 1024
+from oplog_kit.disk import read_text
+
 # A single character, also an escaped one such as a tab, and a kind of token tell no secret.
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\]|<[a-z ]+>)')|'[^']*'|"[^"]*\"""")
 _TAG = "tag:yaml.org,2002:"
@@ -28,22 +29,6 @@ _HINTS = {
 def read_yaml(path: str | Path) -> yaml.Node | None:
     """Return the one document of a file, None if it is empty. Raises ValueError."""
     return parse_yaml(read_text(path), str(path))
-
-
-def read_text(path: str | Path) -> str:
-    """Return the text of a small file. Raises ValueError, which names the file."""
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"cannot read {str(path)!r}: {reason}") from None
-    if len(raw) > _MAX_BYTES:
-        raise ValueError(f"{str(path)!r} is larger than {_MAX_BYTES:,} bytes")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not UTF-8 text") from None
 
 
 def parse_yaml(text: str, path: str) -> yaml.Node | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from oplog_kit.cli import run_command
+from oplog_kit.command.run import run_command
 from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_GAP, EXIT_SINK, EXIT_USAGE, PROGRAM
 

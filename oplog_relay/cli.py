@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import click
 
-from oplog_kit.cli import run_command
+from oplog_kit.command.run import run_command
 from oplog_relay.model.errors import ConfigError, RelayError
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_USAGE, PROGRAM
 

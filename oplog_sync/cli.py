@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
+from oplog_kit.extras import how_to_install
+from oplog_kit.signals import ending_signals
 from oplog_sync.errors import EXIT_FAILED, EXIT_OK, SyncError
 from oplog_sync.settings import JobSettings, command
-from oplogd.config.extras import how_to_install
 from oplogd.errors import OplogError
 
 
@@ -21,16 +22,12 @@ class _Leaving:
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        self._before = {
-            number: signal.getsignal(number)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        }
+        self._before = {number: signal.getsignal(number) for number in ending_signals()}
         self._stderr = sys.stderr
 
     def install(self) -> None:
-        for number, handler in self._before.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, self._leave)
+        for number in self._before:
+            signal.signal(number, self._leave)
 
     def restore(self) -> None:
         for number, handler in self._before.items():

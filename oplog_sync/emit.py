@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from oplog_kit.texts import counted
 from oplog_sync.apply import PATIENCE_SECONDS, apply
 from oplog_sync.arrow import arrow_schema, batch_of, columns_of
 from oplog_sync.errors import SyncError
@@ -19,7 +20,6 @@ from oplog_sync.settings import JobSettings
 from oplogd.errors import StoreError
 from oplogd.model.operation import Operation
 from oplogd.store import Correction, CorrectionResult
-from oplogd.wording import counted
 
 PROGRESS_SECONDS = 5.0
 

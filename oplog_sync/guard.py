@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from oplog_kit.texts import counted
 from oplog_sync.errors import EXIT_TOO_MANY_CHANGES, EXIT_TOO_MANY_DELETES, SafetyRuleError
 from oplogd.errors import OperationError
 from oplogd.model.operation import decode_row
-from oplogd.wording import counted
 
 # So many corrections of one type are allowed at any share: one of four settings is 25 %, and no
 # accident.

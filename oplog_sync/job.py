@@ -11,6 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from oplog_kit.texts import counted
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
 from oplog_sync.dump.files import spool
@@ -48,7 +49,6 @@ from oplog_sync.source import check_master, register
 from oplog_sync.source.options import read_options
 from oplogd.clock import now_ms
 from oplogd.model.operation import format_ms
-from oplogd.wording import counted
 
 SHOWN_ROWS = 10
 

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import click
 
 import oplogd
+from oplog_kit.command import convert
+from oplog_kit.command.convert import Secret
+from oplog_kit.command.flags import Flag, flags_of, secret, setting
+from oplog_kit.command.settings import Given, SettingsCommand
 from oplog_sync.backend.base import NewLog
 from oplog_sync.guard import Limit
-from oplogd.config import values
-from oplogd.config.flags import Flag, flags_of, secret, setting
-from oplogd.config.settings_command import Given, SettingsCommand
-from oplogd.config.values import Secret
 
 _ABOUT = (
     "Compare a dump of the source with the objects that an oplog knows, and emit corrections to the"
@@ -73,145 +73,79 @@ class JobSettings:
 
     arguments: tuple[str, ...] = ()
     store_path: str = _setting(
-        "Store",
-        "--store",
-        "PATH",
-        "oplog.db",
-        _text,
+        "Store", "--store", "PATH", "oplog.db", _text,
         "SQLite file of the oplog. Excludes --mongo-url.",
-    )
+    )  # fmt: skip
     mongo_url: Secret | None = _secret(
-        "Store",
-        "--mongo-url",
-        "URL",
-        values.mongo_url,
+        "Store", "--mongo-url", "URL", convert.mongo_url,
         "The oplog is in MongoDB, at mongodb://... or mongodb+srv://... Other users see a "
         "URL on the command line: prefer the variable or --mongo-url-file.",
-    )
+    )  # fmt: skip
     create: bool = _setting(
-        "Store",
-        "--create",
-        None,
-        "false",
-        values.switch,
+        "Store", "--create", None, "false", convert.switch,
         "Create the store if it is missing. Without this flag a missing store is an error.",
-    )
+    )  # fmt: skip
     capped_collection_size: int | None = _setting(
-        "Store",
-        "--capped-collection-size",
-        "SIZE",
-        None,
-        values.size(4096),
+        "Store", "--capped-collection-size", "SIZE", None, convert.size(4096),
         "Maximum size of the log, if this run creates it. Not set: 256MB.",
-    )
+    )  # fmt: skip
     log_collection: Literal["capped", "plain"] = _setting(
-        "Store",
-        "--log-collection",
-        "capped|plain",
-        "capped",
-        values.log_collection,
+        "Store", "--log-collection", "capped|plain", "capped", convert.log_collection,
         "How MongoDB keeps the log, if this run creates it.",
-    )
+    )  # fmt: skip
     format: Literal["json", "parquet", "csv", "jdbc"] = _setting(
-        "Dump",
-        "--format",
-        "json|parquet|csv|jdbc",
-        "json",
-        values.OneOf("json", "parquet", "csv", "jdbc"),
+        "Dump", "--format", "json|parquet|csv|jdbc", "json",
+        convert.OneOf("json", "parquet", "csv", "jdbc"),
         "Format of the dump. json: one object per line.",
-    )
+    )  # fmt: skip
     options: tuple[tuple[str, str], ...] = _setting(
-        "Dump",
-        "--option",
-        "NAME=VALUE",
-        None,
-        _option,
+        "Dump", "--option", "NAME=VALUE", None, _option,
         "Option for Spark's reader. Can be repeated. The variable holds one option per line.",
         repeats=True,
-    )
+    )  # fmt: skip
     only_types: frozenset[str] | None = _setting(
-        "Dump",
-        "--types",
-        "A,B",
-        None,
-        _types,
+        "Dump", "--types", "A,B", None, _types,
         "Compare only objects of these types. Not set: all types.",
-    )
+    )  # fmt: skip
     skip_invalid: bool = _setting(
-        "Dump",
-        "--skip-invalid",
-        None,
-        "false",
-        values.switch,
+        "Dump", "--skip-invalid", None, "false", convert.switch,
         "Leave invalid rows out instead of stopping.",
-    )
+    )  # fmt: skip
     max_deletes: Limit = _setting(
-        "Safety",
-        "--max-deletes",
-        "N|P%",
-        "20%",
-        _limit,
+        "Safety", "--max-deletes", "N|P%", "20%", _limit,
         "Emit nothing if there are more deletes than this number, or than this share of the live "
         "objects compared, in total or of one type.",
-    )
+    )  # fmt: skip
     max_changes: Limit = _setting(
-        "Safety",
-        "--max-changes",
-        "N|P%",
-        "60%",
-        _limit,
+        "Safety", "--max-changes", "N|P%", "60%", _limit,
         "Emit nothing if there are more inserts and updates than this number, or more updates "
         "than this share of the live objects compared, in total or of one type.",
-    )
+    )  # fmt: skip
     force: bool = _setting(
-        "Safety",
-        "--force",
-        None,
-        "false",
-        values.switch,
+        "Safety", "--force", None, "false", convert.switch,
         "Continue with an empty dump, or with rows dated in the future. Then nothing is deleted.",
-    )
+    )  # fmt: skip
     dry_run: bool = _setting(
-        "Safety",
-        "--dry-run",
-        None,
-        "false",
-        values.switch,
+        "Safety", "--dry-run", None, "false", convert.switch,
         "Compare and report, but emit nothing.",
-    )
+    )  # fmt: skip
     max_rate: int | None = _setting(
-        "Output",
-        "--max-rate",
-        "N",
-        None,
-        values.count(1),
+        "Output", "--max-rate", "N", None, convert.count(1),
         "Emit at most N corrections per second. Not set: no limit.",
-    )
+    )  # fmt: skip
     report: str | None = _setting(
-        "Output",
-        "--report",
-        "PATH",
-        None,
-        _text,
+        "Output", "--report", "PATH", None, _text,
         "Write each correction into a new folder of this name: JSON lines if it ends in "
         ".jsonl, .json or .ndjson, else Parquet.",
-    )
+    )  # fmt: skip
     master: str | None = _setting(
-        "Process",
-        "--master",
-        "URL",
-        None,
-        _text,
+        "Process", "--master", "URL", None, _text,
         "Spark master. Not set: spark-submit's, else local[*].",
-    )
+    )  # fmt: skip
     debug: bool = _setting(
-        "Process",
-        "--debug",
-        None,
-        "false",
-        values.switch,
+        "Process", "--debug", None, "false", convert.switch,
         "Show Spark's messages and the origin of an error.",
-    )
+    )  # fmt: skip
 
     @property
     def dumps(self) -> tuple[str, ...]:

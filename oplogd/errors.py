@@ -1,6 +1,6 @@
 """The errors that cross module boundaries. Each module translates foreign exceptions itself."""
 
-from oplogd.wording import shortened
+from oplog_kit.texts import shortened
 
 
 class OplogError(Exception):

@@ -4,8 +4,8 @@ import contextlib
 import errno
 import socket
 
+from oplog_kit.listen import Address
 from oplogd.config.settings import Settings
-from oplogd.config.values import Address
 from oplogd.errors import StartupError
 from oplogd.host.sockets import bind
 from oplogd.ingest.udp import open_sockets

@@ -106,7 +106,7 @@ export interface PollOptions {
   inclusive?: boolean;
   /** At most this number of messages; the agent's own limit is 1,000 unless it has another. */
   limit?: number | null;
-  /** "read_uncommitted". */
+  /** "read_committed". */
   isolation?: Isolation;
   signal?: AbortSignal;
 }

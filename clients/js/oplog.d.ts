@@ -127,12 +127,12 @@ export type TopicEvent = StreamedMessage | TopicReset;
  * `read_uncommitted`: all messages, also those of transactions as soon as they are written. `read_committed`: the messages of
  * a transaction together, at its commit.
  */
-export type Isolation = "read_uncommitted" | "read_committed";
+export type Isolation = "read_committed" | "read_uncommitted";
 
 export interface TopicConsumerOptions extends StreamOptions {
   /** "0" for the oldest message, the id of a message to start after, or a time. Not given: the next message. */
   start?: string | Date;
-  /** "read_uncommitted". */
+  /** "read_committed". */
   isolation?: Isolation;
 }
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from oplog_kit.options import ParamType as ParamType
-from oplog_kit.options import Settings
+from oplog_kit.command.options import ParamType as ParamType
+from oplog_kit.command.options import Settings
 from oplog_pipe.config import load
 
 # Seconds that a command waits for one answer of an agent.

@@ -10,9 +10,9 @@ from typing import TextIO
 import click
 
 from oplog_kit import logs
+from oplog_kit.command.options import log_options
 from oplog_kit.ending import Ending
 from oplog_kit.listen import listen_address
-from oplog_kit.options import log_options
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.settings import PipeSettings

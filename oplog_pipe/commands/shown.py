@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from oplogc.http.answers import printable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ("bytes", "KB", "MB", "GB")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]], right: str = "") -> list[str]:
@@ -30,12 +29,3 @@ def utc(ms: int) -> str:
     except OverflowError:
         return str(ms)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def size(number: float) -> str:
-    """Return a number of bytes for people: ``812 bytes``, ``1.2 MB``."""
-    for unit in _UNITS[:-1]:
-        if number < 1000:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} {_UNITS[-1]}"

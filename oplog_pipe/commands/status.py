@@ -7,9 +7,10 @@ from typing import Any
 import click
 import msgspec
 
-from oplog_kit.texts import counted, seconds
+from oplog_kit.texts import counted
+from oplog_kit.units import rough_duration, rough_size
 from oplog_pipe.commands.options import settings_option
-from oplog_pipe.commands.shown import size, table
+from oplog_pipe.commands.shown import table
 from oplog_pipe.folder.operate import Folder, SinkOffsets, log_status, view
 from oplog_pipe.folder.remarks import left_behind
 from oplog_pipe.follow.checkpoints import SourceCheckpoint
@@ -157,7 +158,7 @@ def live_lines(live: PipeStatus) -> list[str]:
     ]  # fmt: skip
     counts = "WRITTEN FILTERED DEAD RETRIES"
     return [
-        f"pipe: runs for {seconds(live.uptime_seconds)}, version {printable(live.version)}",
+        f"pipe: runs for {rough_duration(live.uptime_seconds)}, version {printable(live.version)}",
         _log_line(live.log),
         "",
         *table(["SOURCE", "PHASE", "POSITION", "RECEIVED", ""], sources, "RECEIVED"),
@@ -212,13 +213,13 @@ def _phase(source: SourceStatus) -> str:
 
 
 def _age(sink: SinkStatus) -> str:
-    return seconds(sink.lag_seconds) if sink.lag else ""
+    return rough_duration(sink.lag_seconds) if sink.lag else ""
 
 
 def _log_line(log: LogStatus) -> str:
     if log.oldest is None:
         return "log: empty"
-    bound = "" if log.max_bytes is None else f" of at most {size(log.max_bytes)}"
-    where = f"{size(log.bytes)}{bound} in {counted(log.segments, 'segment')}"
+    bound = "" if log.max_bytes is None else f" of at most {rough_size(log.max_bytes)}"
+    where = f"{rough_size(log.bytes)}{bound} in {counted(log.segments, 'segment')}"
     compacted = "" if log.compacted < 0 else f", compacted up to {log.compacted}"
     return f"log: offsets {log.oldest} to {log.end - 1}, {where}{compacted}"

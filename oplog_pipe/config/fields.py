@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
-from oplog_kit.texts import duration_text, size_text
+from oplog_kit.units import duration_text, size_text
 
 
 class Kind(Enum):

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import yaml
 
-from oplog_kit.texts import duration_text, size_text
+from oplog_kit.units import duration_text, size_text
 from oplog_kit.urls import hide_password
 from oplog_pipe.config import tables
 from oplog_pipe.config.fields import Field, Kind

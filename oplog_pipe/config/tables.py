@@ -67,8 +67,8 @@ PIPE = (
         "max_segment_bytes",
         Kind.SIZE,
         "A segment of the commit log is closed at this size. Only closed ones are compacted.",
-        1000,
-        10**12,
+        1 << 10,
+        1 << 40,
     ),
     Field(
         "max_log_bytes",
@@ -76,8 +76,8 @@ PIPE = (
         "Bound of the commit log; a segment is at most a quarter of it. If it is reached, a sink "
         "that is parked or hangs gives up its place if a copy makes up for everything, and the "
         "sources wait for the others. Without it: no bound.",
-        1_000_000,
-        10**15,
+        1 << 20,
+        1 << 50,
     ),
     Field(
         "offset_flush",
@@ -160,7 +160,7 @@ SOURCE = (
 
 BATCH = (
     Field("messages", Kind.COUNT, "Messages of one write.", 1, 100_000),
-    Field("bytes", Kind.SIZE, "Bytes of the data of one write, after the transforms.", 1, 10**9),
+    Field("bytes", Kind.SIZE, "Bytes of the data of one write, after the transforms.", 1, 1 << 30),
     Field(
         "time",
         Kind.DURATION,
@@ -282,7 +282,7 @@ TYPES: dict[str, tuple[Field, ...]] = {
             Kind.SIZE,
             "A file of this size is set aside, and a new one begins. 0: never.",
             0,
-            10**13,
+            10 << 40,
         ),
     ),
     "http": (

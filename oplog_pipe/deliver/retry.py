@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from oplog_kit.backoff import Backoff
 from oplog_pipe.errors import PipeError, SinkError
 from oplog_pipe.model.reasons import of_code
 
@@ -56,7 +57,7 @@ class Retry:
         could not be repeated for longer. Other PipeErrors pass; other exceptions are permanent,
         also ``sys.exit``: a sink is code of others.
         """
-        clock, pause = self._clock, FIRST_PAUSE
+        clock, backoff = self._clock, Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         give_up: float | None = None
         failures = 0
         while True:
@@ -86,8 +87,8 @@ class Retry:
                 raise failure
             failures += 1
             self.retries += 1
-            wait = min(pause * (1 - clock.jitter() / 2), give_up - now)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            wait = min(backoff.pause * (1 - clock.jitter() / 2), give_up - now)
+            backoff.grow()
             if failures & (failures - 1) == 0:  # the first, second, fourth, eighth …
                 logger.warning("sink %r: %s; trying again in %.1f s", self._name, failure, wait)
             clock.pause(self._leaving, wait)

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from oplog_kit.backoff import Backoff
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.delivery import FOR_EVER, Delivery
@@ -232,7 +233,7 @@ class Worker:
 
     def _live(self) -> None:
         """Work until the end of a drain. A failure parks the sink, if the settings say so."""
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, _LONGEST_PARKING)
         while True:
             reached = self._place.offset
             try:
@@ -243,9 +244,11 @@ class Worker:
             except (SinkError, ConfigError) as error:
                 if self._settings.on_failure != "park":
                     raise
-                has_moved = self._place.offset > reached
-                pause = FIRST_PAUSE if has_moved else min(2 * pause, _LONGEST_PARKING)
-                self._park(error, pause * (1 - self._clock.jitter() / 2))
+                if self._place.offset > reached:
+                    backoff.reset()
+                else:
+                    backoff.grow()
+                self._park(error, backoff.pause * (1 - self._clock.jitter() / 2))
             if self._draining.is_set():
                 return
 

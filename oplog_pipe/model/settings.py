@@ -59,7 +59,7 @@ class Batch:
     """A batch is written when one of these is reached. ``time`` counts from its first message."""
 
     messages: int = 1000
-    bytes: int = 1_000_000
+    bytes: int = 1 << 20
     time: float = 0.1
 
 
@@ -100,7 +100,7 @@ class PipeSettings:
     root: Path
     sources: tuple[SourceSettings, ...]
     sinks: tuple[SinkSettings, ...]
-    max_segment_bytes: int = 1_000_000_000
+    max_segment_bytes: int = 1 << 30
     max_log_bytes: int | None = None
     offset_flush: float = 1.0
     shutdown_timeout: float = 30.0

@@ -8,7 +8,7 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from oplog_kit.http_server import Answer, serving
-from oplog_kit.listen import listen_address
+from oplog_kit.listen import Address, listen_address
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.status import PipeStatus
@@ -51,8 +51,7 @@ def ask(listen: str) -> PipeStatus | None:
     """Return the state of the pipe that listens there. None: no pipe answers."""
     try:
         host, port = listen_address(listen)
-        host = _EVERYWHERE.get(host, host)
-        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/status"
+        url = f"http://{Address(_EVERYWHERE.get(host, host), port)}/status"
         response = httpx.get(url, timeout=_PATIENCE, trust_env=False)
         response.raise_for_status()
         return msgspec.json.decode(response.content, type=PipeStatus)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from oplog_kit.texts import seconds
+from oplog_kit.units import rough_duration
 from oplog_pipe.model.status import PipeStatus, SinkStatus, SourceStatus
 
 # Seconds between two lines of the log, and between two states of the terminal's line.
@@ -57,7 +57,7 @@ def _done(sink: SinkStatus) -> int:
 
 def _sink(sink: SinkStatus, rate: float) -> str:
     phase = {"recovery": "recovery, ", "stopped": "stopped, "}.get(sink.phase, "")
-    age = f" ({seconds(sink.lag_seconds)})" if sink.lag else ""
+    age = f" ({rough_duration(sink.lag_seconds)})" if sink.lag else ""
     return f"{sink.name}: {phase}{rate:,.1f} per second, lag {sink.lag:,}{age}"
 
 
@@ -68,7 +68,7 @@ def _copy(source: SourceStatus, rate: float) -> str:
     told += f" of {source.copy_total:,}"
     rest = source.copy_total - source.copied
     if rest > 0 and rate > 0:
-        told += f", {seconds(rest / rate)} left"
+        told += f", {rough_duration(rest / rate)} left"
     return told
 
 

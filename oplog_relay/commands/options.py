@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from oplog_kit.options import ParamType, Settings
+from oplog_kit.command.options import ParamType, Settings
 from oplog_relay.config.file import load
 
 # Seconds that a command waits for one answer of an agent.

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from oplog_kit.options import Duration
+from oplog_kit.command.options import Duration
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import Positive, settings_option
 from oplog_relay.db.table import connect, translated

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 import click
 
 from oplog_kit import logs
+from oplog_kit.command.options import log_options
 from oplog_kit.ending import Ending
-from oplog_kit.options import log_options
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import settings_option
 from oplog_relay.commands.shown import description

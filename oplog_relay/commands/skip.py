@@ -4,7 +4,8 @@ import sys
 
 import click
 
-from oplog_kit.texts import counted, seconds
+from oplog_kit.texts import counted
+from oplog_kit.units import rough_duration
 from oplog_relay.commands.options import Positive, settings_option
 from oplog_relay.db.table import OperatedTable, StoredRow
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
@@ -44,7 +45,7 @@ def skip(ids: tuple[int, ...], settings: RelaySettings, show_value: bool, yes: b
     for id_ in sorted(present - {*deleted}):
         print(f"oplog-relay: row {id_} is gone, or is not what it was", file=sys.stderr)
     if deleted:
-        longest = seconds(settings.limits.blocked_backoff[1])
+        longest = rough_duration(settings.limits.blocked_backoff[1])
         print(f"A blocked key goes on at the relay's next attempt, within {longest}.")
     return EXIT_OK if len(deleted) == len(ids) else EXIT_FAILED
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from oplog_kit.texts import counted, seconds
+from oplog_kit.texts import counted
+from oplog_kit.units import rough_duration
 from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import PATIENCE, settings_option
 from oplog_relay.commands.validate import check_that_it_has_leases
@@ -151,7 +152,7 @@ def _lease_line(name: str, found: Status) -> str:
     who = holder_of(found.note) or lease.holder
     if lease.expires_in <= 0:
         return f"{name}: nobody leads; the term {lease.term} of {who} has expired"
-    return f"{name}: led by {who}, term {lease.term}, expires in {seconds(lease.expires_in)}"
+    return f"{name}: led by {who}, term {lease.term}, expires in {rough_duration(lease.expires_in)}"
 
 
 def _leader_lines(note: Mapping[str, Any]) -> list[str]:
@@ -184,7 +185,7 @@ def _outbox_lines(backlog: Backlog, found: Status) -> list[str]:
     if not backlog.rows:
         return ["outbox: empty"]
     more = " or more" if backlog.rows >= MAX_COUNTED else ""
-    age = seconds(backlog.oldest_seconds)
+    age = rough_duration(backlog.oldest_seconds)
     told = [f"outbox: {counted(backlog.rows, 'row')}{more}, the oldest is {age} old"]
     if found.foreign:
         told.append(f"outbox: {counted(found.foreign, 'row')} marked by a leader that is gone")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from oplog_kit.listen import listen_address
-from oplog_kit.texts import duration_text
+from oplog_kit.units import duration_text
 from oplog_relay.config.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.db import names
 from oplog_relay.model.errors import ConfigError

@@ -6,7 +6,7 @@ The reference of the settings is generated from this table.
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from oplog_kit.texts import duration_text
+from oplog_kit.units import duration_text
 from oplog_relay.model.settings import RelaySettings
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from oplog_kit import scalars
 from oplog_kit.mistakes import Mistakes
-from oplog_kit.texts import duration_text
+from oplog_kit.units import duration_text
 from oplog_kit.urls import hide_password
 from oplog_kit.yaml_file import is_null, is_text, line, read_yaml
 from oplog_relay.agent.client import tls_context

@@ -2,7 +2,8 @@
 
 import logging
 
-from oplog_kit.texts import counted, seconds
+from oplog_kit.texts import counted
+from oplog_kit.units import rough_duration
 from oplog_relay.model.events import (
     Event,
     LeaderAcquired,
@@ -50,7 +51,7 @@ def progress(reading: MeterRead) -> str:
     if reading.backlog is not None:
         parts.append(f"backlog {reading.backlog:,}")
     if reading.oldest_seconds:
-        parts.append(f"oldest row {seconds(reading.oldest_seconds)}")
+        parts.append(f"oldest row {rough_duration(reading.oldest_seconds)}")
     if reading.blocked:
         parts.append(f"{counted(reading.blocked, 'blocked key')}")
     return ", ".join(parts)

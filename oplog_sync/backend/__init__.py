@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from oplog_kit.extras import how_to_install, is_installed
 from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoreRow, Wanted, split
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
-from oplogd.config.extras import how_to_install, is_installed
 
 __all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoreRow", "Wanted", "split"]
 

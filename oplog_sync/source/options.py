@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from oplog_kit.command.convert import count
 from oplog_sync.backend import NO_STORE, Backend, make_backend
 from oplog_sync.errors import OptionError
-from oplogd.config.values import count
 
 OPTION_NAMES = (
     "store",

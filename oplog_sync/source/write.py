@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from oplog_kit.texts import counted
 from oplog_sync.apply import apply, count
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError, SyncError
@@ -20,7 +21,6 @@ from oplogd.clock import now_ms
 from oplogd.errors import OperationError, StoreError
 from oplogd.model.operation import decode, format_ms
 from oplogd.store import Correction, CorrectionResult
-from oplogd.wording import counted
 
 _REQUIRED = {"event", "type", "id"}
 _KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_offset"}

@@ -2,19 +2,18 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from types import FrameType
 
-_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+from oplog_kit.signals import ending_signals
+
 EXIT_OK = 0
 
 
 def leave_at_signals() -> None:
     """End the process with code 0 at a signal: nothing was received yet.
 
-    ``Stop.listen`` replaces the handlers. A signal that is ignored (SIGHUP under ``nohup``) stays
-    ignored.
+    ``Stop.listen`` replaces the handlers.
     """
     _handle(lambda number, frame: os._exit(EXIT_OK))
 
@@ -25,9 +24,5 @@ def fail_at_signals() -> None:
 
 
 def _handle(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> None:
-    if sys.platform == "win32":
-        return
-    for name in _SIGNALS:
-        number = getattr(signal, name)
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
+    for number in ending_signals():
+        signal.signal(number, handler)

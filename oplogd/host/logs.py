@@ -1,27 +1,19 @@
 """Logging to stderr, and episodes: two log lines for a problem that repeats."""
 
-import json
 import logging
-import sys
 import time
 from collections.abc import Callable
-from typing import Literal, TextIO
+
+from oplog_kit import logs
 
 
-def configure(fmt: Literal["text", "json"], debug: bool) -> None:
+def configure(fmt: logs.Format, debug: bool) -> None:
     """Log to stderr: ``oplogd`` from INFO or DEBUG on, everything else from WARNING on.
 
     A second call replaces the first. Start uvicorn with ``log_config=None``: otherwise it sets its
     own handlers.
     """
-    handler = _Handler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if fmt == "json" else _TextFormatter())
-    root = logging.getLogger()
-    for old in [each for each in root.handlers if isinstance(each, _Handler)]:
-        root.removeHandler(old)
-    root.addHandler(handler)
-    root.setLevel(logging.WARNING)
-    logging.getLogger("oplogd").setLevel(logging.DEBUG if debug else logging.INFO)
+    logs.configure(fmt, debug, ["oplogd"], traces=True)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()
@@ -80,47 +72,3 @@ class Episode:
         self._logger.log(
             self._level, "%s: over, %d %s in %.1f s", self._problem, count, plural, seconds
         )
-
-
-class _Handler(logging.StreamHandler[TextIO]):
-    """Marks this module's handler among those of the root logger."""
-
-
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        # Without escapes, a line break in a message could fake a log line.
-        message = record.getMessage()
-        if not message.isprintable():
-            message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
-        line = f"{_utc(record.created)} {record.levelname:<5} {record.name}: {message}"
-        trace = _trace(self, record)
-        return f"{line}\n{trace}" if trace else line
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": _utc(record.created),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        trace = _trace(self, record)
-        if trace:
-            line["exception"] = trace
-        return json.dumps(line)
-
-
-def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    # logger.exception outside an except block sets exc_info to (None, None, None).
-    parts = []
-    if record.exc_info and record.exc_info[0]:
-        parts.append(formatter.formatException(record.exc_info))
-    if record.stack_info:
-        parts.append(formatter.formatStack(record.stack_info))
-    return "\n".join(parts)
-
-
-def _utc(created: float) -> str:
-    seconds, millis = divmod(int(created * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{millis:03d}Z"

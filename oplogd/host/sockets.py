@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from oplogd.config.values import Address
+from oplog_kit.listen import Address
 
 ANY_IPV4 = "0.0.0.0"
 ANY_IPV6 = "::"

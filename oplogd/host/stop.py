@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, NoReturn
 
+from oplog_kit.signals import ending_signals
+
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -18,8 +20,6 @@ EXIT_UNWRITTEN = 3
 
 # How long the process may outlive the deadline if its event loop or a thread hangs.
 _GRACE_SECONDS = 0.5
-
-_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
 class Stop:
@@ -37,13 +37,9 @@ class Stop:
         self._timed = False
 
     def listen(self) -> None:
-        """Handle the signals. A signal that is ignored (SIGHUP under ``nohup``) stays ignored."""
-        if sys.platform == "win32":
-            return
-        for name in _SIGNALS:
-            number = getattr(signal, name)
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._receive)
+        """Handle the signals."""
+        for number in ending_signals():
+            signal.signal(number, self._receive)
 
     async def within(self, work: Coroutine[Any, Any, None]) -> str | None:
         """Start the deadline and do the work. Return None, or the reason for ending it early.

@@ -3,7 +3,7 @@
 from collections import deque
 from typing import Any, NamedTuple
 
-from oplogd.config.values import Address
+from oplog_kit.listen import Address
 from oplogd.model.operation import format_ms
 
 _REMEMBERED = 20

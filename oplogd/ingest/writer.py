@@ -6,6 +6,7 @@ import random
 import secrets
 from collections.abc import Sequence
 
+from oplog_kit.backoff import Backoff
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.ingest.appends import Appends, as_unavailable
@@ -91,7 +92,7 @@ class Writer:
 
     async def _write(self, batch: _QueuedBatch) -> _QueuedBatch | None:
         """Write a batch or move it to the spool. Return the part that the spool does not take."""
-        delay = FIRST_RETRY_SECONDS
+        backoff = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         self._latency.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:
             recoveries = self._health.recoveries
@@ -103,7 +104,7 @@ class Writer:
                     return None
                 if self._spool is not None and self._spool.operations:
                     return batch
-                delay = await self._pause(delay, recoveries)
+                await self._pause(backoff, recoveries)
                 await self._gate.opened()  # a trial would take the room that deletions need
             else:
                 self._part.good()
@@ -133,7 +134,7 @@ class Writer:
         return batch
 
     async def _send_spool(self, spool: Spool) -> None:
-        delay = FIRST_RETRY_SECONDS
+        backoff = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         while True:
             recoveries = self._health.recoveries
             try:
@@ -143,22 +144,22 @@ class Writer:
                 await self._append(batch.operations, batch.batch_id, [])
                 self._counters.add_ingested_from_spool(len(batch.operations))
                 await spool.drop(batch)
-                delay = FIRST_RETRY_SECONDS
+                backoff.reset()
             except StoreError as error:
                 self._report([], error)
-                delay = await self._pause(delay, recoveries)
+                await self._pause(backoff, recoveries)
         self._part.good()
 
-    async def _pause(self, seconds: float, recoveries: int) -> float:
-        """Wait before the next attempt. Return the length of the pause after it.
+    async def _pause(self, backoff: Backoff, recoveries: int) -> None:
+        """Wait before the next attempt. The pause after it is longer.
 
         The pause is short if another part found the store back since ``recoveries`` was read, and
         ends when one does.
         """
         if self._health.recoveries != recoveries:
-            seconds = FIRST_RETRY_SECONDS
+            backoff.reset()
         ends = [
-            asyncio.ensure_future(self._clock.sleep(seconds * random.uniform(0.5, 1.0))),
+            asyncio.ensure_future(self._clock.sleep(backoff.pause * random.uniform(0.5, 1.0))),
             asyncio.ensure_future(self._health.recovered(self._health.recoveries)),
         ]
         try:
@@ -166,7 +167,7 @@ class Writer:
         finally:
             for end in ends:
                 end.cancel()
-        return min(2 * seconds, LAST_RETRY_SECONDS)
+        backoff.grow()
 
     async def _take_for_spool(self, sending: "asyncio.Task[None]") -> _QueuedBatch | None:
         """Take a batch for the spool from the queue, and refuse waiting requests.

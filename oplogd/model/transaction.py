@@ -33,6 +33,9 @@ class Isolation(StrEnum):
     READ_COMMITTED = "read_committed"
 
 
+DEFAULT_ISOLATION = Isolation.READ_COMMITTED
+
+
 class State(StrEnum):
     """The state of a transaction. From COMMITTING and ABORTED there is no way back."""
 

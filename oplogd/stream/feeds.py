@@ -8,7 +8,7 @@ from typing import NamedTuple
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
 from oplogd.model.message_id import MessageId
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.phases.topic_bridge import TopicBridge
 from oplogd.stream.ring.peeked import Peeked
@@ -97,7 +97,7 @@ class Feeds:
         after: MessageId | None,
         limit: int,
         max_bytes: int,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: Isolation = DEFAULT_ISOLATION,
     ) -> Peeked | None:
         """Return the messages past a position from memory: at most ``limit``, and up to a hold.
 

@@ -10,7 +10,7 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Position
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
@@ -148,7 +148,7 @@ class Hub:
         checkpoints: bool,
         address: str,
         name: str = "",
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: Isolation = DEFAULT_ISOLATION,
     ) -> Consumer:
         """Return a new consumer of a topic: see ``connect``. Raises also TopicNotFoundError."""
         assert self._feeds is not None

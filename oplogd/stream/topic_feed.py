@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from oplogd.model.message_id import MessageId
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.store.topics import Topic, TopicLog
 from oplogd.stream.phases.phase import Feed
 from oplogd.stream.phases.topic_bridge import TopicBridge
@@ -73,7 +73,7 @@ class TopicFeed(Feed):
         after: MessageId | None,
         limit: int,
         max_bytes: int,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: Isolation = DEFAULT_ISOLATION,
     ) -> Peeked | None:
         """See ``Feeds.peek``."""
         ring = self.ring

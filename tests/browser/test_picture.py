@@ -80,10 +80,10 @@ async def test_a_busy_agent_fits_on_the_dashboard(
         orders = Topic(agent, "shop/orders").create()
         for name, address, query in CONSUMERS:
             stack.enter_context(follow(agent, "/ops", name, address, **query))
-        committed = {"isolation": "read_committed"}
+        uncommitted = {"isolation": "read_uncommitted"}
         stream = f"{orders.path}/stream"
-        stack.enter_context(follow(agent, stream, "billing", "10.0.5.12", **committed))
-        stack.enter_context(follow(agent, stream, "audit", "10.0.5.13"))
+        stack.enter_context(follow(agent, stream, "billing", "10.0.5.12"))
+        stack.enter_context(follow(agent, stream, "audit", "10.0.5.13", **uncommitted))
         under = {"transactionWritePointer": 7, "messages": [f"order {n}" for n in range(14)]}
         assert agent.request("POST", f"{orders.path}/publish", under).status == 200
         headers = {

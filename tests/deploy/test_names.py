@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oplog_kit.listen import Address
 from oplog_pipe.commands.group import command as pipe
 from oplog_relay.commands.group import command as relay
 from oplog_sync.errors import (
@@ -20,7 +21,6 @@ from oplog_sync.settings import flag_table as sync_flag_table
 from oplog_sync.settings import parse as parse_sync
 from oplogd.config.settings import Settings, flag_table
 from oplogd.config.settings import parse as parse_agent
-from oplogd.config.values import Address
 from oplogd.web.connection.forwarded import VARIABLE, TrustedProxies
 from oplogd.web.figures.question import STORE_TIMEOUT_SECONDS
 from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts

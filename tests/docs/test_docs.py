@@ -18,6 +18,7 @@ from typing import Any
 import click
 import pytest
 
+from oplog_kit.command.flags import Flag
 from oplog_sync import settings as job_settings
 from oplogc.ctl.commands.lists import lease, namespace
 from oplogc.ctl.commands.pointer import pointer
@@ -29,7 +30,6 @@ from oplogc.tail.settings import FLAGS
 from oplogd import server
 from oplogd.agent import Agent as Parts
 from oplogd.config import settings
-from oplogd.config.flags import Flag
 from oplogd.config.settings import Settings
 from oplogd.model.operation import EVENTS
 from oplogd.web.app import create_app

@@ -1,5 +1,5 @@
-export const READ_UNCOMMITTED = "read_uncommitted";
-const ISOLATIONS = [READ_UNCOMMITTED, "read_committed"];
+export const READ_COMMITTED = "read_committed";
+const ISOLATIONS = [READ_COMMITTED, "read_uncommitted"];
 
 const RULES = {
   seconds: [(value) => typeof value === "number" && value > 0, "a number of seconds above 0"],

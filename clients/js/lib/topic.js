@@ -3,7 +3,7 @@ import { bodyOf, detailOf, passes, reasonOf, redirected, shown } from "./http.js
 import { readMessages } from "./messages.js";
 import { encodeMessage } from "./new_message.js";
 import { encode } from "./operation.js";
-import { READ_UNCOMMITTED, checkOptions, withDefaults } from "./options.js";
+import { READ_COMMITTED, checkOptions, withDefaults } from "./options.js";
 import { after, backoff, retryAfter, within } from "./time.js";
 import { OPLOG, topicAddress } from "./topic_address.js";
 import { TopicConsumer } from "./topic_consumer.js";
@@ -45,13 +45,12 @@ export class Topic {
 
   /** Resolves with the messages from a position on. */
   async poll(options = {}) {
-    const defaults = { startFrom: null, inclusive: true, limit: null, isolation: READ_UNCOMMITTED };
+    const defaults = { startFrom: null, inclusive: true, limit: null, isolation: READ_COMMITTED };
     const { startFrom, inclusive, limit, isolation, signal } = withDefaults(defaults, options);
     if (typeof inclusive !== "boolean") throw new TypeError("inclusive must be true or false");
     if (limit !== null) checkOptions({ limit }, { limit: "count" });
     checkOptions({ isolation }, { isolation: "isolation" });
-    const asked = { startFrom: startOf(startFrom), inclusive, limit };
-    if (isolation !== READ_UNCOMMITTED) asked.isolation = isolation;
+    const asked = { startFrom: startOf(startFrom), inclusive, limit, isolation };
     const { body, headers } = await this.#request("poll", asked, signal);
     return { messages: readMessages(body), gap: headers.get("oplog-gap") === "1" };
   }

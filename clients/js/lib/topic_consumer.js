@@ -1,7 +1,7 @@
 import { topicRefusal } from "./errors.js";
 import { EventStream, addParameters, streamOptions } from "./event_stream.js";
 import { isTopicPosition, readTopicBlock } from "./messages.js";
-import { READ_UNCOMMITTED, checkOptions } from "./options.js";
+import { READ_COMMITTED, checkOptions } from "./options.js";
 import { OPLOG, topicAddress } from "./topic_address.js";
 
 const MESSAGES = {
@@ -15,14 +15,14 @@ const MESSAGES = {
 /** Follows a topic. See oplog.d.ts. */
 export class TopicConsumer extends EventStream {
   constructor(url, topic, options = {}) {
-    const checked = streamOptions(options, { isolation: READ_UNCOMMITTED });
+    const checked = streamOptions(options, { isolation: READ_COMMITTED });
     const { isolation } = checked;
     checkOptions({ isolation }, { isolation: "isolation" });
     if (topic === OPLOG) throw new TypeError(`topic: follow ${OPLOG} with Consumer`);
     const { url: target, authorization } = topicAddress(url, topic, checked.password);
     target.pathname += "/stream";
     addParameters(target, checked);
-    if (isolation !== READ_UNCOMMITTED) target.searchParams.set("isolation", isolation);
+    target.searchParams.set("isolation", isolation);
     super({ url: target, authorization, options: checked, kind: MESSAGES });
   }
 }

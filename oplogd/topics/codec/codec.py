@@ -13,7 +13,7 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.message_id import MAX_SEQUENCE, stamp
 from oplogd.model.pointer import Snapshot
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 
 _PIECE_KEYS = 64
 # Marks in a part of the answer to a publish.
@@ -66,7 +66,7 @@ class PollRequest(NamedTuple):
     start: bytes | int | None = None
     inclusive: bool = True
     limit: int | None = None
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    isolation: Isolation = DEFAULT_ISOLATION
     snapshot: Snapshot | None = None
 
 
@@ -150,7 +150,7 @@ def isolation_with(snapshot: Snapshot | None, isolation: Isolation | None) -> Is
     Raises MessageError if it does not suit the snapshot.
     """
     if snapshot is None:
-        return isolation or Isolation.READ_UNCOMMITTED
+        return isolation or DEFAULT_ISOLATION
     if isolation is Isolation.READ_UNCOMMITTED:
         raise MessageError("isolation", f"must be {Isolation.READ_COMMITTED} with a transaction")
     return Isolation.READ_COMMITTED

@@ -1,6 +1,6 @@
 """Chooses a codec by media type. Avro is an extra of the package."""
 
-from oplogd.config.extras import is_installed
+from oplog_kit.extras import is_installed
 from oplogd.decode.media_types import AVRO, JSON
 from oplogd.topics.codec.avro import AvroCodec
 from oplogd.topics.codec.codec import Codec

@@ -16,8 +16,8 @@ from typing import Literal
 
 from starlette.requests import HTTPConnection
 
+from oplog_kit.command.convert import Secret
 from oplogd.clock import Clock
-from oplogd.config.values import Secret
 from oplogd.host.logs import Episode
 from oplogd.web.access.attempts import AttemptLimiter
 from oplogd.web.access.origin import is_from_page, is_own_host

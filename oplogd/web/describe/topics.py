@@ -1,7 +1,7 @@
 """Descriptions and examples of topics in the OpenAPI document."""
 
 from oplogd.decode.media_types import EVENT_STREAM
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.topics.codec.avro import SCHEMAS
 from oplogd.web.describe.describe import FENCE, GET
 from oplogd.web.describe.parts import (
@@ -45,10 +45,10 @@ _STREAM_QUERY: dict[str, dict[str, str]] = {
 _ISOLATION = {
     "name": "isolation",
     "in": "query",
-    "description": "`read_uncommitted`, the default: every message as soon as it is written."
-    " `read_committed`: the messages of a transaction together, at its commit, and those of an"
-    " aborted one never. Has no effect on `system/oplog`, which is always read committed.",
-    "schema": {"type": "string", "enum": [*Isolation], "default": Isolation.READ_UNCOMMITTED},
+    "description": "`read_committed`, the default: the messages of a transaction together, at its"
+    " commit, and those of an aborted one never. `read_uncommitted`: every message as soon as it is"
+    " written. Has no effect on `system/oplog`, which is always read committed.",
+    "schema": {"type": "string", "enum": [*Isolation], "default": DEFAULT_ISOLATION},
 }
 _OPLOG_NOTE = " The topic `system/oplog` holds the operations."
 _PROPERTIES = json_body(

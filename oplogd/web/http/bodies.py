@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
+from oplog_kit.texts import shortened
 from oplogd.clock import SYSTEM, Clock
 from oplogd.decode.buffers import Buffer
 from oplogd.decode.compressed import TooLargeError, decompressing
@@ -17,7 +18,6 @@ from oplogd.ingest.operations import Body, decoding
 from oplogd.model.operation import OnUnknown, format_ms
 from oplogd.web.http.problem import Problem
 from oplogd.web.http.refused_bodies import RefusedBodies
-from oplogd.wording import shortened
 
 # Longest time for which the work on a body blocks the event loop.
 _SLICE_SECONDS = 0.003

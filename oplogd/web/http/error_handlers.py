@@ -7,11 +7,11 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from oplog_kit.texts import shortened
 from oplogd.web.http.methods import allowed_methods
 from oplogd.web.http.problem import Problem
 from oplogd.web.http.redact import without_folders
 from oplogd.web.http.refused_bodies import RefusedBodies
-from oplogd.wording import shortened
 
 
 def add_error_handlers(

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
+from oplog_kit.texts import shortened
 from oplogd.web.http.problem import Problem
-from oplogd.wording import shortened
 
 # Items of an Accept header that name the wanted type. Clients send one.
 _MAX_ITEMS = 20

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from oplogd.config.values import Address
+from oplog_kit.listen import Address
 from oplogd.decode.compressed import TooLargeError
 from oplogd.decode.media_types import JSON, NDJSON
 from oplogd.errors import (

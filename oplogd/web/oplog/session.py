@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
+from oplog_kit.texts import shortened
 from oplogd.decode.media_types import JSON
 from oplogd.model.operation import format_ms
 from oplogd.web.access.authentication import (
@@ -22,7 +23,6 @@ from oplogd.web.describe import describe
 from oplogd.web.http.bodies import small_body
 from oplogd.web.http.negotiate import media_type
 from oplogd.web.http.problem import Problem
-from oplogd.wording import shortened
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import FastAPI, Request, Response
 
-from oplogd.config.values import Address
+from oplog_kit.listen import Address
+from oplog_kit.texts import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
 from oplogd.errors import StoreUnavailableError
 from oplogd.stream.consumer import Consumer
@@ -16,7 +17,6 @@ from oplogd.web.http.negotiate import accepts
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.page import page
 from oplogd.web.oplog.stream_request import parse_stream_request
-from oplogd.wording import shortened
 
 _RETRY_AFTER = {"Retry-After": "10"}
 _STORE_AWAY = {"Retry-After": "5"}

@@ -14,7 +14,7 @@ from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
 from oplogd.model.names import OPLOG
 from oplogd.model.operation import Operation, decode
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION
 from oplogd.store.pointers import Marks
 from oplogd.topics.codec.codec import (
     PART_MARKS,
@@ -168,7 +168,7 @@ def add_poll(
         async with bodies.received(request, "", _MAX_SNAPSHOT_BYTES, is_poll=True) as raw:
             is_empty = not raw.strip()
             codec = codec_for(request, default=JSON if is_empty else "")
-            asked = PollRequest(isolation=isolation or Isolation.READ_UNCOMMITTED)
+            asked = PollRequest(isolation=isolation or DEFAULT_ISOLATION)
             if not is_empty:
                 asked = await bodies.work(codec.decoding_poll(raw, isolation))
             if asked.snapshot is None and len(raw) > _MAX_POLL_BYTES:

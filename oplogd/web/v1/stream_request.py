@@ -8,7 +8,7 @@ from oplogd.errors import MessageError, PositionError
 from oplogd.model import isolation
 from oplogd.model.event_id import Millis
 from oplogd.model.message_id import parse_message_id
-from oplogd.model.transaction import Isolation
+from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.stream.phases.topic_start import TopicPosition
 from oplogd.web.http.problem import Problem
 from oplogd.web.oplog.stream_request import (
@@ -31,7 +31,7 @@ class TopicStreamRequest(NamedTuple):
     position: TopicPosition | None
     checkpoints: bool
     name: str
-    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    isolation: Isolation = DEFAULT_ISOLATION
 
 
 def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
@@ -47,7 +47,7 @@ def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequ
         position,
         checkpoints_of(query),
         name_of(query),
-        isolation_of(query) or Isolation.READ_UNCOMMITTED,
+        isolation_of(query) or DEFAULT_ISOLATION,
     )
 
 

@@ -158,7 +158,7 @@ async def test_status_shows_the_figures_of_a_running_pipe(
     status = served.status = msgspec.structs.replace(STATUS, folder=str(tmp_path / "pipe"))
     assert await run_status(capsys, "-f", str(file)) == [
         "pipe: runs for 2 h 5 min, version 1.2",
-        "log: offsets 2 to 19, 4.3 KB of at most 5.0 KB in 3 segments, compacted up to 5",
+        "log: offsets 2 to 19, 4.2 KB of at most 4.9 KB in 3 segments, compacted up to 5",
         "",
         "SOURCE  PHASE                 POSITION  RECEIVED",
         "oplog   copy: 1,500 of 5,000  p1              12  connected",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oplog_kit.texts import duration_text
+from oplog_kit.units import duration_text
 from oplog_relay.config.fields import FIELDS, Field, Kind, range_text
 from oplog_relay.config.file import load
 from oplog_relay.model.settings import DatabaseSettings, RelaySettings

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from oplog_kit.command.convert import Secret
 from oplogd.config.settings import Settings, command, flag_table, parse
-from oplogd.config.values import Secret
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from oplog_kit.listen import Address
 from oplogd.config.settings import Settings
-from oplogd.config.values import Address
 from oplogd.errors import StartupError
 from oplogd.server import serve
 

@@ -66,6 +66,9 @@ class Topic:
         return self.agent.request("POST", f"{self.path}/publish", {"messages": messages})
 
     def try_poll(self, start: str | int | None = None, **members: object) -> Answer:
+        """Poll all messages, also of open transactions, unless ``members`` say otherwise."""
+        if not {"isolation", "transaction"} & {*members}:
+            members["isolation"] = "read_uncommitted"
         return self.agent.request("POST", f"{self.path}/poll", {"startFrom": start, **members})
 
     def poll(self, start: str | int | None = None, **members: object) -> list[Polled]:
@@ -92,6 +95,8 @@ class Topic:
         return answer.headers.get("oplog-gap") == "1"
 
     def stream(self, last_event_id: str | None = None, **query: str) -> ByteStream:
+        """Follow all messages, also of open transactions, unless ``query`` says otherwise."""
+        query.setdefault("isolation", "read_uncommitted")
         return ByteStream(self.agent, last_event_id, query, path=f"{self.path}/stream")
 
     def try_stream(self, last_event_id: str) -> Answer:

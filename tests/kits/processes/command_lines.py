@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oplogd.config.settings_command import SettingsCommand
+from oplog_kit.command.settings import SettingsCommand
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes import forked
 

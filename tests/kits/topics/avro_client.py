@@ -32,9 +32,11 @@ class Client:
         return self.agent.request("POST", f"{self.path}/publish{query}", body, AVRO)
 
     def try_poll(self, start: bytes | int | None = None, **members: Any) -> Answer:
+        """Poll all messages, also of open transactions, unless ``members`` have a snapshot."""
         request = {"inclusive": True, "limit": None, "transaction": None, **members}
         body = written(self.poll_schema, {"startFrom": start, **request})
-        return self.agent.request("POST", f"{self.path}/poll", body, AVRO)
+        query = "" if request["transaction"] else "?isolation=read_uncommitted"
+        return self.agent.request("POST", f"{self.path}/poll{query}", body, AVRO)
 
     def poll(self, start: bytes | int | None = None, **members: Any) -> list[tuple[bytes, bytes]]:
         answer = self.try_poll(start, **members)

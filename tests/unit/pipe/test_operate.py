@@ -386,7 +386,7 @@ def test_a_sink_that_gave_up_its_place_is_shown_until_its_copy_begins(pipe: Pipe
     assert sum("gave up its place" in line for line in lines) == 3
     assert " of at most 2.0 MB in 1 segment" in lines[1]
     status = pipe.json("status")
-    assert (status["sinks"][0]["copy_due"], status["log"]["max_bytes"]) == (True, 2_000_000)
+    assert (status["sinks"][0]["copy_due"], status["log"]["max_bytes"]) == (True, 2 << 20)
     assert pipe.json("offset", "list")[0]["copy_due"]
     pipe.flush("search", {COPY_DUE: -1})
     assert not any("gave up" in line for line in (*pipe.out("status"), *pipe.out("offset", "list")))

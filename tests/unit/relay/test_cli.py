@@ -91,7 +91,8 @@ def test_a_wrong_command_line_is_one_sentence_that_names_the_flag(
         "schema mysql": "DATABASE: 'mysql' is not one of 'postgres', 'sqlite'",
         "schema sqlite --table a.b.c": ("database.table: 'a.b.c' must be table or schema.table"),
         "pump -f F --keys -1": "--keys: '-1' is not a whole number of at least 1",
-        "pump -f F --interval 3x": "--interval: '3x' is not a duration such as 100ms, 1.5s or 2m",
+        "pump -f F --interval 3x": "--interval: '3x' is not a duration, such as 500ms, 20s, 10m,"
+        " 12h, 30d or 2w",
         "pump -f F --size 1048577": "--size: has 1,048,577 bytes, more than 1,048,576",
     }
     for line, sentence in sentences.items():

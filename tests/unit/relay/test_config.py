@@ -36,7 +36,7 @@ def no_variable(name: str) -> str:
     return f"the environment has no variable {name}: set it, or write ${{{name}:-default}}"
 
 
-NO_DURATION = "is not a duration, such as 100ms, 5s or 1m"
+NO_DURATION = "is not a duration, such as 500ms, 20s, 10m, 12h, 30d or 2w"
 TWO = "must be a list of two durations, such as [500ms, 30s]"
 QUOTES = "must be text; put a number or a word such as yes in quotes"
 NO_ADDRESS = "is not an address such as :9108, localhost:9108 or [::1]:9108"
@@ -182,7 +182,7 @@ limits:
         "relay.yaml:5: agents.pasword: unknown; did you mean password?",
         "relay.yaml:6: database.columns.idd: unknown; did you mean id?",
         f"relay.yaml:6: database.url: {no_variable('B')}",
-        "relay.yaml:9: limits.session: '5x' is not a duration, such as 100ms, 5s or 1m",
+        f"relay.yaml:9: limits.session: '5x' {NO_DURATION}",
         "relay.yaml:10: limits.batch: must be 1 to 100",
     ]
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from oplog_kit import logs as relay_logs
-from oplog_kit.texts import seconds
+from oplog_kit.units import rough_duration
 from oplog_relay import (
     Backlog,
     Blocked,
@@ -85,7 +85,7 @@ def test_the_progress_is_rate_rows_in_flight_backlog_and_age() -> None:
 
 
 def test_durations_have_the_units_that_people_use() -> None:
-    assert [seconds(each) for each in (0.0, 0.0204, 59.94, 61.0, 3599.9, 7500.0)] == [
+    assert [rough_duration(each) for each in (0.0, 0.0204, 59.94, 61.0, 3599.9, 7500.0)] == [
         "0 ms", "20 ms", "59.9 s", "1 min 1 s", "59 min 59 s", "2 h 5 min",
     ]  # fmt: skip
 

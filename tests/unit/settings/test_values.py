@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from oplog_kit.command.convert import Secret
+from oplog_kit.listen import Address
 from oplogd.config.settings import command, parse
-from oplogd.config.values import Address, Secret
 from tests.kits.processes.command_lines import refusal
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
@@ -101,7 +102,7 @@ BAD = [
     ("--topics-max-bytes", "1048575"),
     ("--topics-max-bytes", "none"),
     ("--capped-collection-size", "-1"),
-    ("--capped-collection-size", "1.5M"),
+    ("--capped-collection-size", "4096.5"),
     ("--capped-collection-size", "9999999999T"),
     ("--object-url", "http://a/{{type}}"),
     ("--allowed-hosts", "*"),
@@ -126,7 +127,7 @@ BAD = [
     ("--heartbeat", "26s"),
     ("--max-connection-age", "-5"),
     ("--max-connection-age", "36501d"),
-    ("--tombstone-retention", "1w"),
+    ("--tombstone-retention", "1y"),
     ("--log-format", "xml"),
     ("--tls-certificate", "/does/not/exist"),
     ("--tls-key", "/"),

@@ -21,7 +21,7 @@ class Reader(NamedTuple):
 
     @property
     def is_uncommitted(self) -> bool:
-        return self.isolation is None and self.transaction is None
+        return self.isolation == "read_uncommitted"
 
 
 class Part(NamedTuple):

@@ -61,10 +61,10 @@ def test_a_bad_parameter_is_refused(query: str) -> None:
     assert problem.value.status == 400
 
 
-@pytest.mark.parametrize("query", ["", "isolation=read_uncommitted"])
-def test_a_reader_is_uncommitted_unless_it_says_otherwise(query: str) -> None:
-    assert parsed(query).isolation is Isolation.READ_UNCOMMITTED
-    assert parsed("isolation=read_committed").isolation is Isolation.READ_COMMITTED
+@pytest.mark.parametrize("query", ["", "isolation=read_committed"])
+def test_a_reader_is_committed_unless_it_says_otherwise(query: str) -> None:
+    assert parsed(query).isolation is Isolation.READ_COMMITTED
+    assert parsed("isolation=read_uncommitted").isolation is Isolation.READ_UNCOMMITTED
 
 
 @pytest.mark.parametrize("value", ["", "committed", "READ_COMMITTED", "1", "read_committed,x"])

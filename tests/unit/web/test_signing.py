@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.config.values import Secret
+from oplog_kit.command.convert import Secret
 from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.access.signing import ExpiringSigner, Purpose
 from tests.kits.clock.virtual import VirtualClock

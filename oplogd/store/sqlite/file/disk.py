@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from oplog_kit.backoff import Backoff
 from oplogd.store.space import UNKNOWN, Limits, SpaceFigures, has_room_for_reserve, limits_of
 from oplogd.store.sqlite.file.reserve import Reserve
 
@@ -53,7 +54,7 @@ class Disk:
         # The file may have the size of an earlier start. Later another agent may want it larger.
         self._has_fitted = False
         self._refused = False
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self._try_at = 0.0
         self._passed_at = -_SAME_EPISODE
 
@@ -90,9 +91,11 @@ class Disk:
         if is_full:
             now = self._clock()
             if not self._refused:
-                is_new = now - self._passed_at >= _SAME_EPISODE
-                self._pause = _FIRST_PAUSE if is_new else min(2 * self._pause, _LAST_PAUSE)
-            self._try_at = now + self._pause
+                if now - self._passed_at >= _SAME_EPISODE:
+                    self._backoff.reset()
+                else:
+                    self._backoff.grow()
+            self._try_at = now + self._backoff.pause
             self._refused = True
         return is_full
 
@@ -133,8 +136,8 @@ class Disk:
             self._refused = False
             self._passed_at = self._clock()
         else:
-            self._pause = min(2 * self._pause, _LAST_PAUSE)
-            self._try_at = self._clock() + self._pause
+            self._backoff.grow()
+            self._try_at = self._clock() + self._backoff.pause
         return True
 
     def _measure(self) -> tuple[int, int]:

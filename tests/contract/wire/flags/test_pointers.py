@@ -251,7 +251,7 @@ def test_a_stream_that_is_held_is_shown_with_the_pointer(tmp_path: Path) -> None
     with Agent(tmp_path, "--heartbeat", "50ms") as agent:
         target = Target.of(agent)
         topic = TopicClient(target).create()
-        with topic.follow(query="?isolation=read_committed") as held, topic.follow() as free:
+        with topic.follow() as held, topic.follow(query="?isolation=read_uncommitted") as free:
             PointerClient(topic).publish("a")
             assert free.block()
             assert wait_until(lambda: target.status()["held_consumers"] == 1)

@@ -91,8 +91,8 @@ def pointers(topic: TopicClient, query: str = "") -> list[dict[str, Any]]:
 
 
 def committed(topic: TopicClient) -> tuple[list[str], str | None]:
-    """Return the payloads that committed readers get, and the pointer that holds them."""
-    reply = topic.poll(isolation="read_committed")
+    """Return the payloads that readers get by default, and the pointer that holds them."""
+    reply = topic.poll(isolation=None)
     return [each["payload"] for each in reply.json], reply.header(HELD_BY)
 
 

@@ -42,6 +42,9 @@ class TopicClient:
         assert (reply.status, reply.body) == (200, b""), reply
 
     def poll(self, start: Any = None, **members: Any) -> Reply:
+        """Poll all messages, also of open transactions, unless ``members`` say otherwise."""
+        if not {"isolation", "transaction"} & {*members}:
+            members["isolation"] = "read_uncommitted"
         return self.request("POST", "/poll", {"startFrom": start, **members}, JSON)
 
     def polled(self, start: Any = None, **members: Any) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ def file(tmp_path: Path) -> SettingsFile:
         ("name: n, type: 'm:', options: {}", "type: 'm:' must be module:name, such as shape"),
         (f"{FILE}, url: x", "url: unknown"),
         (f"{FILE}, rotate_bytes: -1", "rotate_bytes: '-1' is not a size"),
-        (f"{FILE}, retry_for: 8d", "retry_for: '8d' is not a duration"),
+        (f"{FILE}, retry_for: 8d", "retry_for: must be 0s to 604800s"),
         (f"{FILE}, start: begin", "start: 'begin' must be end or copy"),
         (f"{FILE}, transforms: [shape]", "transforms[0]: 'shape' must be module:name"),
         (f"{FILE}, transforms: [fetch, 5]", f"transforms[1]: {QUOTES}"),

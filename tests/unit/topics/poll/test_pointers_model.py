@@ -336,11 +336,11 @@ async def playing(
     """Play the steps and poll after each. In the end, a poll reads from memory or does not."""
     world = World(from_memory=from_memory)
     world.topic = await world.topics.create(NAME, TTL)
-    readers = Reader(), Reader("read_committed")
+    readers = Reader("read_uncommitted"), Reader()
     oldest = Poll("oldest", 0, 0, True, None)
     try:
         for _ in range(2):  # the second poll creates a feed
-            await world.poll(oldest, Reader())
+            await world.poll(oldest, readers[0])
         await world.follow()
         for played_steps, poll, snapshot in played:
             for step in played_steps:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import click
 from click.core import ParameterSource
 
-from oplogd.config.flags import Flag, flags_of
-from oplogd.config.variables import refuse_unknown_variables
+from oplog_kit.command.flags import Flag, flags_of
+from oplog_kit.command.variables import refuse_unknown_variables
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

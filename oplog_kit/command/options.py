@@ -1,6 +1,5 @@
 """Options that the commands share."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from oplog_kit import logs
+from oplog_kit import logs, units
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
 else:
     ParamType = click.ParamType  # not generic at run time in older versions of click
-
-_UNITS = {"ms": 0.001, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Settings(ParamType):
@@ -37,17 +34,17 @@ class Settings(ParamType):
 
 
 class Duration(ParamType):
-    """Reads a duration in seconds: ``100ms``, ``1.5s``, ``2m``, ``3``."""
+    """Reads a duration in seconds."""
 
     name = "DURATION"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|)", str(value), re.ASCII)
-        if match is None:
-            self.fail(f"{value!r} is not a duration such as 100ms, 1.5s or 2m", param, ctx)
-        return float(match[1]) * _UNITS[match[2]]
+        try:
+            return units.duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def log_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 
-from oplogd.config.flags import Flag
+from oplog_kit.command.flags import Flag
 
 
 def refuse_unknown_variables(environ: Mapping[str, str], flags: Sequence[Flag]) -> None:

@@ -5,27 +5,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oplogd.config import values
+from oplog_kit.command.convert import Secret, in_file
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """One row of a table. `default`: the text that a user would type; None: not set."""
 
-    name: str
-    program: str
     subject: str
+    name: str
     metavar: str | None  # None: a switch
     default: str | None
-    help: str
     convert: Callable[[str], Any]
-    choices: tuple[str, ...] = ()
+    help: str
+    program: str = "oplogd"
     empty_is_unset: bool = False
     repeats: bool = False
 
     @property
     def variable(self) -> str:
         return f"{self.program}{self.name[1:]}".replace("-", "_").upper()
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        found: tuple[str, ...] = getattr(self.convert, "choices", ())
+        return found
 
 
 def setting(
@@ -35,28 +39,15 @@ def setting(
     default: str | None,
     convert: Callable[[str], Any],
     help: str,
-    *,
-    program: str = "oplogd",
-    empty_is_unset: bool = False,
-    repeats: bool = False,
+    **options: Any,
 ) -> Any:
     """Return a field with its flag. Its default is `convert(default)`, or None.
 
-    A setting that `repeats` is a tuple; its variable holds one value per line.
+    `options`: others of Flag. A setting that `repeats` is a tuple; its variable holds one value per
+    line.
     """
-    flag = Flag(
-        name=name,
-        program=program,
-        subject=subject,
-        metavar=metavar,
-        default=default,
-        help=help,
-        convert=convert,
-        choices=getattr(convert, "choices", ()),
-        empty_is_unset=empty_is_unset,
-        repeats=repeats,
-    )
-    value = () if repeats else None if default is None else convert(default)
+    flag = Flag(subject, name, metavar, default, convert, help, **options)
+    value = () if flag.repeats else None if default is None else convert(default)
     return dataclasses.field(default=value, metadata={"flags": (flag,)})
 
 
@@ -64,29 +55,20 @@ def secret(
     subject: str,
     name: str,
     metavar: str,
-    convert: Callable[[str], values.Secret],
+    convert: Callable[[str], Secret],
     help: str,
     *,
     program: str = "oplogd",
     empty_is_unset: bool = True,
 ) -> Any:
     """Return a field with two flags: one takes the secret, the other a file that holds it."""
-    given = Flag(
-        name=name,
-        program=program,
-        subject=subject,
-        metavar=metavar,
-        default=None,
-        help=help,
-        convert=convert,
-        empty_is_unset=empty_is_unset,
-    )
+    given = Flag(subject, name, metavar, None, convert, help, program, empty_is_unset)
     file = dataclasses.replace(
         given,
         name=f"{name}-file",
         metavar="PATH",
         help=f"Read {name} from this file. One newline at its end is ignored. Excludes {name}.",
-        convert=values.in_file(convert),
+        convert=in_file(convert),
         empty_is_unset=False,
     )
     return dataclasses.field(default=None, metadata={"flags": (given, file)})

@@ -1,0 +1,1 @@
+"""Commands: flags and their values, variables, help, completion, errors and exit codes."""
