@@ -6,7 +6,7 @@ from pathlib import Path
 
 from oplogc.http.address import agent_urls
 from oplogc.topics.calls.agents import Options
-from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation
+from oplogc.topics.calls.topics import READ_COMMITTED, Isolation
 from oplogc.topics.consumer import TopicConsumer
 
 
@@ -62,7 +62,7 @@ class TopicsBase:
         topic: str,
         *,
         start: str | datetime | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
+        isolation: Isolation = READ_COMMITTED,
         name: str | None = None,
         state_file: str | Path | None = None,
         heartbeat_timeout: float = 40.0,

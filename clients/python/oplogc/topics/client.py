@@ -12,7 +12,7 @@ from oplogc.topics.calls.agents import Agents, Options
 from oplogc.topics.calls.call import Call
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
-from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, Polled, Properties
+from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, Polled, Properties
 from oplogc.topics.calls.transactions import TransactionStatus
 from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES, ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers
@@ -168,7 +168,7 @@ class AsyncTopics(TopicsBase):
         *,
         inclusive: bool = True,
         limit: int | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
+        isolation: Isolation = READ_COMMITTED,
         transaction: ForeignTransaction | None = None,
     ) -> Polled:
         """Return messages of a topic as it is now, without waiting for others.

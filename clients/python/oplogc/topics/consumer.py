@@ -9,7 +9,7 @@ from pathlib import Path
 from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
-from oplogc.topics.calls.topics import READ_UNCOMMITTED, Isolation, check_isolation, refused
+from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, check_isolation, refused
 from oplogc.topics.messages.message import ID, ReceivedMessage, decode
 from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
 from oplogc.wire.errors import ProtocolError
@@ -39,8 +39,8 @@ class TopicConsumer(Following[TopicEvent]):
       ``system/oplog`` are operations in JSON.
     - ``start``: ``"0"`` for the oldest message, an id to begin after, or a time with a zone to
       begin at. None: begin with the next message.
-    - ``isolation``: ``read_uncommitted`` brings the records of a transaction when they are written;
-      ``read_committed`` brings them together, at its commit.
+    - ``isolation``: ``read_committed`` brings the records of a transaction together, at its commit.
+      ``read_uncommitted`` brings them when they are written.
     - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``, as of
       ``oplogc.Consumer``.
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
@@ -57,7 +57,7 @@ class TopicConsumer(Following[TopicEvent]):
         topic: str,
         *,
         start: str | datetime | None = None,
-        isolation: Isolation = READ_UNCOMMITTED,
+        isolation: Isolation = READ_COMMITTED,
         name: str | None = None,
         state_file: str | Path | None = None,
         password: str | None = None,
@@ -69,12 +69,11 @@ class TopicConsumer(Following[TopicEvent]):
         max_unacked: int = 10_000,
     ) -> None:
         followed = topic_name(topic)
-        query = stream_query(name)
-        if check_isolation(isolation) != READ_UNCOMMITTED:
-            query["isolation"] = isolation
+        # Older agents read uncommitted by default.
+        query = stream_query(name) | {"isolation": check_isolation(isolation)}
         endpoints = [_stream(each, followed, password, query) for each in agent_urls(url)]
         positions = _OPLOG_POSITION if followed == OPLOG else _POSITION
-        stored = "" if followed == OPLOG or isolation == READ_UNCOMMITTED else isolation
+        stored = isolation if followed != OPLOG and isolation == READ_COMMITTED else ""
         options = FollowOptions(
             state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
         )

@@ -14,7 +14,7 @@ from oplogc.terminal.options import Converted, VariableOption, source_of
 from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
 from oplogc.topics import Isolation, NotAllowed
 from oplogc.topics.calls.call import MAX_LIST
-from oplogc.topics.calls.topics import READ_UNCOMMITTED, check_isolation
+from oplogc.topics.calls.topics import READ_COMMITTED, check_isolation
 from oplogc.topics.messages.names import topic_name
 
 # The end of the first of several addresses. No part of a password ends so.
@@ -163,10 +163,10 @@ isolation = option(
     "--isolation",
     "ISOLATION",
     check_isolation,
-    "read_uncommitted: records of a transaction when they are written. read_committed: at its"
-    " commit, together.",
+    "read_committed: records of a transaction together, at its commit. read_uncommitted: when they"
+    " are written.",
     choices=get_args(Isolation),
-    default=READ_UNCOMMITTED,
+    default=READ_COMMITTED,
 )
 
 

@@ -10,7 +10,7 @@ import click
 
 from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, given_flag, isolation, limit, named, option
+from oplogc.ctl.options.flags import as_json, connected, isolation, limit, named, option
 from oplogc.ctl.options.inputs import transaction_in
 from oplogc.ctl.output.events import follow_until, print_events
 from oplogc.ctl.output.lines import entry_json, entry_lines, pointer_json, pointer_line
@@ -19,7 +19,7 @@ from oplogc.http.address import check_consumer_name
 from oplogc.terminal.values import count as whole_number
 from oplogc.terminal.values import state_file_path
 from oplogc.topics import ForeignTransaction, Isolation, ReceivedMessage, Topics
-from oplogc.topics.calls.topics import READ_UNCOMMITTED
+from oplogc.topics.calls.topics import READ_COMMITTED
 
 _GAP = "oplogctl: messages after this position are gone"
 _HELD = (
@@ -68,7 +68,7 @@ def poll(
 
     If a pointer of a foreign transaction holds the reader, a line on stderr says so.
     """
-    if transaction is not None and isolation == READ_UNCOMMITTED and given_flag("isolation"):
+    if transaction is not None and isolation != READ_COMMITTED:
         raise click.UsageError("--transaction and --isolation read_uncommitted exclude each other")
     with connection.topics() as topics:
         found = topics.poll(

@@ -28,7 +28,7 @@ _KIND = "topics"
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 """The records for a reader of a topic: all, or those of a transaction at its commit."""
-READ_UNCOMMITTED: Isolation = "read_uncommitted"
+READ_COMMITTED: Isolation = "read_committed"
 
 
 class _Polled(NamedTuple):
@@ -128,7 +128,8 @@ def poll(
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit: give a whole number of at least 1")
     asked: dict[str, object] = {"startFrom": start_from, "inclusive": inclusive, "limit": limit}
-    if check_isolation(isolation) != READ_UNCOMMITTED:
+    # Older agents read uncommitted by default. A snapshot is always read committed.
+    if check_isolation(isolation) == READ_COMMITTED or transaction is None:
         asked["isolation"] = isolation
     if transaction is not None:
         asked["transaction"] = transaction.as_json()
