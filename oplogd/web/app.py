@@ -9,8 +9,8 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.intake import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
-from oplogd.web.describe import describe
 from oplogd.web.describe.docs import add_docs
+from oplogd.web.describe.document import INTRODUCTION, add_document
 from oplogd.web.figures.clock import ClockFigures
 from oplogd.web.figures.status import StatusReport, StoreProbe
 from oplogd.web.figures.topics import TopicFigures
@@ -50,7 +50,7 @@ def create_app(agent: Agent) -> FastAPI:
     app = FastAPIOffline(
         title="oplog",
         version=__version__,
-        description=describe.INTRODUCTION,
+        description=INTRODUCTION,
         docs_url=None,
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
@@ -133,6 +133,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
     add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
     add_docs(app)
+    add_document(app)
     add_preflight(app)
     add_head(app)
     return app

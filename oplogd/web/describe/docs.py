@@ -6,9 +6,17 @@ import re
 
 from fastapi import FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html, get_swagger_ui_oauth2_redirect_html
+from fastapi.responses import HTMLResponse
 
 # The folder of fastapi-offline.
 _STATIC = "/static-offline-docs"
+# Swagger UI has a dark theme, but follows no preference by itself.
+_THEME = """
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const follow = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+    dark.addEventListener("change", follow);
+    follow();
+    """
 _INLINE = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
@@ -24,7 +32,8 @@ def add_docs(app: FastAPI) -> None:
             swagger_css_url=f"{root}{_STATIC}/swagger-ui.css",
             swagger_favicon_url=f"{root}{_STATIC}/favicon.png",
         )
-        return _guarded(page)
+        html = bytes(page.body).decode().replace("const ui", f"{_THEME}const ui", 1)
+        return _guarded(HTMLResponse(html))
 
     @app.get("/docs/oauth2-redirect", include_in_schema=False)
     async def get_redirect() -> Response:
