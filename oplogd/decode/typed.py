@@ -50,9 +50,14 @@ class Rules(NamedTuple):
 _ANY_OBJECT = Rules()
 
 
-def about(text: str | None, *examples: Any, **bounds: Any) -> msgspec.Meta:
+def about(text: str, *examples: Any, **bounds: Any) -> msgspec.Meta:
     """Return the description of a member. ``bounds``: those that its decoder checks."""
     return msgspec.Meta(description=text, examples=list(examples) or None, **bounds)
+
+
+def example(value: Any, **bounds: Any) -> msgspec.Meta:
+    """Return the example of a member whose name says enough."""
+    return msgspec.Meta(examples=[value], **bounds)
 
 
 def read(decode: Callable[[Text], _T], raw: Text, field: str, rules: Rules = _ANY_OBJECT) -> _T:

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from oplogd.decode.buffers import Buffer, Text
-from oplogd.decode.typed import Rules, about, read
+from oplogd.decode.typed import Rules, about, example, read
 from oplogd.errors import LeaseError
 from oplogd.model.lease import MAX_HOLDER_BYTES, MAX_NOTE_BYTES, MAX_TERM, MAX_TTL_MS, MIN_TTL_MS
 from oplogd.store.leases import Lease
@@ -51,32 +51,32 @@ class LeasePollBody(msgspec.Struct, forbid_unknown_fields=True):
 class LeaseReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a release."""
 
-    term: Annotated[int, about(None, 7, ge=1, le=MAX_TERM)]
+    term: Annotated[int, example(7, ge=1, le=MAX_TERM)]
     holder: _Holder
 
 
 class LeaseReleased(msgspec.Struct):
     """The answer to a release."""
 
-    name: Annotated[str, about(None, "orders")]
+    name: Annotated[str, example("orders")]
     holder: Annotated[str | None, about("null: the lease is released.", "host-1:4711")]
-    term: Annotated[int, about(None, 7)]
-    expires_in_ms: Annotated[int, about(None, 8123)]
+    term: Annotated[int, example(7)]
+    expires_in_ms: Annotated[int, example(8123)]
 
 
 class LeaseShown(LeaseReleased):
     """A lease."""
 
-    note: Annotated[str, about(None, "")]
+    note: Annotated[str, example("")]
 
 
 class LeasePolled(msgspec.Struct):
     """The answer to a poll."""
 
     leader: Annotated[bool, about("The sender is the holder.", True)]
-    holder: Annotated[str | None, about(None, "host-1:4711")]
-    term: Annotated[int, about(None, 7)]
-    expires_in_ms: Annotated[int, about(None, 10_000)]
+    holder: Annotated[str | None, example("host-1:4711")]
+    term: Annotated[int, example(7)]
+    expires_in_ms: Annotated[int, example(10_000)]
 
 
 _TTL = f"must be a whole number from {MIN_TTL_MS} to {MAX_TTL_MS:,}"

@@ -9,7 +9,6 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.intake import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
-from oplogd.web.describe.docs import add_docs
 from oplogd.web.describe.document import INTRODUCTION, add_document
 from oplogd.web.figures.clock import ClockFigures
 from oplogd.web.figures.status import StatusReport, StoreProbe
@@ -19,6 +18,7 @@ from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
 from oplogd.web.http.refused_bodies import RefusedBodies
+from oplogd.web.oplog.docs import add_docs
 from oplogd.web.oplog.ingest import add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
 from oplogd.web.oplog.session import add_session
@@ -115,14 +115,7 @@ def create_app(agent: Agent) -> FastAPI:
         clock=agent.clock,
         clock_figures=clock,
     )
-    add_monitoring(
-        app,
-        readers,
-        report,
-        store,
-        figures,
-        is_stopping,
-    )
+    add_monitoring(app, readers, report, store, figures, is_stopping)
     add_session(app, readers)
     add_topics(
         app, rights, agent.store, topics.known, agent.feeds, bodies, appends, agent.sweep_soon

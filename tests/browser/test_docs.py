@@ -27,7 +27,7 @@ async def test_the_description_of_the_api_follows_the_theme_of_the_browser(
 ) -> None:
     page = await visit.open(f"{agent.url}/docs")
     for theme in ("dark", "light"):
-        await page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        await page.emulate_media(color_scheme=theme)
         await expect(page.locator("html.dark-mode")).to_have_count(int(theme == "dark"))
 
 

@@ -7,6 +7,11 @@ READ_ERRORS = (400, 401, 429, 503)
 WRITE_ERRORS = (*READ_ERRORS, 403)
 BODY_ERRORS = (*WRITE_ERRORS, 408, 413, 415, 431)
 
+# Security schemes. One of them suffices.
+PASSWORD = ("password",)
+_READ = (*PASSWORD, "token", "session")
+_WRITE = ("ingest-password",)
+
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 
@@ -14,9 +19,10 @@ class Described(NamedTuple):
     """The description of an endpoint. Its docstring is the summary and the description.
 
     ``errors``: statuses of answers with a problem. ``answer``, ``body``: a type, or an example by
-    media type. ``status``, ``text``: of the answer. ``also``: text and answer of other statuses.
-    ``headers``: descriptions of those of the answer. ``asks``: parameters of an endpoint that reads
-    its request itself.
+    media type. ``needs_body``: also without a required member. ``status``, ``text``: of the answer.
+    ``also``: text and answer of other statuses. ``headers``: descriptions of those of the answer.
+    ``asks``: parameters of an endpoint that reads its request itself. ``rights``: security schemes,
+    None for those that the errors tell.
     """
 
     tag: str
@@ -29,7 +35,15 @@ class Described(NamedTuple):
     headers: Mapping[str, str] = {}
     asks: Mapping[str, Any] = {}
     has_avro: bool = False
-    needs_body: bool = True
+    needs_body: bool = False
+    rights: tuple[str, ...] | None = None
+
+    @property
+    def security(self) -> tuple[str, ...]:
+        """The security schemes of which one suffices."""
+        if self.rights is not None or 401 not in self.errors:
+            return self.rights or ()
+        return _WRITE if 403 in self.errors else _READ
 
 
 def described(tag: str, *errors: int, **others: Any) -> Callable[[_Endpoint], _Endpoint]:

@@ -1,9 +1,9 @@
 """The OpenAPI document: made when it is first asked for, from the endpoints of the app."""
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 import msgspec
 from fastapi import FastAPI, params
@@ -18,16 +18,6 @@ INTRODUCTION = """An operation log. Producers send operations: an object was ins
 or deleted. Consumers follow the stream of operations. Producers may also send operations by UDP,
 one JSON object per datagram, by default on the same port. The header Oplog-Store of every answer
 names the store."""
-
-_TAGS = {
-    "operations": "The operations of the oplog.",
-    "topics": "Topics and their messages.",
-    "transactions": "Records that become visible together, in several topics.",
-    "pointers": "Messages of foreign transactions.",
-    "leases": "Leases of clients.",
-    "agent": "The state of the agent.",
-    "passwords": "Signing in from a browser, and tokens.",
-}
 
 _PROBLEMS = {
     400: "A name, a parameter or the body is invalid. The message names the part at fault. Nothing"
@@ -48,6 +38,25 @@ _PROBLEMS = {
     " stopping. Try again after Retry-After seconds. Requests that are 'not confirmed' may have"
     " been carried out.",
     507: "The store has no free number for another topic. Delete topics.",
+}
+_SCHEMES = {
+    "ingest-password": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "--ingest-password, with any user name.",
+    },
+    "password": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "--password, with any user name.",
+    },
+    "token": {"type": "apiKey", "in": "query", "name": "token", "description": "Of POST /token."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": "oplog",
+        "description": "Of POST /session.",
+    },
 }
 _REF = "#/components/schemas/"
 
@@ -73,27 +82,26 @@ def _document(app: FastAPI) -> dict[str, Any]:
         shown.add_api_route(
             route.path,
             _asking(told.asks) if told.asks else route.endpoint,
-            methods=route.methods and [*route.methods],
+            methods=_methods(route),
             name=route.name,
             description=inspect.getdoc(route.endpoint),
             tags=[told.tag],
             dependencies=route.dependencies,
         )
-    tags = [{"name": name, "description": text} for name, text in _TAGS.items()]
     document = get_openapi(
-        title=app.title,
-        version=app.version,
-        description=app.description,
-        routes=shown.routes,
-        tags=tags,
+        title=app.title, version=app.version, description=app.description, routes=shown.routes
     )
-    schemas = _Schemas(route.endpoint.__dict__["described"] for route in routes)
+    schemas = _Schemas()
     for route in routes:
-        for method in route.methods or ():
+        for method in _methods(route):
             operation = document["paths"][route.path][method.lower()]
             _complete(operation, route.endpoint.__dict__["described"], schemas)
-    document["components"]["schemas"] = schemas.components
+    document["components"] = {"schemas": schemas.components, "securitySchemes": _SCHEMES}
     return document
+
+
+def _methods(route: APIRoute) -> list[str]:
+    return [each for each in route.methods or () if each != "HEAD"]
 
 
 def _asking(asks: Mapping[str, Any]) -> Any:
@@ -128,19 +136,23 @@ def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -
             schema.pop(name, None)
         if not schema.get("default"):
             schema.pop("default", None)
+    if told.security:
+        operation["security"] = [{name: []} for name in told.security]
     if told.body is not None:
-        body = {"required": told.needs_body, "content": schemas.content(told.body, told.has_avro)}
-        operation["requestBody"] = body
-    success = {told.status: (told.text, told.answer), **told.also}
-    answers = {status: schemas.answer(status, *each) for status, each in success.items()}
+        content = schemas.content(told.body, told.has_avro)
+        needed = told.needs_body or schemas.requires(content[JSON]["schema"])
+        operation["requestBody"] = {"required": needed, "content": content}
+    answers: dict[int, dict[str, Any]] = {}
+    for status, (text, of) in {told.status: (told.text, told.answer), **told.also}.items():
+        answers[status] = {"description": text or HTTPStatus(status).phrase}
+        if of is not None:
+            answers[status]["content"] = schemas.content(of, told.has_avro)
     if told.headers:
         answers[told.status]["headers"] = {
             name: {"description": text, "schema": {"type": "string"}}
             for name, text in told.headers.items()
         }
-    if told.has_avro and told.answer is not None:
-        answers[told.status]["content"] |= schemas.avro
-    problem = {PROBLEM: {"schema": {"$ref": f"{_REF}{ProblemAnswer.__name__}"}}}
+    problem = {PROBLEM: {"schema": schemas.schema(ProblemAnswer)}}
     for status in told.errors:
         answers.setdefault(status, {"description": _PROBLEMS[status], "content": problem})
     operation["responses"] = {str(status): answers[status] for status in sorted(answers)}
@@ -149,35 +161,34 @@ def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -
 class _Schemas:
     """The schemas of all types, and examples made from those of their members."""
 
-    avro: ClassVar = {AVRO: {"schema": {"type": "string", "format": "binary"}}}
+    def __init__(self) -> None:
+        self.components: dict[str, Any] = {}
 
-    def __init__(self, found: Iterable[Described]) -> None:
-        types = {repr(each): each for told in found for each in _types(told)}
-        types[repr(ProblemAnswer)] = ProblemAnswer
-        template = f"{_REF}{{name}}"
-        schemas, self.components = msgspec.json.schema_components(
-            types.values(), ref_template=template
-        )
-        self._by_type = dict(zip(types, schemas, strict=True))
+    def schema(self, of: Any) -> dict[str, Any]:
+        """Return the schema of a type."""
+        (schema,), components = msgspec.json.schema_components([of], ref_template=f"{_REF}{{name}}")
+        self.components |= components
+        return schema
 
-    def content(self, of: Any, has_avro: bool = False) -> dict[str, Any]:
+    def requires(self, schema: Mapping[str, Any]) -> bool:
+        """Return whether a member of a type is required."""
+        name = schema.get("$ref", "").removeprefix(_REF)
+        return bool(self.components.get(name, {}).get("required"))
+
+    def content(self, of: Any, has_avro: bool) -> dict[str, Any]:
         """Return the contents of a body. ``of``: a type, or types and examples by media type."""
-        found = {}
+        found: dict[str, Any] = {}
         for media_type, each in (of if isinstance(of, Mapping) else {JSON: of}).items():
             if isinstance(each, str):
                 found[media_type] = {"schema": {"type": "string"}, "example": each}
             elif isinstance(each, tuple):  # a type, and examples by name
-                found[media_type] = {"schema": self._by_type[repr(each[0])], "examples": each[1]}
+                found[media_type] = {"schema": self.schema(each[0]), "examples": each[1]}
             else:
-                schema = self._by_type[repr(each)]
+                schema = self.schema(each)
                 found[media_type] = {"schema": schema, "example": self._example(schema)}
-        return {**found, **(self.avro if has_avro else {})}
-
-    def answer(self, status: int, text: str, of: Any) -> dict[str, Any]:
-        described: dict[str, Any] = {"description": text or HTTPStatus(status).phrase}
-        if of is not None:
-            described["content"] = self.content(of)
-        return described
+        if has_avro:
+            found[AVRO] = {"schema": {"type": "string", "format": "binary"}}
+        return found
 
     def _example(self, schema: Mapping[str, Any]) -> Any:
         if "examples" in schema:
@@ -193,12 +204,3 @@ class _Schemas:
 def _has_example(schema: Mapping[str, Any]) -> bool:
     inner = schema.get("items", {})
     return "examples" in schema or ("$ref" in inner and schema.get("type") == "array")
-
-
-def _types(told: Described) -> Iterator[Any]:
-    for of in (told.body, told.answer, *(answer for _, answer in told.also.values())):
-        for each in of.values() if isinstance(of, Mapping) else (of,):
-            if isinstance(each, tuple):
-                yield each[0]
-            elif each is not None and not isinstance(each, str):
-                yield each

@@ -6,10 +6,7 @@ as 422, and repeat the value.
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Header, Path, Query
-from fastapi.openapi.models import HTTPBase
-from fastapi.security import APIKeyCookie, APIKeyQuery
-from fastapi.security.base import SecurityBase
+from fastapi import Header, Path, Query
 from pydantic import PlainValidator, WithJsonSchema
 
 from oplogd.model.pointer import parse_pointer
@@ -140,38 +137,3 @@ FILTERS = {
         "user/x3kd2",
     ),
 }
-
-
-class Password(SecurityBase):
-    """Describes a password. ``Authenticator`` checks it."""
-
-    def __init__(self, name: str, description: str) -> None:
-        self.scheme_name = name
-        self.model = HTTPBase(scheme="basic", description=description)
-
-    async def __call__(self) -> None:
-        """Check nothing."""
-
-
-_WRITE = Password("ingest-password", "--ingest-password, with any user name.")
-_READ = Password("password", "--password, with any user name.")
-_TOKEN = APIKeyQuery(
-    name="token", scheme_name="token", description="Of POST /token.", auto_error=False
-)
-_COOKIE = APIKeyCookie(
-    name="oplog", scheme_name="session", description="Of POST /session.", auto_error=False
-)
-
-
-async def _described(
-    password: None = Depends(_READ),
-    token: str | None = Depends(_TOKEN),
-    cookie: str | None = Depends(_COOKIE),
-) -> None:
-    """Check nothing."""
-
-
-# Describe the right that an endpoint needs.
-Reads = Annotated[None, Depends(_described)]
-Writes = Annotated[None, Depends(_WRITE)]
-ReadPassword = Annotated[None, Depends(_READ)]

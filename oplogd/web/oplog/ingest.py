@@ -17,7 +17,7 @@ from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError
 from oplogd.model.lease import Fence
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.describe.described import BODY_ERRORS, described
-from oplogd.web.describe.parameters import FenceHeader, Writes
+from oplogd.web.describe.parameters import FenceHeader
 from oplogd.web.describe.types import IngestedAnswer, OperationBody
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of
@@ -59,10 +59,11 @@ def add_ingest(
         "operations",
         *(*BODY_ERRORS, 412),
         body={JSON: (OperationBody | list[OperationBody], _EXAMPLES), NDJSON: _LINES},
+        needs_body=True,
         status=204,
         text="The operation is stored.",
         also={200: ("The batch is stored.", IngestedAnswer)},
-        asks={"lease": FenceHeader, "right": Writes},
+        asks={"lease": FenceHeader},
     )
     async def ingest(request: Request) -> Response:
         """Store operations.

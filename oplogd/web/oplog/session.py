@@ -20,8 +20,7 @@ from oplogd.web.access.authentication import (
 )
 from oplogd.web.access.signing import Purpose
 from oplogd.web.describe import types
-from oplogd.web.describe.described import described
-from oplogd.web.describe.parameters import ReadPassword
+from oplogd.web.describe.described import PASSWORD, described
 from oplogd.web.http.bodies import small_body
 from oplogd.web.http.negotiate import media_type
 from oplogd.web.http.problem import Problem
@@ -57,7 +56,7 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         return _json(body)
 
     @app.post("/session")
-    @described("passwords", *(400, 401, 409, 413, 415, 429), status=204, body=LoginBody)
+    @described("passwords", *(400, 401, 409, 413, 415, 429), status=204, body=LoginBody, rights=())
     async def sign_in(request: Request) -> Response:
         """Sign in: get a cookie that allows following the stream."""
         if readers.is_open:
@@ -74,8 +73,8 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         return _with_cookie(request, "", "Max-Age=0")
 
     @app.post("/token")
-    @described("passwords", *(400, 401, 409, 413, 429), answer=types.TokenAnswer)
-    async def token(request: Request, _: ReadPassword) -> Response:
+    @described("passwords", *(400, 401, 409, 413, 429), answer=types.TokenAnswer, rights=PASSWORD)
+    async def token(request: Request) -> Response:
         """Get a token for following the stream from a page of another origin.
 
         For the server of that page, which sends the password by HTTP Basic.

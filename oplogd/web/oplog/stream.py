@@ -11,7 +11,7 @@ from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator, credentials
 from oplogd.web.describe.described import READ_ERRORS, described
-from oplogd.web.describe.parameters import FILTERS, OF_STREAM, Reads
+from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.negotiate import accepts
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.page import page
@@ -117,7 +117,7 @@ def add_stream(app: FastAPI, readers: ReadAuthenticator, streams: Streams) -> No
         *(*READ_ERRORS, 406),
         answer={EVENT_STREAM: _EXAMPLE},
         headers={"Oplog-Store": "Identity of the store, made once and kept in it."},
-        asks={**OF_STREAM, **FILTERS, "right": Reads},
+        asks={**OF_STREAM, **FILTERS},
     )
     async def follow(request: Request) -> Response:
         """Follow the stream of operations.

@@ -44,10 +44,10 @@ def add_leases(
     ) -> Response:
         """Poll a lease: acquire, extend or look at it.
 
-        Acquires the lease with the next term if nobody holds it, or if it has expired. Extends it
-        for its holder, with the same term, or with the next one if `refresh` is true. Changes
-        nothing if another one holds it. The first poll creates the lease. It stays for ever, and
-        its term never falls. A poll soon after the last one may leave the expiry as it is.
+        Acquires the lease with the next term if it has no holder or has expired. Extends it for its
+        holder, with the same term, or with the next one if `refresh` is true. Changes nothing if
+        it has another holder. The first poll creates the lease. The lease stays for ever, and its
+        term never falls. A poll soon after the last one may leave the expiry as it is.
         """
         request = LeaseRequest(name, asked.holder, asked.ttl_ms, asked.refresh, asked.note)
         with continuing():
@@ -87,8 +87,8 @@ def add_leases(
     ) -> Response:
         """Release a lease.
 
-        Anyone may acquire it at once. Publishing with its term is refused. A repeated request gets
-        the same answer until the lease is acquired again.
+        Any client may acquire it at once. Publishing with its term is refused. A repeated request
+        gets the same answer until the lease is acquired again.
         """
         with continuing():
             lease = await appends.confirmed(store.leases.release(name, asked.holder, asked.term))

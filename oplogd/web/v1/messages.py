@@ -34,9 +34,7 @@ from oplogd.web.describe.parameters import (
     ISOLATION,
     OF_TOPIC,
     FenceHeader,
-    Reads,
     TtlQuery,
-    Writes,
 )
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of, refuse_fence
@@ -82,10 +80,11 @@ def add_publish(
         "topics",
         *(*BODY_ERRORS, 404, 409, 412),
         body=types.PublishBody,
+        needs_body=True,
         answer=types.PublishedAnswer,
         text="The messages are durable. The body is empty without `transactionWritePointer`.",
         has_avro=True,
-        asks={**OF_TOPIC, "lease": FenceHeader, "ttl": TtlQuery, "right": Writes},
+        asks={**OF_TOPIC, "lease": FenceHeader, "ttl": TtlQuery},
     )
     async def publish(request: Request) -> Response:
         """Publish messages.
@@ -181,7 +180,6 @@ def add_poll(
         "topics",
         *(*READ_ERRORS, 404, 408, 413, 415, 431),
         body=types.PollBody,
-        needs_body=False,
         answer=list[types.PolledAnswer],
         has_avro=True,
         headers={
@@ -189,7 +187,7 @@ def add_poll(
             "Oplog-Held-By": "The pointer at whose message the answer ends, because the reader must"
             " wait.",
         },
-        asks={**OF_TOPIC, **ISOLATION, "right": Reads},
+        asks={**OF_TOPIC, **ISOLATION},
     )
     async def poll(request: Request) -> Response:
         """Poll messages.

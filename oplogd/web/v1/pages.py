@@ -39,10 +39,6 @@ class Asked(NamedTuple):
     limit: int | None
     after: str
 
-    @property
-    def is_whole(self) -> bool:
-        return self.limit is None and not self.after
-
 
 async def asked_page(limit: PageLimit = None, after: After = "") -> Asked:
     """Return the page that a request asks for."""
@@ -55,7 +51,7 @@ def cursor(key: object) -> str:
 
 
 def key_in(after: str, type_: type[_Key]) -> _Key | None:
-    """Return the key that ``cursor`` encoded; None for an empty text. Raises MessageError."""
+    """Return the key that ``cursor`` encoded, None for an empty text. Raises MessageError."""
     if not after:
         return None
     try:

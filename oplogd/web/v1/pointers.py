@@ -94,7 +94,7 @@ def add_pointers(
     ) -> Response:
         """Store messages under a pointer.
 
-        Nobody can read them before they are published: by a publish with the pointer and without
+        No reader gets them before they are published, by a publish with the pointer and without
         messages. An answer of 200 means that they are durable. Sent again, they are stored twice.
         """
         codec = codec_for(request)

@@ -19,7 +19,7 @@ from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.origin import is_from_page
-from oplogd.web.describe.parameters import FenceHeader, NamespacePart, Reads, TopicPart, Writes
+from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of
 from oplogd.web.http.negotiate import media_type, not_understood
@@ -51,25 +51,25 @@ class Access:
         self._is_stopping = is_stopping
 
     def require_write(self, request: Request, *name: str) -> None:
-        """Raise Problem unless the client may write a topic; without a name: other things."""
+        """Raise Problem unless the client may write a topic, or without a name the rest."""
         self._rights.require(request, Right.WRITE, *(name or (SYSTEM,)))
         refuse_stopping(self._is_stopping)
 
-    async def read(self, request: Request, _: Reads) -> None:
+    async def read(self, request: Request) -> None:
         """Raise Problem unless the client may read what belongs to no topic."""
         self._rights.require(request, Right.READ, SYSTEM)
 
-    async def write(self, request: Request, _: Writes) -> None:
+    async def write(self, request: Request) -> None:
         """Raise Problem unless the client may write what belongs to no topic."""
         self.require_write(request)
 
-    async def namespace(self, request: Request, _: Reads, namespace: NamespacePart) -> str:
+    async def namespace(self, request: Request, namespace: NamespacePart) -> str:
         """Return a namespace that the client may read. Raises Problem."""
         self._rights.require(request, Right.READ, check_name(namespace, "namespace"))
         return namespace
 
     async def readable(
-        self, request: Request, _: Reads, namespace: NamespacePart, topic: TopicPart
+        self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:
         """Return a topic that the client may read. Raises Problem."""
         name = topic_name(namespace, topic)
@@ -77,7 +77,7 @@ class Access:
         return name
 
     async def writable(
-        self, request: Request, _: Writes, namespace: NamespacePart, topic: TopicPart
+        self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:
         """Return a topic that the client may write. Raises Problem."""
         name = topic_name(namespace, topic)

@@ -11,7 +11,7 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
 from oplogd.web.describe.described import READ_ERRORS, described
-from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC, Reads
+from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
 from oplogd.web.oplog.stream import Streams
 from oplogd.web.v1.requests import TOPIC, name_of, require_known
 from oplogd.web.v1.stream_request import isolation_of, parse_topic_request
@@ -33,7 +33,7 @@ def add_topic_stream(
         "topics",
         *(*READ_ERRORS, 404, 406),
         answer={EVENT_STREAM: _EXAMPLE},
-        asks={**OF_TOPIC, **OF_STREAM, **ISOLATION, "right": Reads},
+        asks={**OF_TOPIC, **OF_STREAM, **ISOLATION},
     )
     async def follow_topic(request: Request) -> Response:
         """Follow the stream of a topic.

@@ -4,11 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 
-from oplogd.decode.media_types import JSON
-from oplogd.decode.pieces import Pieces
 from oplogd.ingest.appends import Appends
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
@@ -26,7 +23,6 @@ from oplogd.topics.rights import Rights
 from oplogd.web.describe import types
 from oplogd.web.describe.described import READ_ERRORS, WRITE_ERRORS, described
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.problem import COMMON_HEADERS
 from oplogd.web.v1 import requests
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
@@ -43,8 +39,6 @@ NAMESPACES = "/v1/namespaces"
 
 # No body is longer.
 _MAX_BYTES = 16 * 1024
-# Topics that are encoded at a time.
-_LIST_PIECE = 100
 
 
 def add_topics(
@@ -57,7 +51,7 @@ def add_topics(
     appends: Appends,
     sweep: Callable[[], None],
 ) -> None:
-    """Add the endpoints. ``sweep``: begins to remove messages that nobody can read."""
+    """Add the endpoints. ``sweep``: begins to remove messages without readers."""
     topics, access = store.topics, Access(rights)
     body = requests.json_body(bodies, parse_properties, _MAX_BYTES, of_any_type=True)
 
@@ -68,11 +62,7 @@ def add_topics(
 
     @app.put(TOPIC)
     @described(
-        "topics",
-        *(*WRITE_ERRORS, 409, 413, 507),
-        body=TopicProperties,
-        needs_body=False,
-        answer=types.TopicAnswer,
+        "topics", *(*WRITE_ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer
     )
     async def create_topic(
         name: TopicName = Depends(writable), given: Properties = body
@@ -88,11 +78,7 @@ def add_topics(
 
     @app.put(f"{TOPIC}/properties")
     @described(
-        "topics",
-        *(*WRITE_ERRORS, 404, 409, 413),
-        body=TopicProperties,
-        needs_body=False,
-        answer=types.TopicAnswer,
+        "topics", *(*WRITE_ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer
     )
     async def change_topic(
         name: TopicName = Depends(writable), given: Properties = body
@@ -144,13 +130,7 @@ def add_topics(
 
         A namespace needs no creation: without topics the list is empty.
         """
-        if not asked.is_whole:
-            return await listed(asked, partial(read_page, namespace), _name, show_page)
-        found = await topics.in_namespace(namespace)
-        default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
-        others = [await show_oplog()] if namespace == SYSTEM else []
-        body = await bodies.work(encoding_list(found, default, others))
-        return Response(body, 200, COMMON_HEADERS, JSON)
+        return await listed(asked, partial(read_page, namespace), _name, show_page)
 
     @app.get(NAMESPACES, dependencies=[Depends(access.read)])
     @described("topics", *READ_ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
@@ -200,24 +180,6 @@ def add_topics(
 
     async def show_oplog() -> dict[str, Any]:
         return shown(OPLOG.topic, {"bytes": (await store.stats()).max_bytes})
-
-
-def encoding_list(
-    found: Sequence[Topic], default_ttl: int, others: list[dict[str, Any]]
-) -> Pieces[bytes]:
-    """Return the body that lists topics in the order of their names.
-
-    ``found``: topics in this order. ``others``: members of topics that are not in the store.
-    """
-    encoded: list[bytes] = []
-    for first in range(0, len(found), _LIST_PIECE):
-        for topic in found[first : first + _LIST_PIECE]:
-            while others and others[0]["name"] < topic.name.topic:
-                encoded.append(msgspec.json.encode(others.pop(0)))
-            encoded.append(msgspec.json.encode(_shown(topic, default_ttl)))
-        yield
-    encoded += map(msgspec.json.encode, others)
-    return b"[" + b",".join(encoded) + b"]"
 
 
 def _name(found: Topic | TopicName) -> str:

@@ -23,7 +23,6 @@ from oplogd.web.describe.parameters import (
     Limit,
     StateOfTransaction,
     Txn,
-    Writes,
 )
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of
@@ -65,7 +64,6 @@ def add_transactions(
         "transactions",
         *(*BODY_ERRORS, 404, 412, 507),
         body=rules.BeginBody,
-        needs_body=False,
         answer=types.BegunAnswer,
         status=201,
         headers={"Location": "Path of the transaction."},
@@ -96,7 +94,7 @@ def add_transactions(
         *(*_ERRORS, 412),
         body=types.RecordsBody,
         answer=types.TransactionAnswer,
-        asks={"txn": Txn, "lease": FenceHeader, "right": Writes},
+        asks={"txn": Txn, "lease": FenceHeader},
     )
     async def write_records(request: Request) -> Response:
         """Write records of a transaction.
@@ -137,13 +135,7 @@ def add_transactions(
         return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
 
     @app.post(f"{TXN}/abort", dependencies=writes)
-    @described(
-        "transactions",
-        *_ERRORS,
-        body=rules.AbortBody,
-        needs_body=False,
-        answer=types.TransactionAnswer,
-    )
+    @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)
     async def abort_transaction(
         txn: Txn,
         fence: Fence | None = Depends(given_fence),

@@ -73,6 +73,6 @@ def test_a_cursor_is_the_key_that_was_encoded() -> None:
 
 
 async def test_a_list_is_whole_unless_a_page_is_asked_for() -> None:
-    assert (await asked_page()).is_whole
-    assert not (await asked_page(1000)).is_whole
-    assert not (await asked_page(after=cursor("a"))).is_whole
+    assert await asked_page() == Asked(None, "")
+    assert await asked_page(1000) == Asked(1000, "")
+    assert await asked_page(after=cursor("a")) == Asked(None, cursor("a"))
