@@ -152,9 +152,12 @@ def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -
             name: {"description": text, "schema": {"type": "string"}}
             for name, text in told.headers.items()
         }
-    problem = {PROBLEM: {"schema": schemas.schema(ProblemAnswer)}}
+    schema = schemas.schema(ProblemAnswer)
     for status in told.errors:
-        answers.setdefault(status, {"description": _PROBLEMS[status], "content": problem})
+        title, text = HTTPStatus(status).phrase, _PROBLEMS[status]
+        problem = ProblemAnswer("about:blank", title, status, "…")
+        content = {PROBLEM: {"schema": schema, "example": msgspec.to_builtins(problem)}}
+        answers.setdefault(status, {"description": text, "content": content})
     operation["responses"] = {str(status): answers[status] for status in sorted(answers)}
 
 

@@ -34,13 +34,13 @@ Begun = Annotated[str, example(_BEGUN)]
 Expires = Annotated[str, example(_EXPIRES)]
 
 
-class ProblemAnswer(Struct):
+class ProblemAnswer(Struct, omit_defaults=True):
     """An error (RFC 9457)."""
 
-    type: Annotated[str, example("about:blank")]
-    title: Annotated[str, example("Bad Request")]
-    status: Annotated[int, example(400)]
-    detail: Annotated[str, about("A sentence for people.", "event: must be insert or delete")]
+    type: str
+    title: str
+    status: int
+    detail: Annotated[str, about("A sentence for people.")]
     errors: Annotated[
         list[dict[str, Any]], about("Invalid lines or messages: line, field and reason.")
     ] = []

@@ -151,7 +151,8 @@ def add_topics(
         return found[:limit]
 
     async def show_page(found: Sequence[Topic | TopicName]) -> list[dict[str, Any]]:
-        default = await topics.default_ttl()
+        needs_default = any(isinstance(each, Topic) and each.ttl is None for each in found)
+        default = await topics.default_ttl() if needs_default else 0
         return [
             _shown(each, default) if isinstance(each, Topic) else await show_oplog()
             for each in found
