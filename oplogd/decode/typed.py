@@ -5,7 +5,7 @@ type could take a hundred times the memory of their text.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,9 +18,11 @@ from oplogd.decode.walk import ElementError, Extents, is_long, members
 from oplogd.errors import MessageError, OplogError
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(\w+)`", re.ASCII)
 _MEMBER = re.compile(r" - at `\$\.(\w+)[^`]*`$", re.ASCII)
 
 _NULL = msgspec.Raw(b"null")
+_decode_raw: Callable[[Text], msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_array: Callable[[Text], list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 # The value of a member: a list as its values, anything else as its text.
@@ -36,15 +38,26 @@ class Rules(NamedTuple):
     """Error texts for values of the wrong type.
 
     ``members``: of a member, by its name. ``whole``: of the value itself. ``unknown``: of a member
-    of another name.
+    of another name. ``required``: members that must not be null.
     """
 
     members: Mapping[str, str] = {}
     whole: str = "must be an object"
     unknown: str = "is not a member of this request"
+    required: Collection[str] = ()
 
 
 _ANY_OBJECT = Rules()
+
+
+def about(text: str, *examples: Any, **bounds: Any) -> msgspec.Meta:
+    """Return the description of a member. ``bounds``: those that its decoder checks."""
+    return msgspec.Meta(description=text, examples=list(examples) or None, **bounds)
+
+
+def example(value: Any, **bounds: Any) -> msgspec.Meta:
+    """Return the example of a member whose name says enough."""
+    return msgspec.Meta(examples=[value], **bounds)
 
 
 def read(decode: Callable[[Text], _T], raw: Text, field: str, rules: Rules = _ANY_OBJECT) -> _T:
@@ -52,9 +65,15 @@ def read(decode: Callable[[Text], _T], raw: Text, field: str, rules: Rules = _AN
     try:
         return decode(raw)
     except msgspec.DecodeError as error:
-        raise named(explained(error, decode, memoryview(raw)), field, rules) from None
+        fault: Exception = explained(error, decode, memoryview(raw))
     except FAULTS as error:
-        raise named(error, field, rules) from None
+        fault = error
+    if _MISSING.fullmatch(str(fault)):
+        try:
+            _decode_raw(raw)
+        except msgspec.DecodeError as error:  # behind the object
+            fault = error
+    raise named(fault, field, rules)
 
 
 @contextmanager
@@ -84,10 +103,13 @@ def named(error: Exception, field: str, rules: Rules = _ANY_OBJECT) -> MessageEr
 def _invalid(message: str, field: str, rules: Rules) -> MessageError:
     if unknown := _UNKNOWN.fullmatch(message):
         return MessageError(unknown[1], rules.unknown)
+    if missing := _MISSING.fullmatch(message):
+        return MessageError(missing[1], "is required")
     if "out of range" in message:
         return MessageError(field, "has a number that is out of range")
     if (member := _MEMBER.search(message)) and member[1] in rules.members:
-        return MessageError(member[1], rules.members[member[1]])
+        is_null = member[1] in rules.required and "got `null`" in message
+        return MessageError(member[1], "is required" if is_null else rules.members[member[1]])
     return MessageError(field, rules.whole)
 
 

@@ -1,12 +1,12 @@
 """The properties of a topic as clients send and get them. No I/O."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from oplogd.decode.buffers import Text
-from oplogd.decode.typed import Rules, read
+from oplogd.decode.buffers import Buffer, Text
+from oplogd.decode.typed import Rules, about, read
 from oplogd.errors import MessageError, TopicError
 from oplogd.model.message import REASONS, Ttl, ttl_seconds
 from oplogd.model.pointer import DEFAULT_RULES, MAX_TIMEOUT, PointerRules
@@ -21,11 +21,24 @@ class Properties(NamedTuple):
     max_bytes: int | None = None
 
 
-class _Properties(msgspec.Struct, forbid_unknown_fields=True):
-    ttl: Ttl = None
-    pointers: Literal["on", "off"] | None = None
-    pointer_timeout: Ttl = None
-    max_bytes: int | str | None = None
+class TopicProperties(msgspec.Struct, forbid_unknown_fields=True):
+    """The properties of a topic. An absent one gets its default. Numbers may also be strings."""
+
+    ttl: Annotated[Ttl, about("Time to live of messages in seconds: 1 to 100 years.", 3600)] = None
+    pointers: Annotated[
+        Literal["on", "off"] | None, about("off: messages under pointers are refused (409).")
+    ] = None
+    pointer_timeout: Annotated[
+        Ttl, about("How long a pointer stays open, in seconds: 1 to 30 days.")
+    ] = None
+    max_bytes: Annotated[
+        int | str | None,
+        about(
+            f"Bytes above which the oldest messages leave, at least {MIN_MAX_BYTES:,}. Without it:"
+            " no bound.",
+            1 << 30,
+        ),
+    ] = None
 
 
 _TIMEOUT = f"must be a whole number of seconds from 1 to {MAX_TIMEOUT:,}"
@@ -39,10 +52,10 @@ _RULES = Rules(
     },
     unknown="is not a property of a topic",
 )
-_decode: Callable[[Text], _Properties] = msgspec.json.Decoder(_Properties).decode
+_decode: Callable[[Text], TopicProperties] = msgspec.json.Decoder(TopicProperties).decode
 
 
-def parse_properties(raw: bytes) -> Properties:
+def parse_properties(raw: Buffer) -> Properties:
     """Return the properties that a body sets; an absent one is the default.
 
     Raises TopicError. An empty body sets nothing.

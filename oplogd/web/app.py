@@ -11,13 +11,13 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.intake import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
-from oplogd.web.describe import describe
-from oplogd.web.describe.docs import add_docs
+from oplogd.web.describe.document import INTRODUCTION, add_document
 from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
 from oplogd.web.http.refused_bodies import RefusedBodies
+from oplogd.web.oplog.docs import add_docs
 from oplogd.web.oplog.ingest import add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
 from oplogd.web.oplog.session import add_session
@@ -49,7 +49,7 @@ def create_app(agent: Agent) -> FastAPI:
     app = FastAPIOffline(
         title="oplog",
         version=__version__,
-        description=describe.INTRODUCTION,
+        description=INTRODUCTION,
         docs_url=None,
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
@@ -103,6 +103,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
     add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
     add_docs(app)
+    add_document(app)
     add_preflight(app)
     add_head(app)
     return app

@@ -20,3 +20,21 @@ async def test_the_description_of_the_api_works_under_its_policy(
     await expect(live.locator(".live-responses-table .response-col_status").nth(1)).to_contain_text(
         "200"
     )
+
+
+async def test_the_description_of_the_api_follows_the_theme_of_the_browser(
+    agent: Agent, visit: Visit
+) -> None:
+    page = await visit.open(f"{agent.url}/docs")
+    for theme in ("dark", "light"):
+        await page.emulate_media(color_scheme=theme)
+        await expect(page.locator("html.dark-mode")).to_have_count(int(theme == "dark"))
+
+
+async def test_the_description_of_the_api_takes_passwords(agent: Agent, visit: Visit) -> None:
+    page = await visit.open(f"{agent.url}/docs")
+    await page.locator(".auth-wrapper .btn.authorize").click()
+    kinds = page.locator(".modal-ux .auth-container h4")
+    await expect(kinds).to_have_count(4)
+    for each in ("ingest-password", "password", "token", "session"):
+        await expect(kinds.filter(has=page.locator(f"code:text-is('{each}')"))).to_have_count(1)

@@ -1,12 +1,12 @@
 """The bodies of reports, and pointers and entries as clients see them. No I/O."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from oplogd.decode.buffers import Buffer, Text
-from oplogd.decode.typed import Rules, read
+from oplogd.decode.typed import Rules, about, read
 from oplogd.errors import MessageError
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import stamp
@@ -27,22 +27,23 @@ _OPEN = "open"
 _MARKERS = (EntryKind.PUBLISH, EntryKind.COMMIT, EntryKind.ABORT, EntryKind.BEGIN)
 
 
-class _Report(msgspec.Struct, forbid_unknown_fields=True):
-    topics: list[msgspec.Raw] | None = None
+class ReportBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a report."""
+
+    topics: Annotated[
+        list[msgspec.Raw],
+        about("Each is NAMESPACE/TOPIC.", ["shop/orders"], min_length=1, max_length=MAX_TOPICS),
+    ]
 
 
-_RULES = Rules({"topics": f"must be a list of 1 to {MAX_TOPICS:,} topics"})
+_RULES = Rules({"topics": f"must be a list of 1 to {MAX_TOPICS:,} topics"}, required=("topics",))
 _decode_topic: Callable[[Text], str | None] = msgspec.json.Decoder(str | None).decode
-_decode_report: Callable[[Text], _Report] = msgspec.json.Decoder(_Report).decode
+_decode_report: Callable[[Text], ReportBody] = msgspec.json.Decoder(ReportBody).decode
 
 
 def parse_report(raw: Buffer) -> list[TopicName]:
     """Return the topics of a report, each once, in their order. Raises MessageError."""
     given = read(_decode_report, raw.strip() or b"{}", "body", _RULES).topics
-    if given is None:
-        raise MessageError("topics", "is required")
-    if not 1 <= len(given) <= MAX_TOPICS:
-        raise MessageError("topics", _RULES.members["topics"])
     return list(dict.fromkeys(_topic(each, f"topics[{k}]") for k, each in enumerate(given)))
 
 
@@ -55,16 +56,16 @@ def parse_after(given: str | None) -> int | None:
     raise MessageError("after", f"must be an offset: a whole number from 0 to {MAX_OFFSET}")
 
 
-def parse_force(given: str | None) -> bool:
+def parse_force(given: str) -> bool:
     """Return whether a rollback is forced. Raises MessageError."""
-    if given in (None, "true", "false"):
+    if given in ("true", "false"):
         return given == "true"
     raise MessageError("force", "must be true or false")
 
 
-def parse_state(given: str | None) -> bool:
+def parse_state(given: str) -> bool:
     """Return whether pointers that timed out are wanted, not open ones. Raises MessageError."""
-    if given in (None, "open", "timed-out"):
+    if given in ("open", "timed-out"):
         return given == "timed-out"
     raise MessageError("state", "must be open or timed-out")
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from oplogd.decode.buffers import Buffer, Text
 from oplogd.decode.pieces import Pieces
-from oplogd.decode.typed import Members, Rules, read, values_of
+from oplogd.decode.typed import Members, Rules, about, read, values_of
 from oplogd.errors import (
     MessageError,
     OperationError,
@@ -85,18 +85,25 @@ class Writing(NamedTuple):
     octets: int
 
 
-class _Begin(msgspec.Struct, forbid_unknown_fields=True):
-    group: str | None = None
-    topic: str | None = None
-    timeout_ms: int | None = None
+class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a begin."""
+
+    group: Annotated[str | None, about(f"Default: {DEFAULT_GROUP}.")] = None
+    topic: Annotated[str | None, about("NAMESPACE/TOPIC.")] = None
+    timeout_ms: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None,
+        about(f"Default: {DEFAULT_TIMEOUT_MS}.", 60_000),
+    ] = None
 
 
-class _Commit(msgspec.Struct, forbid_unknown_fields=True):
-    records: int | None = None
+class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a commit."""
+
+    records: Annotated[int, about("Number of the records that were written.", 2, ge=0)]
 
 
-class _Abort(msgspec.Struct, forbid_unknown_fields=True):
-    pass
+class AbortBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of an abort: it has no members."""
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -118,15 +125,15 @@ _TIMEOUT = f"must be a whole number from 1 to {MAX_TIMEOUT_MS:,}"
 _COUNT = "must be a whole number, at least 0"
 
 _BEGIN_RULES = Rules({"group": _GROUP, "topic": _TOPIC, "timeout_ms": _TIMEOUT})
-_COMMIT_RULES = Rules({"records": _COUNT})
+_COMMIT_RULES = Rules({"records": _COUNT}, required=("records",))
 _RECORD_RULES = Rules({**REASONS, "topic": _TOPIC, "lsn": _COUNT})
 TOPIC_RULES = Rules(whole=_TOPIC)
 _PAYLOAD_RULES = Rules(whole=REASONS["payload"])
 
 _RECORDS = Members("records")
-_decode_begin: Callable[[Text], _Begin] = msgspec.json.Decoder(_Begin).decode
-_decode_commit: Callable[[Text], _Commit] = msgspec.json.Decoder(_Commit).decode
-_decode_abort: Callable[[Text], _Abort] = msgspec.json.Decoder(_Abort).decode
+_decode_begin: Callable[[Text], BeginBody] = msgspec.json.Decoder(BeginBody).decode
+_decode_commit: Callable[[Text], CommitBody] = msgspec.json.Decoder(CommitBody).decode
+_decode_abort: Callable[[Text], AbortBody] = msgspec.json.Decoder(AbortBody).decode
 _decode_record: Callable[[Text], _Record] = msgspec.json.Decoder(_Record).decode
 _decode_payload: Callable[[Text], str | None] = msgspec.json.Decoder(str | None).decode
 _decode_text: Callable[[Text], str] = msgspec.json.Decoder(str).decode
@@ -138,8 +145,6 @@ def parse_begin(raw: Buffer) -> Begin:
     if given.group is not None and given.topic is not None:
         raise MessageError("topic", "cannot be given together with group")
     timeout = DEFAULT_TIMEOUT_MS if given.timeout_ms is None else given.timeout_ms
-    if not 1 <= timeout <= MAX_TIMEOUT_MS:
-        raise MessageError("timeout_ms", _TIMEOUT)
     if given.topic is not None:
         return Begin(None, topic_name(given.topic), timeout)
     return Begin(group_name(DEFAULT_GROUP if given.group is None else given.group), None, timeout)
@@ -147,12 +152,7 @@ def parse_begin(raw: Buffer) -> Begin:
 
 def parse_commit(raw: Buffer) -> int:
     """Return the number of records that the body of a commit names. Raises MessageError."""
-    count = read(_decode_commit, raw.strip() or b"{}", "body", _COMMIT_RULES).records
-    if count is None:
-        raise MessageError("records", "is required")
-    if count < 0:
-        raise MessageError("records", _COUNT)
-    return count
+    return read(_decode_commit, raw.strip() or b"{}", "body", _COMMIT_RULES).records
 
 
 def parse_abort(raw: Buffer) -> None:

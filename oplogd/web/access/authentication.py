@@ -121,7 +121,7 @@ class Authenticator:
 class WriteAuthenticator(Authenticator):
     """Checks the right to send operations, and to write topics.
 
-    Without a password it refuses web pages whose host name may belong to anybody (``origin``).
+    Without a password it refuses web pages under a host name that the agent does not know.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class WriteAuthenticator(Authenticator):
     def require(self, request: HTTPConnection) -> None:
         """Raise as ``Authenticator.require``.
 
-        Without a password, raise Problem 403 for a page whose host name may belong to anybody.
+        Without a password, raise Problem 403 for a page under an unknown host name (``origin``).
         """
         if (
             self.is_open

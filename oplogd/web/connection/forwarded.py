@@ -27,7 +27,7 @@ logger = logging.getLogger("oplogd.proxy")
 def plain_address(text: str) -> str | None:
     """Return an IP address in its canonical form, None if ``text`` is not an IP address.
 
-    A socket for IPv4 and IPv6 shows an IPv4 peer as ``::ffff:192.0.2.1``; the result is
+    A socket for IPv4 and IPv6 shows an IPv4 peer as ``::ffff:192.0.2.1``. The result is
     ``192.0.2.1``.
     """
     # The length is checked before the cache, which would keep a long text.
@@ -51,8 +51,8 @@ def _short_address(text: str) -> str | None:
 class TrustedProxies:
     """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed.
 
-    Commas separate them in ``text``. ``*`` alone trusts everybody. Any other text that is not an
-    address is logged as a warning and trusts nobody.
+    Commas separate them in ``text``. ``*`` alone trusts every address. Any other text that is
+    not an address is logged as a warning and trusts none.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Bytes that are on their way to a client. uvicorn counts only its own buffer; the kernel holds
+"""Bytes that are on their way to a client. uvicorn counts only its own buffer. The kernel holds
 megabytes more.
 """
 

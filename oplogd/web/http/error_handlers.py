@@ -4,14 +4,76 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from oplog_kit.texts import shortened
+from oplogd.decode.compressed import TooLargeError
+from oplogd.errors import (
+    FieldError,
+    LeaseConflictError,
+    LeaseNotFoundError,
+    MessageTooLargeError,
+    NoLogNumberError,
+    NotConfirmedError,
+    OperationError,
+    OplogError,
+    PositionError,
+    QueueFullError,
+    StaleFenceError,
+    StoreUnavailableError,
+    TopicExistsError,
+    TopicFullError,
+    TopicNotFoundError,
+    TransactionConflictError,
+    TransactionNotFoundError,
+    TransactionTooLargeError,
+)
+from oplogd.ingest.budget import NoRoomError
+from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.web.http.methods import allowed_methods
-from oplogd.web.http.problem import Problem
+from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem
 from oplogd.web.http.redact import without_folders
 from oplogd.web.http.refused_bodies import RefusedBodies
+
+# The status of each error. A class counts for its subclasses that are not listed.
+_STATUS: dict[type[OplogError], int] = {
+    FieldError: 400,
+    PositionError: 400,
+    LeaseNotFoundError: 404,
+    TopicNotFoundError: 404,
+    TransactionNotFoundError: 404,
+    LeaseConflictError: 409,
+    TopicExistsError: 409,
+    TransactionConflictError: 409,
+    StaleFenceError: 412,
+    MessageTooLargeError: 413,
+    TooLargeError: 413,
+    TransactionTooLargeError: 413,
+    NoRoomError: 503,
+    QueueFullError: 503,
+    StoreUnavailableError: 503,
+    TopicFullError: 503,
+    NoLogNumberError: 507,
+}
+
+
+def problem_of(error: OplogError) -> Problem:
+    """Return the Problem for an error of a request or of the store."""
+    if isinstance(error, InvalidMessagesError):
+        errors = [bad._asdict() for bad in error.bad]
+        return Problem(413 if error.too_large else 400, str(error), errors=errors)
+    if isinstance(error, OperationError):  # the body is not gzip
+        return Problem(400, f"body: {error.reason}")
+    if isinstance(error, NotConfirmedError):
+        return Problem(503, f"not confirmed, it may still be stored: {error}", STORE_AWAY)
+    if isinstance(error, StoreUnavailableError):
+        return Problem(503, str(error), STORE_AWAY)
+    status = next((_STATUS[each] for each in type(error).__mro__ if each in _STATUS), None)
+    if status is None:
+        raise error
+    return Problem(status, str(error), RETRY_AFTER if status == 503 else None)
 
 
 def add_error_handlers(
@@ -31,6 +93,17 @@ def add_error_handlers(
                 end()
             problem.headers["Connection"] = "close"
         return problem.response()
+
+    @app.exception_handler(OplogError)
+    async def on_error(request: Request, error: OplogError) -> Response:
+        return await on_problem(request, problem_of(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> Response:
+        # Not FastAPI's answer, which repeats the value.
+        return await on_problem(
+            request, Problem(400, f"{error.errors()[0]['loc'][-1]}: is invalid")
+        )
 
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> Response:

@@ -25,9 +25,9 @@ def add_preflight(app: FastAPI) -> None:
 
 def add_head(app: FastAPI) -> None:
     """Add HEAD to every path that has GET so far, also to the documentation."""
-    for route in list(app.routes):
-        if isinstance(route, APIRoute) and "GET" in (route.methods or ()):
-            app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
+            route.methods.add("HEAD")
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:

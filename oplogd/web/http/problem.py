@@ -15,6 +15,9 @@ COMMON_HEADERS = {
     "Access-Control-Expose-Headers": "Oplog-Next, Oplog-Store",
 }
 
+RETRY_AFTER = {"Retry-After": "1"}
+STORE_AWAY = {"Retry-After": "5"}
+
 # Longest sentence in characters. Some sentences repeat a part of the request, which may be long.
 _MAX_DETAIL = 1000
 
@@ -32,6 +35,7 @@ class Problem(Exception):
         self.extra = extra
 
     def response(self) -> Response:
+        """Return the answer."""
         body = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,

@@ -9,30 +9,38 @@ from fastapi import FastAPI, Request, Response
 from oplog_kit.listen import Address
 from oplogd.decode.compressed import TooLargeError
 from oplogd.decode.media_types import JSON, NDJSON
-from oplogd.errors import (
-    NotConfirmedError,
-    OperationError,
-    QueueFullError,
-    StaleFenceError,
-    StoreUnavailableError,
-)
+from oplogd.errors import NotConfirmedError, OperationError, StoreUnavailableError
 from oplogd.host.logs import Episode
-from oplogd.ingest.budget import NoRoomError
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
 from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError
 from oplogd.model.lease import Fence
 from oplogd.web.access.authentication import WriteAuthenticator
-from oplogd.web.describe import describe
+from oplogd.web.describe.described import BODY_ERRORS, described
+from oplogd.web.describe.parameters import FenceHeader
+from oplogd.web.describe.types import IngestedAnswer, OperationBody
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of
 from oplogd.web.http.ignored import told
 from oplogd.web.http.negotiate import media_type, not_understood
-from oplogd.web.http.problem import COMMON_HEADERS, Problem
+from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, STORE_AWAY, Problem
 
 _QUIET_SECONDS = 5.0
-_RETRY_AFTER = {"Retry-After": "1"}
-_STORE_AWAY = {"Retry-After": "5"}
+_LINES = (
+    '{"event":"insert","type":"video","id":"xekw"}\n{"event":"delete","type":"video","id":"x9"}\n'
+)
+_ONE = {
+    "event": "insert",
+    "type": "video",
+    "id": "xekw",
+    "parents": ["user/x3kd2"],
+    "timestamp": "2014-11-06T11:04:39.041Z",
+}
+_BATCH = [_ONE, {"event": "delete", "type": "video", "id": "x9"}]
+_EXAMPLES = {
+    "one": {"summary": "One operation", "value": _ONE},
+    "batch": {"summary": "A batch", "value": _BATCH},
+}
 
 logger = logging.getLogger("oplogd.http")
 
@@ -47,11 +55,27 @@ def add_ingest(
 ) -> None:
     invalid = Episode(logger, "refusing invalid operations that come by HTTP", quiet=_QUIET_SECONDS)
 
-    async def post(request: Request) -> Response:
+    @described(
+        "operations",
+        *(*BODY_ERRORS, 412),
+        body={JSON: (OperationBody | list[OperationBody], _EXAMPLES), NDJSON: _LINES},
+        needs_body=True,
+        status=204,
+        text="The operation is stored.",
+        also={200: ("The batch is stored.", IngestedAnswer)},
+        asks={"lease": FenceHeader},
+    )
+    async def ingest(request: Request) -> Response:
+        """Store operations.
+
+        Accepts one operation, a JSON array of operations, or NDJSON. A batch is stored as a whole
+        or not at all. The body may be compressed with gzip. An answer of 204 or 200 means that the
+        operations are durable. Its header Oplog-Ignored names unknown members, which were ignored.
+        """
         writers.require(request)
         if is_stopping():
             raise Problem(
-                503, "the agent is stopping; send to another agent or try again", _RETRY_AFTER
+                503, "the agent is stopping; send to another agent or try again", RETRY_AFTER
             )
         fence = fence_of(request)
         found = Ignored()
@@ -78,33 +102,23 @@ def add_ingest(
         except TooManyError as error:
             intake.refuse_too_many(error.lines)
             raise Problem(413, str(error)) from None
-        except NoRoomError as error:
-            raise Problem(503, str(error), _RETRY_AFTER) from None
         except (TooLargeError, OperationError) as error:
             intake.refuse_invalid(1)
             invalid.occurred(detail=f"from {_sender(request)}: {error}")
             raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
 
     for path in ("/", "/ops"):
-        app.add_api_route(
-            path, post, methods=["POST"], include_in_schema=path == "/ops", **describe.POST
-        )
+        app.add_api_route(path, ingest, methods=["POST"], include_in_schema=path == "/ops")
 
 
 async def _store(intake: Intake, body: Body, fence: Fence | None) -> None:
     try:
         await intake.store(body.operations, fence)
-    except StaleFenceError as error:
-        raise Problem(412, str(error)) from None
-    except QueueFullError as error:
-        raise Problem(503, str(error), _RETRY_AFTER) from None
-    except TooLargeError as error:
-        raise Problem(413, str(error)) from None
-    except NotConfirmedError as error:
-        raise Problem(503, f"not confirmed, it may still be stored: {error}", _STORE_AWAY) from None
+    except NotConfirmedError:
+        raise
     except StoreUnavailableError as error:
         raise Problem(
-            503, f"dropped before it reached the store, send it again: {error}", _STORE_AWAY
+            503, f"dropped before it reached the store, send it again: {error}", STORE_AWAY
         ) from None
 
 

@@ -7,12 +7,11 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.decode.media_types import JSON, PROMETHEUS
 from oplogd.web.access.authentication import ReadAuthenticator
-from oplogd.web.describe import describe
+from oplogd.web.describe.described import described
+from oplogd.web.describe.types import StatusAnswer
 from oplogd.web.figures.metrics import render
 from oplogd.web.figures.status import StatusReport
-from oplogd.web.http.problem import COMMON_HEADERS, Problem
-
-_RETRY_AFTER = {"Retry-After": "1"}
+from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, Problem
 
 
 def add_monitoring(
@@ -21,8 +20,19 @@ def add_monitoring(
     report: StatusReport,
     is_stopping: Callable[[], bool],
 ) -> None:
-    @app.get("/status", **describe.STATUS)
-    async def get_status(request: Request) -> Response:
+    @app.get("/status")
+    @described(
+        "agent",
+        answer=StatusAnswer,
+        also={503: ("The store is unreachable. The queue holds operations.", StatusAnswer)},
+    )
+    async def status(request: Request) -> Response:
+        """Counters and the state of queue, ring and store.
+
+        For requests with the password of the stream, also the connected consumers and the last
+        refused datagrams. If no password is set, they are shown on this machine only. The lag of a
+        consumer counts what was not yet handed to its connection, not what it has not handled.
+        """
         lags = await report.lags()
         body = await report.members(lags)
         if readers.admits(request):
@@ -30,19 +40,25 @@ def add_monitoring(
         code = 200 if body["status"] == "OK" else 503
         return Response(msgspec.json.encode(body), code, COMMON_HEADERS, JSON)
 
-    @app.get("/live", **describe.LIVE)
-    async def get_live() -> Response:
+    @app.get("/live")
+    @described("agent", text="The process works, also while the store is unreachable.")
+    async def live() -> Response:
+        """Check that the process works."""
         return Response("alive\n", 200, COMMON_HEADERS, "text/plain")
 
-    @app.get("/ready", **describe.READY)
-    async def get_ready() -> Response:
+    @app.get("/ready")
+    @described("agent", 503, text="The store answers.")
+    async def ready() -> Response:
+        """Check that the store answers."""
         if is_stopping():
             raise Problem(503, "the agent is stopping")
         if trouble := await report.store.trouble():
-            raise Problem(503, trouble, _RETRY_AFTER)
+            raise Problem(503, trouble, RETRY_AFTER)
         return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
 
-    @app.get("/metrics", **describe.METRICS)
-    async def get_metrics() -> Response:
+    @app.get("/metrics")
+    @described("agent", text="Prometheus text format.")
+    async def metrics() -> Response:
+        """The numbers of /status for Prometheus."""
         body = render(await report.figures())
         return Response(body, 200, COMMON_HEADERS, PROMETHEUS)

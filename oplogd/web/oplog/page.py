@@ -24,30 +24,28 @@ def _page() -> tuple[bytes, dict[str, str]]:
     def inline(part: re.Match[str]) -> str:
         tag = "style" if part[1] else "script"
         text = folder.joinpath(part[1] or part[2]).read_text(encoding="utf-8")
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        hashes[tag].append(f"'sha256-{digest}'")
+        hashes[tag].append(source(text.encode()))
         return f"<{tag}>{text}</{tag}>"
 
     html = _PARTS.sub(inline, folder.joinpath("page.html").read_text(encoding="utf-8"))
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            "connect-src 'self'",
-            f"script-src {' '.join(hashes['script'])}",
-            f"style-src {' '.join(hashes['style'])}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        )
-    )
-    headers = {
-        "Cache-Control": "no-cache",
+    guard = guarding(" ".join(hashes["script"]), " ".join(hashes["style"]), "data:")
+    return html.encode(), {"Cache-Control": "no-cache", **guard}
+
+
+def source(text: bytes) -> str:
+    """Return the source of an inline script or style for a policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+
+
+def guarding(scripts: str, styles: str, images: str) -> dict[str, str]:
+    """Return headers that let a page load these sources only, and talk to its own agent only."""
+    policy = f"default-src 'none'; connect-src 'self'; script-src {scripts}; style-src {styles};"
+    policy += f" img-src {images}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return {
         "Content-Security-Policy": policy,
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }
-    return html.encode(), headers
 
 
 def page() -> Response:

@@ -4,13 +4,14 @@ Nothing here lets another origin read. A page of another origin cannot even send
 signing in needs a content type, and signing out a method, that the preflight does not grant.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplog_kit.texts import shortened
 from oplogd.decode.media_types import JSON
+from oplogd.decode.typed import about
 from oplogd.model.operation import format_ms
 from oplogd.web.access.authentication import (
     COOKIE,
@@ -19,7 +20,8 @@ from oplogd.web.access.authentication import (
     ReadAuthenticator,
 )
 from oplogd.web.access.signing import Purpose
-from oplogd.web.describe import describe
+from oplogd.web.describe import types
+from oplogd.web.describe.described import PASSWORD, described
 from oplogd.web.http.bodies import small_body
 from oplogd.web.http.negotiate import media_type
 from oplogd.web.http.problem import Problem
@@ -27,8 +29,10 @@ from oplogd.web.http.problem import Problem
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
-class _Login(msgspec.Struct, forbid_unknown_fields=True):
-    password: str
+class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a login."""
+
+    password: Annotated[str, about(None, "secret")]
 
 
 class _NoOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,8 +40,13 @@ class _NoOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
-    @app.get("/session", **describe.SESSION)
-    async def get_session(request: Request) -> Response:
+    @app.get("/session")
+    @described("passwords", answer=types.SessionAnswer)
+    async def session(request: Request) -> Response:
+        """Check whether this browser may follow the stream.
+
+        Needs no password.
+        """
         until = readers.signed_until(request)
         body = {
             "password_needed": not readers.is_open,
@@ -46,32 +55,41 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         }
         return _json(body)
 
-    @app.post("/session", **describe.SIGN_IN)
+    @app.post("/session")
+    @described("passwords", *(400, 401, 409, 413, 415, 429), status=204, body=LoginBody, rights=())
     async def sign_in(request: Request) -> Response:
+        """Sign in: get a cookie that allows following the stream."""
         if readers.is_open:
             raise Problem(409, "no password is set: there is nothing to sign in to")
         readers.check_password(request, (await _read_login(request)).password.encode())
         value, _ = readers.sign(Purpose.COOKIE, COOKIE_SECONDS)
         return _with_cookie(request, value)
 
-    @app.delete("/session", **describe.SIGN_OUT)
+    @app.delete("/session")
+    @described("passwords", 400, 413, status=204)
     async def sign_out(request: Request) -> Response:
+        """Sign out: delete the cookie."""
         await _require_no_options(request, "DELETE /session")
         return _with_cookie(request, "", "Max-Age=0")
 
-    @app.post("/token", **describe.TOKEN)
-    async def post_token(request: Request) -> Response:
+    @app.post("/token")
+    @described("passwords", *(400, 401, 409, 413, 429), answer=types.TokenAnswer, rights=PASSWORD)
+    async def token(request: Request) -> Response:
+        """Get a token for following the stream from a page of another origin.
+
+        For the server of that page, which sends the password by HTTP Basic.
+        """
         if readers.is_open:
             raise Problem(409, "no password is set: the stream needs no token")
         readers.require_password(request)
         await _require_no_options(request, "POST /token")
-        token, expires = readers.sign(Purpose.TOKEN, TOKEN_SECONDS)
+        value, expires = readers.sign(Purpose.TOKEN, TOKEN_SECONDS)
         return _json(
-            {"token": token, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS}
+            {"token": value, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS}
         )
 
 
-async def _read_login(request: Request) -> _Login:
+async def _read_login(request: Request) -> LoginBody:
     type_ = media_type(request.headers.get("content-type", ""))
     if not type_:
         raise Problem(415, f"Content-Type is missing; send the password as {JSON}")
@@ -80,7 +98,7 @@ async def _read_login(request: Request) -> _Login:
             415, f"Content-Type {shortened(type_)} is not understood; send the password as {JSON}"
         )
     try:
-        return msgspec.json.decode(await small_body(request), type=_Login)
+        return msgspec.json.decode(await small_body(request), type=LoginBody)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Problem(
             400, 'send a JSON object with the password and nothing else: {"password": "..."}'

@@ -7,20 +7,24 @@ from fastapi import FastAPI, Request, Response
 from oplog_kit.listen import Address
 from oplog_kit.texts import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
-from oplogd.errors import StoreUnavailableError
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator, credentials
-from oplogd.web.describe import describe
+from oplogd.web.describe.described import READ_ERRORS, described
+from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.negotiate import accepts
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.page import page
 from oplogd.web.oplog.stream_request import parse_stream_request
 
 _RETRY_AFTER = {"Retry-After": "10"}
-_STORE_AWAY = {"Retry-After": "5"}
 
+_EXAMPLE = """id: 545b55c7002900000000002a
+event: insert
+data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"video","id":"xekw"}
+
+"""
 
 # Connects a consumer at an address (HOST:PORT). Raises the errors of ``Hub.connect``.
 Connect = Callable[[str], Awaitable[Consumer]]
@@ -104,13 +108,25 @@ class Streams:
                 f"{self._max_clients:,} consumers are connected, more are not allowed",
                 _RETRY_AFTER,
             ) from None
-        except StoreUnavailableError as error:
-            raise Problem(503, str(error), _STORE_AWAY) from None
         return EventStream(hub, consumer, headers)
 
 
 def add_stream(app: FastAPI, readers: ReadAuthenticator, streams: Streams) -> None:
-    async def get(request: Request) -> Response:
+    @described(
+        "operations",
+        *(*READ_ERRORS, 406),
+        answer={EVENT_STREAM: _EXAMPLE},
+        headers={"Oplog-Store": "Identity of the store, made once and kept in it."},
+        asks={**OF_STREAM, **FILTERS},
+    )
+    async def follow(request: Request) -> Response:
+        """Follow the stream of operations.
+
+        Requires `Accept: text/event-stream`. The stream starts with the next operation, unless
+        Last-Event-ID, last_event_id or since gives a position. The position `0` starts a full
+        replication: `reset`, every object that exists, `live`. If the agent is stopping, the stream
+        ends at once.
+        """
         if (
             request.url.path == "/"
             and _accepts(request, HTML)
@@ -123,9 +139,7 @@ def add_stream(app: FastAPI, readers: ReadAuthenticator, streams: Streams) -> No
         return await streams.operations(request)
 
     for path in ("/", "/ops"):
-        app.add_api_route(
-            path, get, methods=["GET"], include_in_schema=path == "/ops", **describe.GET
-        )
+        app.add_api_route(path, follow, methods=["GET"], include_in_schema=path == "/ops")
 
 
 def _accepts(request: Request, media_type: str) -> bool:

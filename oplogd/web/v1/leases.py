@@ -1,26 +1,21 @@
 """Leases: poll, show, release."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 
-from oplogd.decode.media_types import JSON
-from oplogd.errors import TopicError
 from oplogd.ingest.appends import Appends
 from oplogd.leases import rules
 from oplogd.model.lease import lease_name
-from oplogd.model.names import SYSTEM
 from oplogd.store import Store
-from oplogd.store.leases import Lease
-from oplogd.topics.rights import Right, Rights
+from oplogd.store.leases import Lease, LeaseRequest
+from oplogd.topics.rights import Rights
 from oplogd.watch.lease_counters import LeaseCounters
-from oplogd.web.describe import leases as describe
+from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.parameters import LeaseName
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.problem import COMMON_HEADERS, Problem
-from oplogd.web.v1.pages import asked_page, key_in, listed
-from oplogd.web.v1.requests import HEADERS, continuing, problems, read_json, refuse_stopping
+from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
+from oplogd.web.v1.requests import Access, answer, continuing, json_body, shown
 
 LEASES = "/v1/leases"
 LEASE = f"{LEASES}/{{lease}}"
@@ -38,57 +33,69 @@ def add_leases(
     appends: Appends,
     is_stopping: Callable[[], bool],
 ) -> None:
-    @app.post(LEASE, **describe.POLL)
-    async def poll(request: Request) -> Response:
-        require_write(request)
+    access = Access(rights, is_stopping)
+    reads, writes = [Depends(access.read)], [Depends(access.write)]
+
+    @app.post(LEASE, dependencies=writes)
+    @described("leases", *BODY_ERRORS, body=rules.LeasePollBody, answer=rules.LeasePolled)
+    async def poll_lease(
+        name: str = Depends(name_of),
+        asked: rules.LeasePollBody = json_body(bodies, rules.parse_poll, _MAX_BYTES),
+    ) -> Response:
+        """Poll a lease: acquire, extend or look at it.
+
+        Acquires the lease with the next term if it has no holder or has expired. Extends it for its
+        holder, with the same term, or with the next one if `refresh` is true. Changes nothing if
+        it has another holder. The first poll creates the lease. The lease stays for ever, and its
+        term never falls. A poll soon after the last one may leave the expiry as it is.
+        """
+        request = LeaseRequest(name, asked.holder, asked.ttl_ms, asked.refresh, asked.note)
         with continuing():
-            name = name_of(request)
-            asked = rules.parse_poll(name, await read_json(bodies, request, _MAX_BYTES))
-            lease = await appends.confirmed(store.leases.poll(asked))
+            lease = await appends.confirmed(store.leases.poll(request))
         counters.add_poll(asked.holder, lease)
-        return _json(rules.polled(lease, asked.holder))
+        return answer(rules.polled(lease, asked.holder))
 
-    @app.get(LEASE, **describe.SHOW)
-    async def get(request: Request) -> Response:
-        rights.require(request, Right.READ, SYSTEM)
-        with problems():
-            return _json(rules.shown(await store.leases.find(name_of(request))), COMMON_HEADERS)
+    @app.get(LEASE, dependencies=reads)
+    @described("leases", *READ_ERRORS, 404, answer=rules.LeaseShown)
+    async def show_lease(name: str = Depends(name_of)) -> Response:
+        """Show a lease.
 
-    @app.get(LEASES, **describe.LIST)
-    async def list_(request: Request) -> Response:
-        rights.require(request, Right.READ, SYSTEM)
-        with problems():
-            asked = asked_page(request.query_params)
-            return await listed(asked, read_page, lambda each: each.name, show_page)
+        A released lease has no holder: null. An expired lease keeps its holder and term until it is
+        acquired again, and publishing with this term is still possible.
+        """
+        return shown(rules.shown(await store.leases.find(name)))
+
+    @app.get(LEASES, dependencies=reads)
+    @described("leases", *READ_ERRORS, answer=list[rules.LeaseShown], headers=MORE)
+    async def list_leases(asked: Asked = Depends(asked_page)) -> Response:
+        """List the leases that were ever held, sorted by name."""
+        return await listed(asked, read_page, lambda each: each.name, show_page)
 
     async def read_page(after: str, limit: int) -> list[Lease]:
         return await store.leases.select(key_in(after, str) or "", limit)
 
-    async def show_page(found: Sequence[Lease]) -> list[dict[str, Any]]:
+    async def show_page(found: Sequence[Lease]) -> list[rules.LeaseShown]:
         return [rules.shown(each) for each in found]
 
-    @app.delete(LEASE, **describe.RELEASE)
-    async def release(request: Request) -> Response:
-        require_write(request)
+    @app.delete(LEASE, dependencies=writes)
+    @described(
+        "leases", *BODY_ERRORS, 404, 409, body=rules.LeaseReleaseBody, answer=rules.LeaseReleased
+    )
+    async def release_lease(
+        name: str = Depends(name_of),
+        asked: rules.LeaseReleaseBody = json_body(bodies, rules.parse_release, _MAX_BYTES),
+    ) -> Response:
+        """Release a lease.
+
+        Any client may acquire it at once. Publishing with its term is refused. A repeated request
+        gets the same answer until the lease is acquired again.
+        """
         with continuing():
-            name = name_of(request)
-            asked = rules.parse_release(await read_json(bodies, request, _MAX_BYTES))
             lease = await appends.confirmed(store.leases.release(name, asked.holder, asked.term))
         counters.add_release(name)
-        return _json(rules.released(lease))
-
-    def require_write(request: Request) -> None:
-        rights.require(request, Right.WRITE, SYSTEM)
-        refuse_stopping(is_stopping)
+        return answer(rules.released(lease))
 
 
-def name_of(request: Request) -> str:
-    """Return the lease in a request's path. Raises Problem 400."""
-    try:
-        return lease_name(request.path_params["lease"])
-    except TopicError as error:
-        raise Problem(400, str(error)) from None
-
-
-def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:
-    return Response(msgspec.json.encode(body), 200, headers, JSON)
+async def name_of(lease: LeaseName) -> str:
+    """Return the lease in a request's path. Raises TopicError."""
+    return lease_name(lease)

@@ -28,7 +28,14 @@ from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
-from oplogd.web.describe import topics as describe
+from oplogd.web.describe import types
+from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.parameters import (
+    ISOLATION,
+    OF_TOPIC,
+    FenceHeader,
+    TtlQuery,
+)
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of, refuse_fence
 from oplogd.web.http.ignored import told
@@ -37,17 +44,16 @@ from oplogd.web.v1.requests import (
     CONTINUES,
     HEADERS,
     STORES_TWICE,
+    TOPIC,
+    Access,
     codec_for,
     continuing,
     name_of,
-    problems,
     read_messages,
     refuse_reserved,
-    refuse_stopping,
     require_known,
 )
 from oplogd.web.v1.stream_request import isolation_of
-from oplogd.web.v1.topics import TOPIC
 
 # A longer poll is no poll, unless it has a snapshot.
 _MAX_POLL_BYTES = 64 * 1024
@@ -67,31 +73,50 @@ def add_publish(
 ) -> None:
     """Add publish. ``intake`` takes the operations of the oplog."""
 
-    @app.post(f"{TOPIC}/publish", **describe.PUBLISH)
+    access = Access(rights, is_stopping)
+
+    @app.post(f"{TOPIC}/publish")
+    @described(
+        "topics",
+        *(*BODY_ERRORS, 404, 409, 412),
+        body=types.PublishBody,
+        needs_body=True,
+        answer=types.PublishedAnswer,
+        text="The messages are durable. The body is empty without `transactionWritePointer`.",
+        has_avro=True,
+        asks={**OF_TOPIC, "lease": FenceHeader, "ttl": TtlQuery},
+    )
     async def publish(request: Request) -> Response:
+        """Publish messages.
+
+        The messages are stored together or not at all, in their order. An answer of 200 means that
+        they are durable. A message for `system/oplog` is an operation, or its JSON as text.
+
+        With `transactionWritePointer` the messages belong to a foreign transaction: readers with
+        `isolation` `read_committed` wait for its end at POST /v1/pointers/{pointer}/commit or
+        abort. Without messages, the stored ones of the pointer are published; repeated, the answer
+        is the same, and if none is stored, its `messages` are empty. A publish with a pointer takes
+        no Oplog-Lease and no topic of `system`.
+        """
         name = name_of(request)
-        rights.require(request, Right.WRITE, *name)
-        refuse_stopping(is_stopping)
+        access.require_write(request, *name)
         fence = fence_of(request)
-        with problems():
-            require_known(name)
-            if name != OPLOG:
-                refuse_reserved(name)
-            codec = codec_for(request)
-            if name == OPLOG:
-                found = Ignored()
-                await intake.store(await operations(request, codec, found), fence)
-                return Response(status_code=200, headers=HEADERS | told(request, found, ignored))
-            else:
-                pointer, messages = await read_messages(request, codec, bodies, publisher)
-                if pointer is not None:
-                    refuse_fence(request, "messages under a pointer")
-                    with continuing(STORES_TWICE if messages else CONTINUES):
-                        marks = await appends.confirmed(pointers.publish(name, pointer, messages))
-                    messages.clear()  # the answer may take their memory
-                    return await published(request, bodies, codec, pointer, marks)
-                await publisher.publish(name, messages, fence)
-        return Response(status_code=200, headers=HEADERS)
+        require_known(name)
+        if name == OPLOG:
+            found = Ignored()
+            await intake.store(await operations(request, codec_for(request), found), fence)
+            return Response(status_code=200, headers=HEADERS | told(request, found, ignored))
+        refuse_reserved(name)
+        codec = codec_for(request)
+        pointer, messages = await read_messages(request, codec, bodies, publisher)
+        if pointer is None:
+            await publisher.publish(name, messages, fence)
+            return Response(status_code=200, headers=HEADERS)
+        refuse_fence(request, "messages under a pointer")
+        with continuing(STORES_TWICE if messages else CONTINUES):
+            marks = await appends.confirmed(pointers.publish(name, pointer, messages))
+        messages.clear()  # the answer may take their memory
+        return await published(request, bodies, codec, pointer, marks)
 
     async def operations(request: Request, codec: Codec, found: Ignored) -> list[Operation]:
         arrival = bodies.arrival()
@@ -150,14 +175,33 @@ def add_poll(
 ) -> None:
     """Add poll. ``oplog`` reads the operations."""
 
-    @app.post(f"{TOPIC}/poll", **describe.POLL)
+    @app.post(f"{TOPIC}/poll")
+    @described(
+        "topics",
+        *(*READ_ERRORS, 404, 408, 413, 415, 431),
+        body=types.PollBody,
+        answer=list[types.PolledAnswer],
+        has_avro=True,
+        headers={
+            "Oplog-Gap": "1 if messages that followed the position are gone.",
+            "Oplog-Held-By": "The pointer at whose message the answer ends, because the reader must"
+            " wait.",
+        },
+        asks={**OF_TOPIC, **ISOLATION},
+    )
     async def poll(request: Request) -> Response:
+        """Poll messages.
+
+        Returns the messages from a position on, at once, even if there is none. Returns about 1 MB
+        at most, but at least one message. With `read_committed` it ends before the first message
+        whose pointer is open, with a snapshot before the first one whose pointer is neither visible
+        nor invalid.
+        """
         name = name_of(request)
         rights.require(request, Right.READ, *name)
-        with problems():
-            require_known(name)
-            codec, asked = await read(request)
-            answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))
+        require_known(name)
+        codec, asked = await read(request)
+        answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))
         headers = {**HEADERS, "Oplog-Gap": "1"} if answer.gap else HEADERS
         if answer.held_by is not None:
             headers = {**headers, "Oplog-Held-By": str(answer.held_by)}

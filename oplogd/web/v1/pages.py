@@ -5,7 +5,7 @@ So items that come or go in between move no others from one page to another.
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -13,11 +13,13 @@ from fastapi import Response
 
 from oplogd.decode.media_types import JSON
 from oplogd.errors import MessageError
-from oplogd.topics.transactions.rules import MAX_LIMIT, parse_limit
+from oplogd.topics.transactions.rules import MAX_LIMIT
+from oplogd.web.describe.parameters import After, PageLimit
 from oplogd.web.http.problem import COMMON_HEADERS
 
 # The header of a page that is not the last one: ``after`` of the next page.
 NEXT = "Oplog-Next"
+MORE = {NEXT: "There are more items: `after` of the next page."}
 
 # Longer than every cursor: a name has 249 characters.
 _MAX_CURSOR = 600
@@ -37,15 +39,10 @@ class Asked(NamedTuple):
     limit: int | None
     after: str
 
-    @property
-    def is_whole(self) -> bool:
-        return self.limit is None and not self.after
 
-
-def asked_page(query: Mapping[str, str]) -> Asked:
-    """Raises MessageError."""
-    given = query.get("limit")
-    return Asked(None if given is None else parse_limit(given), query.get("after", ""))
+async def asked_page(limit: PageLimit = None, after: After = "") -> Asked:
+    """Return the page that a request asks for."""
+    return Asked(limit, after)
 
 
 def cursor(key: object) -> str:
@@ -54,7 +51,7 @@ def cursor(key: object) -> str:
 
 
 def key_in(after: str, type_: type[_Key]) -> _Key | None:
-    """Return the key that ``cursor`` encoded; None for an empty text. Raises MessageError."""
+    """Return the key that ``cursor`` encoded, None for an empty text. Raises MessageError."""
     if not after:
         return None
     try:

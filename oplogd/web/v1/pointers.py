@@ -6,45 +6,54 @@ Publish and poll are in ``messages``.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 
-from oplogd.decode.media_types import JSON
 from oplogd.errors import MessageError
 from oplogd.ingest.appends import Appends
-from oplogd.model.names import OPLOG, SYSTEM, TopicName
-from oplogd.model.pointer import Decision, parse_pointer
+from oplogd.model.names import OPLOG, TopicName
+from oplogd.model.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerKey
 from oplogd.topics.pointers import rules
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right, Rights
-from oplogd.topics.transactions.rules import parse_limit
-from oplogd.web.describe import pointers as describe
+from oplogd.topics.transactions.rules import DEFAULT_LIMIT
+from oplogd.web.describe import types
+from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.parameters import (
+    After,
+    AfterOffset,
+    Force,
+    Limit,
+    Pointer,
+    TimedOut,
+    TtlQuery,
+)
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import refuse_fence
-from oplogd.web.http.problem import COMMON_HEADERS, Problem
-from oplogd.web.v1.pages import Asked, asked_page, key_in, listed
+from oplogd.web.http.problem import Problem
+from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     STORES_TWICE,
+    TOPIC,
+    Access,
+    answer,
     codec_for,
     continuing,
-    name_of,
-    problems,
-    read_json,
+    json_body,
     read_messages,
     refuse_reserved,
-    refuse_stopping,
     require_known,
+    shown,
 )
-from oplogd.web.v1.topics import TOPIC
 
 POINTERS = "/v1/pointers"
 POINTER = f"{POINTERS}/{{pointer}}"
 
 # No report is longer, unless it has many blanks.
 _MAX_REPORT_BYTES = 600 * 1024
+_ERRORS = (*BODY_ERRORS, 404, 409)
 
 
 def add_pointers(
@@ -57,118 +66,161 @@ def add_pointers(
     is_stopping: Callable[[], bool],
 ) -> None:
     """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
+    access = Access(rights, is_stopping)
+    # The topics of a report are in its body, which only clients with a right may send.
+    reports = [Depends(access.write), Depends(refuse_fence_of_report)]
+    report = json_body(bodies, rules.parse_report, _MAX_REPORT_BYTES)
 
-    @app.post(f"{TOPIC}/store", **describe.STORE)
-    async def store(request: Request) -> Response:
-        name = writable(request)
+    async def writable(request: Request, name: TopicName = Depends(access.writable)) -> TopicName:
+        """Return a topic to which messages under pointers may be written. Raises Problem."""
+        refuse_fence(request, "messages under a pointer")
+        if name == OPLOG:
+            raise Problem(400, rules.NOT_FOR_OPLOG)
+        require_known(name)
+        refuse_reserved(name)
+        return name
+
+    async def readable(name: TopicName = Depends(access.readable)) -> TopicName:
+        """Return a topic whose entries may be shown. Raises Problem."""
+        if name == OPLOG:
+            raise Problem(400, f"{OPLOG} is the log of operations: poll it, or follow /ops")
+        require_known(name)
+        return name
+
+    @app.post(f"{TOPIC}/store")
+    @described("pointers", *_ERRORS, body=types.StoreBody, has_avro=True)
+    async def store(
+        request: Request, name: TopicName = Depends(writable), ttl: TtlQuery = None
+    ) -> Response:
+        """Store messages under a pointer.
+
+        No reader gets them before they are published, by a publish with the pointer and without
+        messages. An answer of 200 means that they are durable. Sent again, they are stored twice.
+        """
+        codec = codec_for(request)
+        pointer, messages = await read_messages(request, codec, bodies, publisher)
+        if pointer is None:
+            raise MessageError("transactionWritePointer", "must not be null")
+        if not messages:
+            raise MessageError("messages", "there is none")
         with continuing(STORES_TWICE):
-            require_topic(name)
-            codec = codec_for(request)
-            pointer, messages = await read_messages(request, codec, bodies, publisher)
-            if pointer is None:
-                raise MessageError("transactionWritePointer", "must not be null")
-            if not messages:
-                raise MessageError("messages", "there is none")
             await appends.confirmed(service.store(name, pointer, messages))
         return Response(status_code=200, headers=HEADERS)
 
-    @app.post(f"{TOPIC}/rollback", **describe.ROLLBACK)
-    async def rollback(request: Request) -> Response:
-        name = writable(request)
+    @app.post(f"{TOPIC}/rollback")
+    @described("pointers", *_ERRORS, body=types.RollbackBody, has_avro=True)
+    async def rollback(
+        request: Request, name: TopicName = Depends(writable), force: Force = False
+    ) -> Response:
+        """Roll back messages under a pointer.
+
+        Takes the answer to a publish as it is, or its keys. Without any, everything under the
+        pointer is rolled back, also messages that are only stored. No reader gets the messages
+        afterwards. Messages that are already rolled back, or belong to others, are passed over:
+        repeat a request that got no answer. After the report of a commit it is refused; after the
+        time-out it is the report of an abort.
+        """
+        codec = codec_for(request)
+        async with bodies.received(request, "keys") as raw:
+            pointer, stamps = await bodies.work(codec.decode_rollback(raw))
         with continuing():
-            require_topic(name)
-            codec = codec_for(request)
-            force = rules.parse_force(request.query_params.get("force"))
-            async with bodies.received(request, "keys") as raw:
-                pointer, stamps = await bodies.work(codec.decode_rollback(raw))
             await appends.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 
-    @app.post(f"{POINTER}/commit", **describe.COMMIT)
-    async def commit(request: Request) -> Response:
-        return await decide(request, Decision.COMMITTED)
+    @app.post(f"{POINTER}/commit", dependencies=reports)
+    @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
+    async def commit_pointer(
+        request: Request, pointer: Pointer, names: list[TopicName] = report
+    ) -> Response:
+        """Commit a pointer in topics.
 
-    @app.post(f"{POINTER}/abort", **describe.ABORT)
-    async def abort(request: Request) -> Response:
-        return await decide(request, Decision.ABORTED)
+        The owner of the foreign transaction reports its end for each topic in which it has
+        published. Readers with `isolation` `read_committed` get its messages. Where it has timed
+        out, they get them at the end of the topic. Nothing more can be published under the pointer
+        in these topics. It is for all of these topics, or refused for all. Repeated, the answer is
+        the same.
+        """
+        return await decide(request, pointer, names, Decision.COMMITTED)
 
-    @app.get(f"{TOPIC}/pointers", **describe.POINTERS)
-    async def pointers(request: Request) -> Response:
-        name = readable(request)
-        with problems():
-            query = request.query_params
-            if rules.parse_state(query.get("state")):
-                timed_out = await service.timed_out(name, parse_limit(query.get("limit")))
-                return _json([rules.timed_out_shown(each) for each in timed_out], COMMON_HEADERS)
-            asked = Asked(parse_limit(query.get("limit")), query.get("after", ""))
-            return await listed(
-                asked,
-                lambda after, most: service.select(name, most, key_in(after, PointerKey)),
-                lambda each: PointerKey(each.begun_ms, each.pointer, 0),
-                show_page,
-            )
+    @app.post(f"{POINTER}/abort", dependencies=reports)
+    @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
+    async def abort_pointer(
+        request: Request, pointer: Pointer, names: list[TopicName] = report
+    ) -> Response:
+        """Abort a pointer in topics.
 
-    @app.get(POINTERS, **describe.ALL_POINTERS)
-    async def all_pointers(request: Request) -> Response:
-        rights.require(request, Right.READ, SYSTEM)
-        with problems():
-            return await listed(
-                asked_page(request.query_params),
-                lambda after, most: service.select_all(most, key_in(after, PointerKey)),
-                lambda each: each.key,
-                service.shown,
-            )
+        As a commit, but readers with `isolation` `read_committed` do not get its messages.
+        """
+        return await decide(request, pointer, names, Decision.ABORTED)
+
+    @app.get(f"{TOPIC}/pointers")
+    @described("pointers", *READ_ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
+    async def list_pointers(
+        name: TopicName = Depends(readable),
+        has_timed_out: TimedOut = False,
+        limit: Limit = DEFAULT_LIMIT,
+        after: After = "",
+    ) -> Response:
+        """List the open pointers of a topic, the oldest first.
+
+        A pointer is open from its first message in the topic until it is decided. `published`:
+        messages were published under it; otherwise they are only stored. With `state=timed-out`:
+        the pointers that timed out with messages and were not reported since, with `timed_out_at`
+        and `state` in place of `expires_at` and `published`.
+        """
+        if has_timed_out:
+            found = await service.timed_out(name, limit)
+            return shown([rules.timed_out_shown(each) for each in found])
+        return await listed(
+            Asked(limit, after),
+            lambda after, most: service.select(name, most, key_in(after, PointerKey)),
+            lambda each: PointerKey(each.begun_ms, each.pointer, 0),
+            show_page,
+        )
+
+    @app.get(POINTERS, dependencies=[Depends(access.read)])
+    @described("pointers", *READ_ERRORS, answer=list[types.TopicPointerAnswer], headers=MORE)
+    async def list_all_pointers(asked: Asked = Depends(asked_page)) -> Response:
+        """List the open pointers of all topics, the oldest first.
+
+        One item for each topic in which a pointer is open. `holds`: readers with `isolation`
+        `read_committed` wait for it, because messages were published under it (`published`).
+        """
+        return await listed(
+            asked,
+            lambda after, most: service.select_all(most, key_in(after, PointerKey)),
+            lambda each: each.key,
+            service.shown,
+        )
 
     async def show_page(found: Sequence[OpenPointer]) -> list[dict[str, Any]]:
         return [rules.pointer_shown(each) for each in found]
 
-    @app.get(f"{TOPIC}/entries", **describe.ENTRIES)
-    async def entries(request: Request) -> Response:
-        name = readable(request)
-        query = request.query_params
-        with problems():
-            after, limit = rules.parse_after(query.get("after")), parse_limit(query.get("limit"))
-            return _json(await service.entries(name, after, limit), COMMON_HEADERS)
+    @app.get(f"{TOPIC}/entries")
+    @described("pointers", *READ_ERRORS, 404, answer=list[types.EntryAnswer])
+    async def list_entries(
+        name: TopicName = Depends(readable),
+        after: AfterOffset = None,
+        limit: Limit = DEFAULT_LIMIT,
+    ) -> Response:
+        """List the entries of a topic in their order.
 
-    async def decide(request: Request, decision: Decision) -> Response:
-        # The topics are in the body, which only clients with a right may send.
-        rights.require(request, Right.WRITE, SYSTEM)
-        refuse_stopping(is_stopping)
-        refuse_fence(request, "reports")
+        Shows the kinds of entries, and the transactions to which they belong, but no message.
+        """
+        return shown(await service.entries(name, after, limit))
+
+    async def decide(
+        request: Request, pointer: int, names: list[TopicName], decision: Decision
+    ) -> Response:
+        for name in names:
+            rights.require(request, Right.WRITE, *name)
+            require_known(name)
         with continuing():
-            pointer = parse_pointer(request.path_params["pointer"], "pointer")
-            names = rules.parse_report(await read_json(bodies, request, _MAX_REPORT_BYTES))
-            for name in names:
-                rights.require(request, Right.WRITE, *name)
-                require_known(name)
             await appends.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
-        return _json({"pointer": str(pointer), "state": decision, "topics": topics})
-
-    def writable(request: Request) -> TopicName:
-        name = name_of(request)
-        rights.require(request, Right.WRITE, *name)
-        refuse_stopping(is_stopping)
-        refuse_fence(request, "messages under a pointer")
-        return name
-
-    def readable(request: Request) -> TopicName:
-        name = name_of(request)
-        rights.require(request, Right.READ, *name)
-        with problems():
-            if name == OPLOG:
-                raise Problem(400, f"{OPLOG} is the log of operations: poll it, or follow /ops")
-            require_known(name)
-        return name
+        return answer({"pointer": str(pointer), "state": decision, "topics": topics})
 
 
-def require_topic(name: TopicName) -> None:
-    """Raise Problem unless messages under pointers may be written to a topic of this name."""
-    if name == OPLOG:
-        raise Problem(400, rules.NOT_FOR_OPLOG)
-    require_known(name)
-    refuse_reserved(name)
-
-
-def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:
-    return Response(msgspec.json.encode(body), 200, headers, JSON)
+async def refuse_fence_of_report(request: Request) -> None:
+    """Raise Problem 400 for a report with a fence."""
+    refuse_fence(request, "reports")

@@ -1,72 +1,130 @@
-"""The parts of a request that endpoints of topics share, and the answers to their errors."""
+"""The parts of requests that endpoints under /v1 share: names, rights, bodies, and answers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
-from fastapi import Request
+import msgspec
+from fastapi import Depends, Request, Response
 
 from oplogd.decode.buffers import Buffer
-from oplogd.decode.compressed import TooLargeError
 from oplogd.decode.media_types import AVRO, JSON
-from oplogd.errors import (
-    DiskFullError,
-    LeaseConflictError,
-    LeaseError,
-    LeaseNotFoundError,
-    MessageError,
-    MessageTooLargeError,
-    NoLogNumberError,
-    NotConfirmedError,
-    OperationError,
-    QueueFullError,
-    StaleFenceError,
-    StoreUnavailableError,
-    TopicError,
-    TopicExistsError,
-    TopicFullError,
-    TopicNotFoundError,
-    TransactionConflictError,
-    TransactionNotFoundError,
-    TransactionTooLargeError,
-)
-from oplogd.ingest.budget import NoRoomError
+from oplogd.errors import DiskFullError, StoreUnavailableError
+from oplogd.model.lease import Fence
 from oplogd.model.message import Message, ttl_seconds
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.model.transaction import is_group_log
 from oplogd.topics.codec.codec import Codec, InvalidMessagesError, reading_publish
 from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
 from oplogd.topics.publish import Publisher
+from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.origin import is_from_page
+from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.fence import fence_of
 from oplogd.web.http.negotiate import media_type, not_understood
-from oplogd.web.http.problem import Problem
+from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, STORE_AWAY, Problem
+
+TOPICS = "/v1/namespaces/{namespace}/topics"
+TOPIC = f"{TOPICS}/{{topic}}"
 
 # Answers to writes and polls: no page of another origin may read them.
 HEADERS = {"Cache-Control": "no-cache, no-store, must-revalidate"}
-
-RETRY_AFTER = {"Retry-After": "1"}
-STORE_AWAY = {"Retry-After": "5"}
 
 # Effects of repeating a request that was not confirmed.
 CONTINUES = "a repeated request continues"
 STORES_TWICE = "a repeated request may store the messages twice"
 
+_T = TypeVar("_T")
 
-def namespace_of(request: Request) -> str:
-    """Return the namespace in a request's path. Raises Problem 400."""
-    try:
-        return check_name(request.path_params["namespace"], "namespace")
-    except TopicError as error:
-        raise Problem(400, str(error)) from None
+
+class Access:
+    """Dependencies: each checks the right that an endpoint needs.
+
+    Those of a topic return its name. Writes are refused while the agent stops.
+    """
+
+    def __init__(
+        self, rights: Rights[Request], is_stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._rights = rights
+        self._is_stopping = is_stopping
+
+    def require_write(self, request: Request, *name: str) -> None:
+        """Raise Problem unless the client may write a topic, or without a name the rest."""
+        self._rights.require(request, Right.WRITE, *(name or (SYSTEM,)))
+        refuse_stopping(self._is_stopping)
+
+    async def read(self, request: Request) -> None:
+        """Raise Problem unless the client may read what belongs to no topic."""
+        self._rights.require(request, Right.READ, SYSTEM)
+
+    async def write(self, request: Request) -> None:
+        """Raise Problem unless the client may write what belongs to no topic."""
+        self.require_write(request)
+
+    async def namespace(self, request: Request, namespace: NamespacePart) -> str:
+        """Return a namespace that the client may read. Raises Problem."""
+        self._rights.require(request, Right.READ, check_name(namespace, "namespace"))
+        return namespace
+
+    async def readable(
+        self, request: Request, namespace: NamespacePart, topic: TopicPart
+    ) -> TopicName:
+        """Return a topic that the client may read. Raises Problem."""
+        name = topic_name(namespace, topic)
+        self._rights.require(request, Right.READ, *name)
+        return name
+
+    async def writable(
+        self, request: Request, namespace: NamespacePart, topic: TopicPart
+    ) -> TopicName:
+        """Return a topic that the client may write. Raises Problem."""
+        name = topic_name(namespace, topic)
+        self.require_write(request, *name)
+        return name
+
+
+async def given_fence(request: Request, _: FenceHeader = None) -> Fence | None:
+    """Return the fence of a request, None without one. Raises Problem 400."""
+    return fence_of(request)
+
+
+def json_body(
+    bodies: BodyReader, parse: Callable[[Buffer], _T], max_bytes: int, *, of_any_type: bool = False
+) -> Any:
+    """Return the dependency that reads a body of JSON and parses it.
+
+    ``of_any_type``: Content-Type does not matter.
+    """
+
+    async def read(request: Request) -> _T:
+        async with bodies.received(request, "", max_bytes) as raw:
+            if not of_any_type:
+                require_json(request, raw)
+        return parse(raw)
+
+    return Depends(read)
+
+
+def answer(body: Any, headers: dict[str, str] = HEADERS, status: int = 200) -> Response:
+    """Return an answer in JSON. The default headers are those of a write."""
+    return Response(msgspec.json.encode(body), status, headers, JSON)
+
+
+def shown(body: Any) -> Response:
+    """Return the answer to a read: pages of other origins may read it."""
+    return answer(body, COMMON_HEADERS)
+
+
+def topic_name(namespace: str, topic: str) -> TopicName:
+    """Return the topic of these names. Raises TopicError."""
+    return TopicName(check_name(namespace, "namespace"), check_name(topic, "topic"))
 
 
 def name_of(request: Request) -> TopicName:
-    """Return the topic in a request's path. Raises Problem 400."""
-    namespace = namespace_of(request)
-    try:
-        return TopicName(namespace, check_name(request.path_params["topic"], "topic"))
-    except TopicError as error:
-        raise Problem(400, str(error)) from None
+    """Return the topic in a request's path. Raises TopicError."""
+    return topic_name(request.path_params["namespace"], request.path_params["topic"])
 
 
 def refuse_reserved(name: TopicName) -> None:
@@ -98,13 +156,6 @@ def codec_for(request: Request, *, default: str = "") -> Codec:
     if given == AVRO:
         raise Problem(415, f"this agent was installed without Avro; use {' or '.join(MEDIA_TYPES)}")
     raise not_understood(given, MEDIA_TYPES)
-
-
-async def read_json(bodies: BodyReader, request: Request, max_bytes: int) -> Buffer:
-    """Return a body of JSON, which may be empty. Raises Problem 415, and TooLargeError."""
-    async with bodies.received(request, "", max_bytes) as raw:
-        require_json(request, raw)
-        return raw
 
 
 def require_json(request: Request, raw: Buffer) -> None:
@@ -141,46 +192,13 @@ async def read_messages(
 
 @contextmanager
 def continuing(then: str = CONTINUES) -> Iterator[None]:
-    """Raise the Problem for an error of a request that may have been carried out.
+    """Raise Problem 503 if the store fails: the request may have been carried out.
 
     ``then``: the effect of a repeated request.
     """
-    with problems():
-        try:
-            yield
-        except DiskFullError:
-            raise
-        except StoreUnavailableError as error:
-            raise Problem(503, f"not confirmed; {then}: {error}", STORE_AWAY) from None
-
-
-@contextmanager
-def problems() -> Iterator[None]:
-    """Raise the Problem for an error of topics, messages, transactions, leases or the store."""
     try:
         yield
-    except InvalidMessagesError as error:
-        errors = [bad._asdict() for bad in error.bad]
-        raise Problem(413 if error.too_large else 400, str(error), errors=errors) from None
-    except OperationError as error:  # the body is not gzip
-        raise Problem(400, f"body: {error.reason}") from None
-    except MessageTooLargeError as error:
-        raise Problem(413, str(error)) from None
-    except (LeaseError, MessageError, TopicError) as error:
-        raise Problem(400, str(error)) from None
-    except (LeaseNotFoundError, TopicNotFoundError, TransactionNotFoundError) as error:
-        raise Problem(404, str(error)) from None
-    except (LeaseConflictError, TopicExistsError, TransactionConflictError) as error:
-        raise Problem(409, str(error)) from None
-    except NoLogNumberError as error:
-        raise Problem(507, str(error)) from None
-    except StaleFenceError as error:
-        raise Problem(412, str(error)) from None
-    except (TooLargeError, TransactionTooLargeError) as error:
-        raise Problem(413, str(error)) from None
-    except (NoRoomError, QueueFullError, TopicFullError) as error:
-        raise Problem(503, str(error), RETRY_AFTER) from None
-    except NotConfirmedError as error:
-        raise Problem(503, f"not confirmed, it may still be stored: {error}", STORE_AWAY) from None
+    except DiskFullError:
+        raise
     except StoreUnavailableError as error:
-        raise Problem(503, str(error), STORE_AWAY) from None
+        raise Problem(503, f"not confirmed; {then}: {error}", STORE_AWAY) from None

@@ -2,6 +2,7 @@
 
 from fastapi import FastAPI, Request, Response
 
+from oplogd.decode.media_types import EVENT_STREAM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.store.topics import Topic
@@ -9,11 +10,17 @@ from oplogd.stream.consumer import Consumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
-from oplogd.web.describe import topics as describe
+from oplogd.web.describe.described import READ_ERRORS, described
+from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
 from oplogd.web.oplog.stream import Streams
-from oplogd.web.v1.requests import name_of, problems, require_known
+from oplogd.web.v1.requests import TOPIC, name_of, require_known
 from oplogd.web.v1.stream_request import isolation_of, parse_topic_request
-from oplogd.web.v1.topics import TOPIC
+
+_EXAMPLE = """id: 0000018bcfe56800000000000000000000000000
+event: message
+data: {"payload":"one"}
+
+"""
 
 
 def add_topic_stream(
@@ -21,8 +28,22 @@ def add_topic_stream(
 ) -> None:
     hub = streams.hub
 
-    @app.get(f"{TOPIC}/stream", **describe.STREAM)
-    async def stream(request: Request) -> Response:
+    @app.get(f"{TOPIC}/stream")
+    @described(
+        "topics",
+        *(*READ_ERRORS, 404, 406),
+        answer={EVENT_STREAM: _EXAMPLE},
+        asks={**OF_TOPIC, **OF_STREAM, **ISOLATION},
+    )
+    async def follow_topic(request: Request) -> Response:
+        """Follow the stream of a topic.
+
+        Requires `Accept: text/event-stream`. The stream starts with the next message, unless
+        Last-Event-ID, last_event_id or since gives a position. The position `0` starts with the
+        oldest message. If messages after the position are gone, the stream sends `reset` and starts
+        with the oldest message. The stream of a deleted topic ends. The stream of `system/oplog` is
+        that of `/ops`. If the agent is stopping, the stream ends at once.
+        """
         name = name_of(request)
         streams.require_accepted(request, "messages")
         with hub.refusing(credentials(request)):
@@ -31,9 +52,8 @@ def add_topic_stream(
             with hub.refusing("bad_request"):
                 isolation_of(request.query_params)
             return await streams.operations(request)
-        with problems():
-            require_known(name)
-            return await messages(request, name)
+        require_known(name)
+        return await messages(request, name)
 
     async def messages(request: Request, name: TopicName) -> Response:
         with hub.refusing("bad_request"):

@@ -4,38 +4,41 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 
-from oplogd.decode.media_types import JSON
-from oplogd.decode.pieces import Pieces
 from oplogd.ingest.appends import Appends
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
 from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.properties import parse_properties, rules_shown, shown
-from oplogd.topics.rights import Right, Rights
-from oplogd.web.describe import topics as describe
-from oplogd.web.http.bodies import BodyReader, small_body
-from oplogd.web.http.problem import COMMON_HEADERS
-from oplogd.web.v1.pages import asked_page, key_in, listed
+from oplogd.topics.properties import (
+    Properties,
+    TopicProperties,
+    parse_properties,
+    rules_shown,
+    shown,
+)
+from oplogd.topics.rights import Rights
+from oplogd.web.describe import types
+from oplogd.web.describe.described import READ_ERRORS, WRITE_ERRORS, described
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.v1 import requests
+from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
-    name_of,
-    namespace_of,
-    problems,
+    TOPIC,
+    TOPICS,
+    Access,
+    answer,
     refuse_reserved,
     require_known,
 )
 
 NAMESPACES = "/v1/namespaces"
-TOPICS = f"{NAMESPACES}/{{namespace}}/topics"
-TOPIC = f"{TOPICS}/{{topic}}"
 
-# Topics that are encoded at a time.
-_LIST_PIECE = 100
+# No body is longer.
+_MAX_BYTES = 16 * 1024
 
 
 def add_topics(
@@ -48,77 +51,95 @@ def add_topics(
     appends: Appends,
     sweep: Callable[[], None],
 ) -> None:
-    """Add the endpoints. ``sweep``: begins to remove messages that nobody can read."""
-    topics = store.topics
+    """Add the endpoints. ``sweep``: begins to remove messages without readers."""
+    topics, access = store.topics, Access(rights)
+    body = requests.json_body(bodies, parse_properties, _MAX_BYTES, of_any_type=True)
 
-    @app.put(TOPIC, **describe.CREATE)
-    async def create(request: Request) -> Response:
-        name = name_of(request)
-        rights.require(request, Right.WRITE, *name)
+    async def writable(name: TopicName = Depends(access.writable)) -> TopicName:
+        """Return a topic that may be created, changed or deleted. Raises Problem."""
         refuse_reserved(name)
-        body = await small_body(request)
-        with problems():
-            ttl, pointers, max_bytes = parse_properties(body)
-            create = topics.create(name, ttl, pointers, max_bytes=max_bytes)
-            topic = await appends.confirmed(create)
-            return _json(await show(topic))
+        return name
 
-    @app.put(f"{TOPIC}/properties", **describe.CHANGE)
-    async def change(request: Request) -> Response:
-        name = name_of(request)
-        rights.require(request, Right.WRITE, *name)
-        refuse_reserved(name)
-        body = await small_body(request)
-        with problems():
-            ttl, pointers, max_bytes = parse_properties(body)
-            change = topics.change(name, ttl, pointers, max_bytes=max_bytes)
-            topic = await appends.confirmed(change)
-            known.forget(name)
-            feeds.changed(topic)
-            sweep()
-            return _json(await show(topic))
+    @app.put(TOPIC)
+    @described(
+        "topics", *(*WRITE_ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer
+    )
+    async def create_topic(
+        name: TopicName = Depends(writable), given: Properties = body
+    ) -> Response:
+        """Create a topic.
 
-    @app.delete(TOPIC, **describe.DELETE)
-    async def delete(request: Request) -> Response:
-        name = name_of(request)
-        rights.require(request, Right.WRITE, *name)
-        refuse_reserved(name)
-        with problems():
-            await appends.confirmed(topics.delete(name))
+        Without a time to live the topic has the store's default, without `pointer_timeout` the
+        agent's `--pointer-timeout`.
+        """
+        ttl, pointers, max_bytes = given
+        create = topics.create(name, ttl, pointers, max_bytes=max_bytes)
+        return answer(await show(await appends.confirmed(create)))
+
+    @app.put(f"{TOPIC}/properties")
+    @described(
+        "topics", *(*WRITE_ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer
+    )
+    async def change_topic(
+        name: TopicName = Depends(writable), given: Properties = body
+    ) -> Response:
+        """Change the properties of a topic.
+
+        Replaces all properties: an absent one gets its default. Pointers that are open keep their
+        time-outs.
+        """
+        ttl, pointers, max_bytes = given
+        change = topics.change(name, ttl, pointers, max_bytes=max_bytes)
+        topic = await appends.confirmed(change)
+        known.forget(name)
+        feeds.changed(topic)
+        sweep()
+        return answer(await show(topic))
+
+    @app.delete(TOPIC)
+    @described("topics", *WRITE_ERRORS, 404, 409)
+    async def delete_topic(name: TopicName = Depends(writable)) -> Response:
+        """Delete a topic with its messages.
+
+        A topic that is created again under this name is empty, and its ids go on ascending.
+        """
+        await appends.confirmed(topics.delete(name))
         known.forget(name)
         sweep()
         return Response(status_code=200, headers=HEADERS)
 
-    @app.get(TOPIC, **describe.SHOW)
-    async def get(request: Request) -> Response:
-        name = name_of(request)
-        rights.require(request, Right.READ, *name)
-        with problems():
-            if name == OPLOG:
-                return _json(await show_oplog(), COMMON_HEADERS)
-            require_known(name)
-            return _json(await show(await existing(name)), COMMON_HEADERS)
+    @app.get(TOPIC)
+    @described("topics", *READ_ERRORS, 404, answer=types.TopicAnswer)
+    async def show_topic(name: TopicName = Depends(access.readable)) -> Response:
+        """Show a topic.
 
-    @app.get(TOPICS, **describe.LIST)
-    async def list_(request: Request) -> Response:
-        namespace = namespace_of(request)
-        rights.require(request, Right.READ, namespace)
-        with problems():
-            asked = asked_page(request.query_params)
-            if not asked.is_whole:
-                return await listed(asked, partial(read_page, namespace), _name, show_page)
-            found = await topics.in_namespace(namespace)
-            default = await topics.default_ttl() if any(t.ttl is None for t in found) else 0
-            others = [await show_oplog()] if namespace == SYSTEM else []
-        body = await bodies.work(encoding_list(found, default, others))
-        return Response(body, 200, COMMON_HEADERS, JSON)
+        Shows the time to live that counts, and the other properties that are not the default. The
+        topic `system/oplog` holds the operations.
+        """
+        if name == OPLOG:
+            return requests.shown(await show_oplog())
+        require_known(name)
+        return requests.shown(await show(await existing(name)))
 
-    @app.get(NAMESPACES, **describe.NAMESPACES)
-    async def namespaces(request: Request) -> Response:
-        rights.require(request, Right.READ, SYSTEM)
-        with problems():
-            asked = asked_page(request.query_params)
-            return await listed(asked, read_namespaces, lambda each: each.name, as_they_are)
+    @app.get(TOPICS)
+    @described("topics", *READ_ERRORS, answer=list[types.TopicAnswer], headers=MORE)
+    async def list_topics(
+        namespace: str = Depends(access.namespace), asked: Asked = Depends(asked_page)
+    ) -> Response:
+        """List the topics of a namespace, sorted by name.
+
+        A namespace needs no creation: without topics the list is empty.
+        """
+        return await listed(asked, partial(read_page, namespace), _name, show_page)
+
+    @app.get(NAMESPACES, dependencies=[Depends(access.read)])
+    @described("topics", *READ_ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
+    async def list_namespaces(asked: Asked = Depends(asked_page)) -> Response:
+        """List the namespaces that have topics, sorted by name.
+
+        The namespace `system` is always there: it has the topic `system/oplog`.
+        """
+        return await listed(asked, read_namespaces, lambda each: each.name, as_they_are)
 
     async def read_page(namespace: str, after: str, limit: int) -> list[Topic | TopicName]:
         """Return topics past a cursor, and the oplog among those of its namespace."""
@@ -130,7 +151,8 @@ def add_topics(
         return found[:limit]
 
     async def show_page(found: Sequence[Topic | TopicName]) -> list[dict[str, Any]]:
-        default = await topics.default_ttl()
+        needs_default = any(isinstance(each, Topic) and each.ttl is None for each in found)
+        default = await topics.default_ttl() if needs_default else 0
         return [
             _shown(each, default) if isinstance(each, Topic) else await show_oplog()
             for each in found
@@ -161,24 +183,6 @@ def add_topics(
         return shown(OPLOG.topic, {"bytes": (await store.stats()).max_bytes})
 
 
-def encoding_list(
-    found: Sequence[Topic], default_ttl: int, others: list[dict[str, Any]]
-) -> Pieces[bytes]:
-    """Return the body that lists topics in the order of their names.
-
-    ``found``: topics in this order. ``others``: members of topics that are not in the store.
-    """
-    encoded: list[bytes] = []
-    for first in range(0, len(found), _LIST_PIECE):
-        for topic in found[first : first + _LIST_PIECE]:
-            while others and others[0]["name"] < topic.name.topic:
-                encoded.append(msgspec.json.encode(others.pop(0)))
-            encoded.append(msgspec.json.encode(_shown(topic, default_ttl)))
-        yield
-    encoded += map(msgspec.json.encode, others)
-    return b"[" + b",".join(encoded) + b"]"
-
-
 def _name(found: Topic | TopicName) -> str:
     return found.name.topic if isinstance(found, Topic) else found.topic
 
@@ -191,7 +195,3 @@ def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:
     if topic.max_bytes is not None:
         properties["max_bytes"] = topic.max_bytes
     return shown(topic.name.topic, properties)
-
-
-def _json(body: Any, headers: dict[str, str] = HEADERS) -> Response:
-    return Response(msgspec.json.encode(body), 200, headers, JSON)

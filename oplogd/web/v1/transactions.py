@@ -1,35 +1,42 @@
 """Transactions: begin, write records, commit, abort, show, list."""
 
 from collections.abc import Callable
-from typing import Any
 
-import msgspec
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 
-from oplogd.decode.buffers import Buffer
 from oplogd.decode.media_types import JSON
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
-from oplogd.model.names import SYSTEM
+from oplogd.model.lease import Fence
 from oplogd.model.operation import format_ms
 from oplogd.model.transaction import parse_id
 from oplogd.store.transactions import Transaction
 from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions import rules
 from oplogd.topics.transactions.service import TransactionService
-from oplogd.web.describe import transactions as describe
+from oplogd.web.describe import types
+from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.parameters import (
+    After,
+    FenceHeader,
+    Group,
+    Limit,
+    StateOfTransaction,
+    Txn,
+)
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of
 from oplogd.web.http.ignored import told
-from oplogd.web.http.problem import COMMON_HEADERS
-from oplogd.web.v1.pages import Asked, key_in, listed
+from oplogd.web.v1.pages import MORE, Asked, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
+    Access,
+    answer,
     continuing,
-    problems,
-    read_json,
-    refuse_stopping,
+    given_fence,
+    json_body,
     require_json,
+    shown,
 )
 
 TXNS = "/v1/txns"
@@ -37,6 +44,7 @@ TXN = f"{TXNS}/{{txn}}"
 
 # No body of a begin, commit or abort is longer.
 _MAX_BYTES = 16 * 1024
+_ERRORS = (*BODY_ERRORS, 404, 409)
 
 
 def add_transactions(
@@ -48,77 +56,127 @@ def add_transactions(
     appends: Appends,
     is_stopping: Callable[[], bool],
 ) -> None:
-    @app.post(TXNS, **describe.BEGIN)
-    async def begin(request: Request) -> Response:
-        require_write(request)
-        with continuing():
-            asked = rules.parse_begin(await read(request))._replace(fence=fence_of(request))
-            if asked.topic is not None:
-                rights.require(request, Right.WRITE, *asked.topic)
-            transaction = await appends.confirmed(service.begin(asked))
-        id_ = str(transaction.id)
-        body = {"txn": id_, "expires_at": format_ms(transaction.expires_ms)}
-        return _json(body, {**HEADERS, "Location": f"{TXNS}/{id_}"}, 201)
+    access = Access(rights, is_stopping)
+    reads, writes = [Depends(access.read)], [Depends(access.write)]
 
-    @app.post(f"{TXN}/records", **describe.RECORDS)
-    async def write(request: Request) -> Response:
-        require_write(request)
+    @app.post(TXNS, dependencies=writes)
+    @described(
+        "transactions",
+        *(*BODY_ERRORS, 404, 412, 507),
+        body=rules.BeginBody,
+        answer=types.BegunAnswer,
+        status=201,
+        headers={"Location": "Path of the transaction."},
+    )
+    async def begin_transaction(
+        request: Request,
+        fence: Fence | None = Depends(given_fence),
+        asked: rules.Begin = json_body(bodies, rules.parse_begin, _MAX_BYTES),
+    ) -> Response:
+        """Begin a transaction.
+
+        A group selects the commit log `system/_txn.GROUP`: the commits of a group have one order.
+        With `topic` the log of that topic is the commit log, and all records must be in that topic.
+        Nothing commits after the time-out. With Oplog-Lease it commits only if the lease still has
+        this term when the commit is decided; later requests may repeat the header.
+        """
+        if asked.topic is not None:
+            rights.require(request, Right.WRITE, *asked.topic)
         with continuing():
-            id_ = id_of(request)
+            begun = await appends.confirmed(service.begin(asked._replace(fence=fence)))
+        id_ = str(begun.id)
+        body = {"txn": id_, "expires_at": format_ms(begun.expires_ms)}
+        return answer(body, {**HEADERS, "Location": f"{TXNS}/{id_}"}, 201)
+
+    @app.post(f"{TXN}/records")
+    @described(
+        "transactions",
+        *(*_ERRORS, 412),
+        body=types.RecordsBody,
+        answer=types.TransactionAnswer,
+        asks={"txn": Txn, "lease": FenceHeader},
+    )
+    async def write_records(request: Request) -> Response:
+        """Write records of a transaction.
+
+        The records are stored together or not at all. A record that was written before, with the
+        same lsn and content, is passed over: repeat a request that got no answer. Readers of a
+        topic see records at once, unless they read with `isolation` `read_committed`: then they see
+        them after the commit. Operations always wait for the commit.
+        """
+        access.require_write(request)
+        id_ = parse_id(request.path_params["txn"])
+        found = Ignored()
+        with continuing():
             await service.require_fence(id_, fence_of(request))
-            found = Ignored()
             writing = await read_records(request, found)
             for name in writing.topics:
                 rights.require(request, Right.WRITE, *name)
             written = await appends.confirmed(service.write(id_, writing))
-            return await show(written, HEADERS | told(request, found, ignored))
+        return await show(written, HEADERS | told(request, found, ignored))
 
-    @app.post(f"{TXN}/commit", **describe.COMMIT)
-    async def commit(request: Request) -> Response:
-        require_write(request)
+    @app.post(f"{TXN}/commit", dependencies=writes)
+    @described(
+        "transactions", *(*_ERRORS, 412), body=rules.CommitBody, answer=types.CommittedAnswer
+    )
+    async def commit_transaction(
+        txn: Txn,
+        fence: Fence | None = Depends(given_fence),
+        count: int = json_body(bodies, rules.parse_commit, _MAX_BYTES),
+    ) -> Response:
+        """Commit a transaction.
+
+        `records` is the number of records that were written, with lsn 0 to `records` - 1. If one is
+        missing, the transaction stays open. Repeated, the answer is the same.
+        """
         with continuing():
-            id_ = id_of(request)
-            await service.require_fence(id_, fence_of(request))
-            count = rules.parse_commit(await read(request))
-            done = await appends.confirmed(service.commit(id_, count))
+            await service.require_fence(txn, fence)
+            done = await appends.confirmed(service.commit(txn, count))
         return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
 
-    @app.post(f"{TXN}/abort", **describe.ABORT)
-    async def abort(request: Request) -> Response:
-        require_write(request)
+    @app.post(f"{TXN}/abort", dependencies=writes)
+    @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)
+    async def abort_transaction(
+        txn: Txn,
+        fence: Fence | None = Depends(given_fence),
+        _: None = json_body(bodies, rules.parse_abort, _MAX_BYTES),
+    ) -> Response:
+        """Abort a transaction.
+
+        Readers with `isolation` `read_committed` never see its records. Repeated, or after a
+        time-out, the answer is the same.
+        """
         with continuing():
-            id_ = id_of(request)
-            await service.require_fence(id_, fence_of(request))
-            rules.parse_abort(await read(request))
-            return await show(await appends.confirmed(service.abort(id_)))
+            await service.require_fence(txn, fence)
+            return await show(await appends.confirmed(service.abort(txn)))
 
-    @app.get(TXN, **describe.SHOW)
-    async def get(request: Request) -> Response:
-        rights.require(request, Right.READ, SYSTEM)
-        with problems():
-            return await show(await service.find(id_of(request)), COMMON_HEADERS)
+    @app.get(TXN, dependencies=reads)
+    @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
+    async def show_transaction(txn: Txn) -> Response:
+        """Show a transaction.
 
-    @app.get(TXNS, **describe.LIST)
-    async def list_(request: Request) -> Response:
-        rights.require(request, Right.READ, SYSTEM)
-        query = request.query_params
-        with problems():
-            state = rules.parse_state(query.get("state"))
-            group = rules.group_name(query["group"]) if "group" in query else None
-            limit = rules.parse_limit(query.get("limit"))
-            return await listed(
-                Asked(limit, query.get("after", "")),
-                lambda after, most: service.select(state, group, most, key_in(after, int)),
-                lambda each: int(each.id),  # of MongoDB it is a number of another type
-                service.shown,
-            )
+        A finished transaction is forgotten after a day.
+        """
+        return shown((await service.shown([await service.find(txn)]))[0])
 
-    def require_write(request: Request) -> None:
-        rights.require(request, Right.WRITE, SYSTEM)
-        refuse_stopping(is_stopping)
+    @app.get(TXNS, dependencies=reads)
+    @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
+    async def list_transactions(
+        state: StateOfTransaction = None,
+        group: Group = None,
+        limit: Limit = rules.DEFAULT_LIMIT,
+        after: After = "",
+    ) -> Response:
+        """List transactions, the newest first.
 
-    async def read(request: Request) -> Buffer:
-        return await read_json(bodies, request, _MAX_BYTES)
+        Finished transactions of the last day are among them.
+        """
+        return await listed(
+            Asked(limit, after),
+            lambda after, most: service.select(state, group, most, key_in(after, int)),
+            lambda each: int(each.id),  # of MongoDB it is a number of another type
+            service.shown,
+        )
 
     async def read_records(request: Request, found: Ignored) -> rules.Writing:
         async with bodies.received(request, "records") as raw:
@@ -128,11 +186,4 @@ def add_transactions(
             )
 
     async def show(transaction: Transaction, headers: dict[str, str] = HEADERS) -> Response:
-        return _json((await service.shown([transaction]))[0], headers)
-
-    def id_of(request: Request) -> int:
-        return parse_id(request.path_params["txn"])
-
-
-def _json(body: Any, headers: dict[str, str], status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, headers, JSON)
+        return answer((await service.shown([transaction]))[0], headers)

@@ -70,7 +70,18 @@ def test_pages_of_topics_are_stable_while_topics_come_and_go(target: Target) -> 
     system = f"{NAMESPACES}/system/topics"
     TransactionClient(target, group="z" + os.urandom(4).hex())
     assert paged(target, system, 1) == whole(target, system)
-    assert {"oplog"} < {each["name"] for each in paged(target, system, 2)}
+    names = [each["name"] for each in paged(target, system, 2)]
+    assert names == sorted(names)
+    assert {"oplog"} < {*names}
+
+
+def test_a_list_shows_topics_as_each_is_shown(target: Target) -> None:
+    namespace = fresh_namespace()
+    made = [TopicClient(target, f"{namespace}/{n}") for n in "ab"]
+    made[0].create()
+    made[1].create({"ttl": 60})
+    found = whole(target, f"{NAMESPACES}/{namespace}/topics")
+    assert found == [each.request("GET").json for each in made]
 
 
 def test_open_pointers_of_all_topics_are_listed_the_oldest_first(target: Target) -> None:

@@ -159,6 +159,51 @@ def test_the_api_is_described(target: Target) -> None:
 
 
 @on_one_store
+def test_the_description_names_rights_and_types_and_no_answer_of_the_framework(
+    target: Target,
+) -> None:
+    document = target.request("GET", "/openapi.json").json
+    known = {
+        f"#/components/schemas/{name}": schema
+        for name, schema in document["components"]["schemas"].items()
+    }
+    text = json.dumps(document)
+    assert {*re.findall(r'"\$ref": "([^"]+)"', text)} <= known.keys()
+    assert "ValidationError" not in text
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    assert {"422"} & {status for each in operations for status in each["responses"]} == set()
+    assert all(len(each["tags"]) == 1 for each in operations)
+    schemes = document["components"]["securitySchemes"].keys()
+    for each in operations:
+        rights = [*each.get("security", ())]
+        assert ("401" in each["responses"]) == bool(rights) or each["operationId"] == "sign_in"
+        assert {name for right in rights for name in right} <= schemes
+
+
+@on_one_store
+@pytest.mark.parametrize(
+    ("method", "path", "field"),
+    [
+        ("GET", "/v1/txns?limit=hunter2", "limit"),
+        ("GET", "/v1/txns?state=hunter2", "state"),
+        ("GET", "/v1/txns?group=hunter2/", "group"),
+        ("GET", "/v1/leases?after=hunter2", "after"),
+        ("GET", "/v1/namespaces/n/topics/hunter2!", "topic"),
+        ("POST", "/v1/pointers/hunter2/commit", "pointer"),
+        ("POST", "/v1/namespaces/n/topics/t/rollback?force=hunter2", "force"),
+    ],
+)
+def test_a_bad_parameter_is_named_and_not_repeated(
+    target: Target, method: str, path: str, field: str
+) -> None:
+    body = b'{"topics":["n/t"]}' if method == "POST" else None
+    reply = target.request(method, path, body, {"Content-Type": "application/json"})
+    assert reply.status == 400
+    assert reply.problem().startswith(f"{field}: ")
+    assert b"hunter2" not in reply.body
+
+
+@on_one_store
 def test_the_documentation_needs_no_other_host(target: Target) -> None:
     reply = target.request("GET", "/docs")
     assert (reply.status, reply.header("Content-Type")) == (200, "text/html; charset=utf-8")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oplogd.errors import LeaseError, MessageError, TopicError
-from oplogd.leases.rules import Release, parse_poll, parse_release
+from oplogd.leases.rules import LeaseReleaseBody, parse_poll, parse_release
 from oplogd.model.lease import MAX_TERM, Fence, parse_fence, stale
 from oplogd.store.leases import LeaseRequest
 
@@ -35,7 +35,9 @@ def body(members: dict[str, Any]) -> bytes:
     ],
 )
 def test_a_poll_is_read(raw: bytes, request_: LeaseRequest) -> None:
-    assert parse_poll("l", raw) == request_
+    given = parse_poll(raw)
+    found = LeaseRequest("l", given.holder, given.ttl_ms, given.refresh, given.note)
+    assert found == request_
 
 
 @pytest.mark.parametrize(
@@ -74,13 +76,13 @@ def test_a_poll_is_read(raw: bytes, request_: LeaseRequest) -> None:
 )
 def test_a_bad_poll_names_its_member(raw: bytes, field: str) -> None:
     with pytest.raises((LeaseError, MessageError)) as refused:
-        parse_poll("l", raw)
+        parse_poll(raw)
     assert str(refused.value).startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize("term", [1, 7, MAX_TERM])
 def test_a_release_is_read(term: int) -> None:
-    assert parse_release(body({**RELEASE, "term": term})) == Release("h", term)
+    assert parse_release(body({**RELEASE, "term": term})) == LeaseReleaseBody(term, "h")
 
 
 @pytest.mark.parametrize(

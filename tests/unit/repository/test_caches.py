@@ -59,6 +59,7 @@ TABLE_BOUNDS = {
     "oplogd/web/access/attempts.py: _Buckets._buckets": "plain addresses; has a bound",
     "oplogd/web/access/attempts.py: AttemptLimiter._known": "plain addresses; has a bound",
     "oplogd/web/connection/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
+    "oplogd/web/describe/document.py: _Schemas.components": OF_THE_CODE,
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
     "oplog_pipe/deliver/batch.py: Batch.keys": "keys of one batch",
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,

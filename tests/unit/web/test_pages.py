@@ -72,9 +72,7 @@ def test_a_cursor_is_the_key_that_was_encoded() -> None:
         key_in(cursor(10**30), int)
 
 
-def test_a_list_is_whole_unless_a_page_is_asked_for() -> None:
-    assert asked_page({}).is_whole
-    assert not asked_page({"limit": "1000"}).is_whole
-    assert not asked_page({"after": cursor("a")}).is_whole
-    with pytest.raises(MessageError, match="limit: must be a whole number from 1 to 1,000"):
-        asked_page({"limit": "1001"})
+async def test_a_list_is_whole_unless_a_page_is_asked_for() -> None:
+    assert await asked_page() == Asked(None, "")
+    assert await asked_page(1000) == Asked(1000, "")
+    assert await asked_page(after=cursor("a")) == Asked(None, cursor("a"))

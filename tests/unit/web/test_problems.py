@@ -1,14 +1,10 @@
 """Errors of topics and the store as answers."""
 
-import pytest
-
 from oplogd.errors import NoLogNumberError
-from oplogd.web.http.problem import Problem
-from oplogd.web.v1.requests import continuing
+from oplogd.web.http.error_handlers import problem_of
 
 
 def test_a_store_without_a_free_number_is_no_fault_that_passes_by_itself() -> None:
-    with pytest.raises(Problem) as raised, continuing():
-        raise NoLogNumberError("delete topics")
-    assert (raised.value.status, raised.value.detail) == (507, "delete topics")
-    assert "Retry-After" not in raised.value.headers
+    problem = problem_of(NoLogNumberError("delete topics"))
+    assert (problem.status, problem.detail) == (507, "delete topics")
+    assert "Retry-After" not in problem.headers
