@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -38,11 +37,10 @@ from oplogd.store.mongo.link.lease import Lease, older_holds
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import wait
 from oplogd.store.mongo.link.timing import DEFAULT_TIMING, Timing
-from oplogd.store.mongo.log.batch import BatchAppender
+from oplogd.store.mongo.log.batch import BatchAppender, FencedAppender
 from oplogd.store.mongo.log.checkpoint import CheckpointWaiter
 from oplogd.store.mongo.log.conditional import ConditionalAppender
 from oplogd.store.mongo.log.corrections import CorrectionGuard
-from oplogd.store.mongo.log.fenced_batch import FencedAppender
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.log.room import Room
 from oplogd.store.mongo.log.row import LOST_STATES, LogRow
@@ -98,38 +96,31 @@ class MongoStore:
         timing: Timing = DEFAULT_TIMING,
         event_listeners: Sequence[CommandListener] = (),
     ) -> None:
-        self.link = Link(url, event_listeners=event_listeners, clock=clock)
+        self.link = Link(url, event_listeners=event_listeners, clock=clock, timing=timing)
         self.clock = self.link.guarded
         self.log = Log(self.link)
         self.lease = Lease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
-        self.topics = MongoTopics(
-            self.link, self.lease, timing, topic_ttl, self._working, topics_max_bytes
-        )
+        self.topics = MongoTopics(self.link, self.lease, topic_ttl, self._working, topics_max_bytes)
         self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes, self.topics.setup)
         self.tail = Tail(self.link, self.log)
-        self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail, timing)
+        self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail)
         self.room = Room(self.link, self.log, self.lease)
-        self.appender = ConditionalAppender(self.link, self.log, self.room, timing)
+        self.appender = ConditionalAppender(self.link, self.log, self.room)
         self.batches = BatchAppender(self.link, self.log, self.appender)
         self.fenced = FencedAppender(self.link, self.log, self.appender)
         self.guard = CorrectionGuard(self.link, self.log, self.appender)
-        payloads = Payloads(self.link, timing.majority_seconds)
-        operations = OperationAppender(self.link, self.log, self.appender, payloads, timing.at_step)
+        payloads = Payloads(self.link)
+        operations = OperationAppender(self.link, self.log, self.appender, payloads)
         self.transactions = MongoTransactions(
-            self.link, self.lease, self.topics, payloads, operations, timing, self._working
+            self.link, self.lease, self.topics, payloads, operations, self._working
         )
-        self.pointers = MongoPointers(self.link, self.lease, self.topics, timing, self._working)
-        self.leases = MongoLeases(
-            self.link, timing.majority_seconds, self._working, self.transactions.end_terms
-        )
+        self.pointers = MongoPointers(self.link, self.lease, self.topics, self._working)
+        self.leases = MongoLeases(self.link, self._working, self.transactions.end_terms)
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )
         self._state_pages = StatePages(self.link)
         self._deleted = CachedCount(self._count_deleted)
-        self._purge_leases = timing.purge_leases
-        self._writer = secrets.token_hex(8)
-        self._sequence = 0
 
     @property
     def identity(self) -> str | None:
@@ -169,13 +160,9 @@ class MongoStore:
     async def append(
         self, operations: Sequence[Operation], batch_id: BatchId | None = None
     ) -> None:
-        if not operations:
-            return
-        if batch_id is None:
-            batch_id = BatchId(self._writer, self._sequence)
-            self._sequence += len(operations)
-        async with self._working():
-            await self.batches.append(operations, batch_id)
+        if operations:
+            async with self._working():
+                await self.batches.append(operations, batch_id)
 
     async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
         async with self._working():
@@ -266,7 +253,7 @@ class MongoStore:
         Tombstones younger than ``Timing.purge_leases`` lease times stay.
         """
         async with self._working():
-            stay_ms = int(1_000 * self._purge_leases * self.lease.seconds)
+            stay_ms = int(1_000 * self.link.timing.purge_leases * self.lease.seconds)
             before_ms = min(before_ms, await self.link.before_ms(stay_ms))
             old = {"event": "delete", "ts": {"$lt": DatetimeMS(before_ms)}}
             states = self.link.states

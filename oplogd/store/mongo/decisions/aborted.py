@@ -5,6 +5,7 @@
 voided as a rollback does it: the rings of agents that hold them learn of it from the log.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from pymongo.errors import DuplicateKeyError
@@ -25,10 +26,8 @@ class Aborted:
 
     async def note(self, pointer: int, log: int) -> None:
         """Note that the sweep may void all entries of a pointer."""
-        try:
+        with contextlib.suppress(DuplicateKeyError):
             await self._notes.insert_one({"_id": key(pointer, log), "log": log})
-        except DuplicateKeyError:
-            return
 
     async def void_all(self, is_allowed: Callable[[], bool]) -> None:
         """Void the entries of all pointers that were noted while it is allowed."""

@@ -1,4 +1,4 @@
-"""The work on pointers that nobody asked about. Only the holder of the lease does it."""
+"""The regular work on pointers. Only the holder of the lease does it."""
 
 from pymongo.errors import PyMongoError
 
@@ -26,18 +26,16 @@ class Keeper:
         self,
         link: Link,
         lease: Lease,
-        rows: Rows,
         decider: Decider,
-        reports: Reports,
         reporting: Reporting,
         rollbacks: Rollbacks,
         setup: TopicsSetup,
     ) -> None:
         self._link = link
         self._lease = lease
-        self._rows = rows
+        self._rows = Rows(link)
         self._decider = decider
-        self._reports = reports
+        self._reports = Reports(link)
         self._reporting = reporting
         self._timed_out = TimedOutList(link)
         self._rollbacks = rollbacks

@@ -32,9 +32,7 @@ class Leaving:
         self._rows = Rows(link)
         self._reports = Reports(link)
         self._timed_out = TimedOutList(link)
-        rollbacks = Rollbacks(
-            link, catalogue, stored, PointerAppender(appender), self._reports, _no_step
-        )
+        rollbacks = Rollbacks(link, catalogue, stored, PointerAppender(appender))
         self._aborted = Aborted(link, rollbacks)
         self._stored = stored
 
@@ -67,7 +65,3 @@ class Leaving:
         keys = await self._rows.of_log(log)
         await self._stored.remove([(*pointer_and_number(each), MAX_NUMBER) for each in keys])
         await self._rows.remove(keys)
-
-
-async def _no_step(name: str) -> None:
-    """Do nothing at the steps of a rollback."""

@@ -42,8 +42,6 @@ _READS = 5
 # Logs whose fronts are remembered.
 _REMEMBERED = 20_000
 
-# Frees the name of a topic whose log has ended at a mark.
-Forget = Callable[[int, Mark], Awaitable[None]]
 Working = Callable[[], AbstractAsyncContextManager[None]]
 
 
@@ -56,13 +54,11 @@ class TopicReader:
         catalogue: Catalogue,
         heads: TopicHeads,
         stored: StoredMessages,
-        forget: Forget,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
         self._stored = stored
-        self._forget = forget
         self._size = ReadSize()
         self._record_size = ReadSize()
         # Fronts found, by log. A front never moves back, so the next search begins there.
@@ -101,11 +97,11 @@ class TopicReader:
 
     async def locate(self, topic: Topic, ms: int, sequence: int) -> TopicBounds:
         rule = await self.rule(topic)
-        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        head = await self._heads.of(topic.log)
         if head is None:
             raise no_topic(topic.name)
         if head.is_ended:
-            await self._forget(topic.log, head.mark)
+            await self._catalogue.forget(topic.log, head.mark)
             raise no_topic(topic.name)
         front = await self.front(topic, rule, self._low(topic, rule.floor))
         newest = max(head.mark, front)
@@ -132,7 +128,7 @@ class TopicReader:
 
     async def front(self, topic: Topic, rule: Front, low: Mark) -> Mark:
         """Return the newest entry that is gone. ``low`` is gone."""
-        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        head = await self._heads.of(topic.log)
         if head is None:
             raise no_topic(topic.name)
         front = newest = max(head.mark, low)
@@ -217,7 +213,7 @@ class TopicReader:
         async with cursor.batch_size(self._size.documents(limit)):
             async for document in cursor:
                 if document["kind"] == END:
-                    await self._forget(topic.log, mark_of(document))
+                    await self._catalogue.forget(topic.log, mark_of(document))
                     raise no_topic(topic.name)
                 if entries and number_and_offset(document["_id"])[1] != entries[-1].offset + 1:
                     break

@@ -8,7 +8,7 @@ from oplogd.model.lease import stale_transaction
 from oplogd.model.transaction import Reason
 from oplogd.store.mongo.link.fences import holding
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.transactions.completion import Completion, Step
+from oplogd.store.mongo.transactions.completion import Completion
 from oplogd.store.mongo.transactions.row import Phase, Row, decided
 from oplogd.store.mongo.transactions.rows import Rows
 from oplogd.store.transactions import Decisions
@@ -20,11 +20,10 @@ class Decider:
     ``decisions`` counts those of this process.
     """
 
-    def __init__(self, link: Link, rows: Rows, completion: Completion, step: Step) -> None:
+    def __init__(self, link: Link, rows: Rows, completion: Completion) -> None:
         self._link = link
         self._rows = rows
         self._completion = completion
-        self._step = step
         self.decisions = Decisions()
 
     async def current(self, id_: int) -> Row:
@@ -65,7 +64,7 @@ class Decider:
         if (changed := await self._rows.decide(id_, members)) is None:
             return await self.current(id_)
         self.decisions.committed += 1
-        await self._step("decided")
+        await self._link.step("decided")
         return changed
 
     async def abort(self, row: Row, reason: Reason) -> Row:
@@ -84,7 +83,7 @@ class Decider:
             self.decisions.timed_out += 1
         else:
             self.decisions.aborted += 1
-        await self._step("decided")
+        await self._link.step("decided")
         return await self._completion.complete(changed)
 
 

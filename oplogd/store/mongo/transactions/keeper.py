@@ -1,4 +1,4 @@
-"""The work on transactions that nobody asked about. Only the holder of the lease does it."""
+"""The regular work on transactions. Only the holder of the lease does it."""
 
 import asyncio
 

@@ -14,7 +14,7 @@ from oplogd.store.mongo.link.topic_layout import (
     identity,
     number_of,
 )
-from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.row import Row
@@ -79,9 +79,7 @@ class Records:
             assert isinstance(message, Message)
             condition = once(txn, record.log, record.lsn, record.digest)
             group = by_log.setdefault(record.log, Group(record.log, []))
-            group.todo.append(
-                self._appender.numbered(EntryKind.DEFERRED, message.data, condition, message.ttl)
-            )
+            group.todo.append(new_entry(EntryKind.DEFERRED, message.data, message.ttl, condition))
         groups = list(by_log.values())
         await self._appender.run(groups)
         return groups
