@@ -4,8 +4,6 @@ import sqlite3
 from collections.abc import Collection
 from typing import NamedTuple
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
@@ -18,6 +16,7 @@ from oplogd.store.pointers import (
     PointerStats,
     TimedOutPointer,
 )
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.topics.entries import deleted, mark_of
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
@@ -109,7 +108,7 @@ def registered(row: Row, present: Present, timeout_ms: int, *, has_entries: bool
 def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> dict[int, Decision]:
     if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
         raise deleted(log)
-    given = msgspec.json.encode(list(pointers)).decode()
+    given = as_json(list(pointers))
     found = db.execute(sql.DECISIONS, (log, given)).fetchall()
     return {pointer: _decided(pointer, state) for pointer, state in found}
 

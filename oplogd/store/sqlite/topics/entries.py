@@ -20,6 +20,7 @@ from oplogd.model.names import no_topic
 from oplogd.store.numbers import begin_of
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
 from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.topics import statements as sql
@@ -95,7 +96,7 @@ def place(
     It runs in the open transaction or in one of its own. Topics that were deleted get no entries.
     """
     groups, lone = take_lone(groups)
-    body = msgspec.json.encode(groups).decode()
+    body = as_json(groups)
     db.execute(sql.APPEND, (stamp(now, 0), body, kind.value, bounded, lone))
     placed = msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0])
     return {log: (head + 1, first) for log, head, first in placed}

@@ -9,14 +9,13 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.model.message_id import SEQUENCE_BITS
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, decided_by
 from oplogd.model.transaction import decode_marker
 from oplogd.store.bounds import RECORDS_FILL
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import statements as topics_sql
@@ -109,7 +108,7 @@ def leave(
 
 def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
     """Note that records of a transaction in these logs are not needed any more."""
-    db.execute(sql.LOOK_AGAIN, (_json(logs),))
+    db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
 class _Leaving:
@@ -179,7 +178,7 @@ class _Leaving:
                 self._octets += entry.octets
             self._swept = entry.offset
         if gone:
-            self._db.execute(sql.REMOVE, {"base": self._base, "offsets": _json(gone)})
+            self._db.execute(sql.REMOVE, {"base": self._base, "offsets": as_json(gone)})
             self._removed += len(gone)
         return goes_on
 
@@ -273,7 +272,3 @@ def _just_decided(who: str) -> str:
 def _octets(db: sqlite3.Connection, log: int) -> int:
     octets: int = db.execute(sql.OCTETS, (log,)).fetchone()[0]
     return octets
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -7,8 +7,6 @@ import sqlite3
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.pointer import decided_by
@@ -16,6 +14,7 @@ from oplogd.model.transaction import decode_marker
 from oplogd.store.numbers import may_follow
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.pointers import steps as pointer_steps
 from oplogd.store.sqlite.topics import entries as topic_entries
@@ -202,7 +201,7 @@ def _remove(
         if room == 0:
             return count  # there may be more of them: the next step continues here
     progress.after = last
-    given["staying"] = msgspec.json.encode(staying).decode()
+    given["staying"] = as_json(staying)
     if db.execute(sql.HAS_OLD_RECORDS, given).fetchone()[0]:
         count += db.execute(sql.REMOVE_OLD_RECORDS, given).rowcount
     return count + db.execute(sql.REMOVE, given).rowcount
