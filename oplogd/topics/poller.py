@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from oplogd.errors import TopicNotFoundError
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
@@ -57,12 +56,7 @@ class Poller:
 
         Raises MessageError, TopicNotFoundError and StoreUnavailableError.
         """
-        topic = await self._known.find(name)
-        try:
-            answer = await self._read(topic, request)
-        except TopicNotFoundError:  # deleted since it was looked up
-            topic = await self._known.find(name, other_than=topic)
-            answer = await self._read(topic, request)
+        answer = await self._known.using(name, lambda topic: self._read(topic, request))
         self._counters.add_polled(name, len(answer.messages))
         return answer
 

@@ -15,7 +15,7 @@ from oplogd.model.operation import format_ms
 from oplogd.model.transaction import parse_id
 from oplogd.store.transactions import Transaction
 from oplogd.topics.rights import Right, Rights
-from oplogd.topics.transactions import rules
+from oplogd.topics.transactions import answers, rules
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.describe import transactions as describe
 from oplogd.web.http.bodies import BodyReader
@@ -81,7 +81,7 @@ def add_transactions(
             await service.require_fence(id_, fence_of(request))
             count = rules.parse_commit(await read(request))
             done = await appends.confirmed(service.commit(id_, count))
-        return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
+        return Response(await bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
 
     @app.post(f"{TXN}/abort", **describe.ABORT)
     async def abort(request: Request) -> Response:
