@@ -14,6 +14,7 @@ leaves strays. So each append checks a late insert.
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -29,7 +30,7 @@ _JITTER_SECONDS = 0.02
 _LAG_JITTER_SECONDS = 0.5
 
 
-class Asked(NamedTuple):
+class AskTime(NamedTuple):
     """The time of a question about a head, or of an insert.
 
     ``at``: by ``Clock.boot``, before the question was sent. ``server_seconds``: the cluster's time
@@ -44,7 +45,7 @@ class Landing(NamedTuple):
     """The first ``number`` documents of an insert landed. ``is_late``: they may be strays."""
 
     number: int
-    asked: Asked
+    asked: AskTime
     is_late: bool
 
 
@@ -52,7 +53,7 @@ async def insert_until_taken(
     link: Link,
     collection: AsyncCollection[Document],
     documents: Sequence[Document],
-    head: Asked,
+    head: AskTime,
     late_seconds: float,
     late_server_seconds: float,
 ) -> Landing:
@@ -64,14 +65,15 @@ async def insert_until_taken(
     """
     began = link.clock.boot()
     number = len(documents)
-    session: AsyncClientSession | None = None
+    # A session of its own: one that must see earlier answers would delay the insert.
+    session = link.session()
     try:
-        async with link.reading() as session:
+        async with session or nullcontext():
             await collection.insert_many(documents, ordered=True, session=session)
     except BulkWriteError as error:
         # The index is reliable, ``nInserted`` is not on every server.
         number = duplicates_in(error)[0]
-    asked = Asked(began, server_seconds(session))
+    asked = AskTime(began, server_seconds(session))
     is_late = link.clock.boot() - head.at > late_seconds
     if asked.server_seconds is not None and head.server_seconds is not None:
         is_late |= asked.server_seconds - head.server_seconds > late_server_seconds
