@@ -147,7 +147,7 @@ class Appends:
         return age >= ANSWER_SECONDS or (age >= HANGING_SECONDS and len(self._steps) >= MAX_WAITING)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        """Log the failure of work whose request has its answer: nobody else learns it."""
+        """Log the failure of work whose request has its answer already."""
         self._kept.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError):

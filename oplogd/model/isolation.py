@@ -28,7 +28,7 @@ class EntryKind(StrEnum):
     LATE = "late"
     # A transaction has begun whose commit log this is. Its data is a ``Marker``.
     BEGIN = "begin"
-    # Nobody may read it any more. Its data is empty, or a ``Voided``: the entries that a rollback
+    # It is unreadable. Its data is empty, or a ``Voided``: the entries that a rollback
     # has voided before.
     VOID = "void"
 

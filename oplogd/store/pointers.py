@@ -1,7 +1,7 @@
 """The interface between the agent and the pointers of foreign transactions in a store."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,17 @@ class TimedOutPointer(NamedTuple):
     pointer: int
     begun_ms: int
     ended_ms: int
+
+
+def runs_of(offsets: Collection[int]) -> list[tuple[int, int]]:
+    """Return offsets as runs: the first offset and the number of each, ascending."""
+    runs: list[tuple[int, int]] = []
+    for offset in sorted(offsets):
+        if runs and runs[-1][0] + runs[-1][1] == offset:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((offset, 1))
+    return runs
 
 
 class PointerKey(NamedTuple):
@@ -145,7 +156,7 @@ class Pointers(Protocol):
         timeout_ms: int,
         limits: Limits,
     ) -> None:
-        """Store messages that nobody can read yet. They are durable when the call returns.
+        """Store messages for later: no reader sees them. They are durable when the call returns.
 
         Each gets the next write stamp of this pointer in this log: larger than all before. Raises
         TransactionConflictError if the pointer is decided, and TransactionTooLargeError if more

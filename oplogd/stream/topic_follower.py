@@ -61,7 +61,7 @@ class TopicFollower:
     def __init__(self, topics: Topics, feeds: Feeds) -> None:
         self._topics = topics
         self._feeds = feeds
-        # The call that waits for news, the heads that it was told, and the number of rings that
+        # The call that waits for news, the heads that it got, and the number of rings that
         # were started before it.
         self._news: asyncio.Task[News] | None = None
         self._heads: dict[int, int] = {}
@@ -90,7 +90,7 @@ class TopicFollower:
             await self._learn([feed for log in feeds.unsure if (feed := feeds.get(log))])
         news = await self._wait(seconds)
         if news is not None:
-            # A log that was read since the call began is told again if there is more.
+            # A log that was read since the call began is named again if there is more.
             feeds.due.update(
                 (log, None) for log in news.logs if feeds.heads.get(log) == self._heads.get(log, -1)
             )

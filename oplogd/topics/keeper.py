@@ -18,7 +18,7 @@ async def keep(
     seconds: float = SECONDS,
     clock: Clock = SYSTEM,
 ) -> None:
-    """Call ``work`` every ``seconds`` until cancelled. It returns the number of things done.
+    """Call ``work`` every ``seconds`` until cancelled. It returns how many it handled.
 
     ``work`` may return 0 without a question to the store, because another agent does it. ``ask``
     always asks. ``things``: their plural, for the log of this name. A failure is logged once for

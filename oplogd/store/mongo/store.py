@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import pymongo
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandListener
@@ -33,7 +32,7 @@ from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.interface.transactions import MongoTransactions
 from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.link.layout import LOG
-from oplogd.store.mongo.link.lease import Lease, older_holds
+from oplogd.store.mongo.link.lease import FoldLease, older_holds
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import wait
 from oplogd.store.mongo.link.timing import DEFAULT_TIMING, Timing
@@ -42,7 +41,7 @@ from oplogd.store.mongo.log.checkpoint import CheckpointWaiter
 from oplogd.store.mongo.log.conditional import ConditionalAppender
 from oplogd.store.mongo.log.corrections import CorrectionGuard
 from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.room import Room
+from oplogd.store.mongo.log.room import LogRoom
 from oplogd.store.mongo.log.row import LOST_STATES, LogRow
 from oplogd.store.mongo.log.tail import Tail
 from oplogd.store.mongo.reading.leases import MongoLeases
@@ -58,9 +57,6 @@ LEASE_SECONDS = 5.0
 _OPEN_SECONDS = 5.0
 
 _ASK_SECONDS = 0.03
-
-# How long the server may count deleted states, in the background.
-_COUNT_SECONDS = 60.0
 
 _PURGE_BATCH = 1_000
 
@@ -99,12 +95,12 @@ class MongoStore:
         self.link = Link(url, event_listeners=event_listeners, clock=clock, timing=timing)
         self.clock = self.link.guarded
         self.log = Log(self.link)
-        self.lease = Lease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
+        self.lease = FoldLease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
         self.topics = MongoTopics(self.link, self.lease, topic_ttl, self._working, topics_max_bytes)
         self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes, self.topics.setup)
         self.tail = Tail(self.link, self.log)
         self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail)
-        self.room = Room(self.link, self.log, self.lease)
+        self.room = LogRoom(self.link, self.log, self.lease)
         self.appender = ConditionalAppender(self.link, self.log, self.room)
         self.batches = BatchAppender(self.link, self.log, self.appender)
         self.fenced = FencedAppender(self.link, self.log, self.appender)
@@ -120,7 +116,7 @@ class MongoStore:
             self.link, self.log, self.lease, self.projection.changed
         )
         self._state_pages = StatePages(self.link)
-        self._deleted = CachedCount(self._count_deleted)
+        self._deleted = CachedCount(self._state_pages.count_deleted)
 
     @property
     def identity(self) -> str | None:
@@ -231,6 +227,8 @@ class MongoStore:
             deleted = await self._deleted.value()
             log: dict[str, Any] = await self.link.database.command("collStats", LOG)
         head, oldest = bounds.head, bounds.oldest
+        older = self.lease.older_holder
+        warnings = (self.link.damage.warning, None if older is None else older_holds(older))
         return StoreStats(
             operations=head.offset - oldest.offset + 1 if oldest else 0,
             states=states,
@@ -240,12 +238,8 @@ class MongoStore:
             newest=head if oldest else None,
             lag=max(0, head.offset - row.folded.offset),
             deleted=None if deleted is None else min(deleted, states),
-            warnings=(*self.setup.warnings.values(), *filter(None, self._warnings())),
+            warnings=(*self.setup.warnings.values(), *filter(None, warnings)),
         )
-
-    def _warnings(self) -> tuple[str | None, str | None]:
-        older = self.lease.older_holder
-        return self.link.damage.warning, None if older is None else older_holds(older)
 
     async def purge(self, before_ms: int) -> int:
         """See ``Store.purge``. Only the agent that folds does it.
@@ -285,15 +279,6 @@ class MongoStore:
     async def _all_folded(self) -> LogRow:
         """Wait until the states hold every entry of the log. Return the row read then."""
         return await self._checkpoint.reached((await self.log.locate(0)).head.offset)
-
-    async def _count_deleted(self) -> tuple[int | None, float]:
-        """Return the number of tombstones, None if counting takes too long; and the seconds."""
-        started = self.link.clock.monotonic()
-        count: int | None = None
-        # Without an answer the figure is missing; `stats` tells when the server is unreachable.
-        with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
-            count = await self.link.states.count_documents({"event": "delete"})
-        return count, self.link.clock.monotonic() - started
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:

@@ -48,7 +48,7 @@ class StorePhase(LogPhase):
             self.hold = taken
 
     def look_again(self) -> None:
-        """Stop waiting if nobody may read the entry any more, although its pointer is open.
+        """Stop waiting if the entry is no longer readable, although its pointer is open.
 
         By a clock that is ahead of the store's, this is early: then the phase waits again.
         """

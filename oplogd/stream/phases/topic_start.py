@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message_id import MAX_SEQUENCE, MessageId, stamp
-from oplogd.store.topics import MAX_ID_MS, TopicBounds
+from oplogd.store.topic_bounds import MAX_ID_MS, TopicBounds
 
 # A position in a topic: after a message, or from a time on.
 TopicPosition = MessageId | Millis

@@ -151,7 +151,7 @@ class Ring:
         """Remove entries that no reader may see any more. Nothing expires in the oplog."""
 
     def has_expired(self, entry: Any) -> bool:
-        """Return whether nobody may read an entry any more. The ring may have dropped it."""
+        """Return whether an entry is unreadable for all. The ring may have dropped it."""
         return False
 
     def view(self, filter_: Filter) -> View:

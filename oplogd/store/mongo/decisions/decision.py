@@ -16,14 +16,14 @@ from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.decisions.late import TimedOutList
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.published import end_of
-from oplogd.store.mongo.pointers.rows import Rows, key, pointer_and_log
+from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.pointers import PointerDecisions
 
 
-class Decider:
+class PointerDecider:
     """Methods raise PyMongo's errors, and StoreUnavailableError.
 
     ``decisions`` counts those of this process.
@@ -33,7 +33,7 @@ class Decider:
         self, link: Link, stored: StoredMessages, aborted: Aborted, appender: PointerAppender
     ) -> None:
         self._link = link
-        self._rows = Rows(link)
+        self._rows = PointerRows(link)
         self._stored = stored
         self._aborted = aborted
         self._timed_out = TimedOutList(link)

@@ -17,7 +17,7 @@ from oplogd.store.mongo.link.topic_layout import (
     owner_of,
 )
 from oplogd.store.mongo.pointers.reports import Reports
-from oplogd.store.mongo.pointers.rows import Rows, key, pointer_and_number
+from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_number
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -29,7 +29,7 @@ class Leaving:
     def __init__(
         self, link: Link, catalogue: Catalogue, stored: StoredMessages, appender: TopicAppender
     ) -> None:
-        self._rows = Rows(link)
+        self._rows = PointerRows(link)
         self._reports = Reports(link)
         self._timed_out = TimedOutList(link)
         rollbacks = Rollbacks(link, catalogue, stored, PointerAppender(appender))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision, decided, too_late
-from oplogd.store.mongo.decisions.decision import Decider
+from oplogd.store.mongo.decisions.decision import PointerDecider
 from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.link.link import Link
@@ -20,7 +20,7 @@ class Reporting:
     """Methods raise PyMongo's errors, StoreUnavailableError and TransactionConflictError."""
 
     def __init__(
-        self, link: Link, decider: Decider, late: LateReports, rollbacks: Rollbacks
+        self, link: Link, decider: PointerDecider, late: LateReports, rollbacks: Rollbacks
     ) -> None:
         self._link = link
         self._reports = Reports(link)

@@ -33,7 +33,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import stamp
-from oplogd.model.pointer import Decision, Voided, encode_voided, runs_of, too_late
+from oplogd.model.pointer import Decision, Voided, encode_voided, too_late
 from oplogd.model.transaction import decode_marker
 from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.link.errors import DUPLICATE_KEY
@@ -53,6 +53,7 @@ from oplogd.store.mongo.pointers.stored import ROLLED_BACK, StoredMessages
 from oplogd.store.mongo.pointers.voiding import STANDING, covers, flat, offsets_of, pairs_of, void
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.groups import Group, Once, new_entry
+from oplogd.store.pointers import runs_of
 from oplogd.store.topics import EntryKind
 
 ROLLBACKS = "oplog_rollbacks"

@@ -29,17 +29,17 @@ from oplogd.model.pointer import (
 from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, to_end
-from oplogd.store.mongo.decisions.decision import Decider
-from oplogd.store.mongo.decisions.keeper import Keeper
+from oplogd.store.mongo.decisions.decision import PointerDecider
+from oplogd.store.mongo.decisions.keeper import PointerKeeper
 from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.reporting import Reporting
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.interface.topics import MongoTopics
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import PUBLISH_BASE, stamp_of
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
-from oplogd.store.mongo.pointers.rows import Rows
+from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
 from oplogd.store.mongo.pointers.waiting import new_octets
 from oplogd.store.mongo.reading.topic_log import Working
@@ -60,21 +60,21 @@ from oplogd.store.transactions import Limits
 class MongoPointers:
     """See ``Pointers``. ``working`` guards each call."""
 
-    def __init__(self, link: Link, lease: Lease, topics: MongoTopics, working: Working) -> None:
+    def __init__(self, link: Link, lease: FoldLease, topics: MongoTopics, working: Working) -> None:
         self._link = link
         self._topics = topics
         self._catalogue = catalogue = topics.catalogue
         self._working = working
         self._stored = topics.stored
-        self._rows = Rows(link)
+        self._rows = PointerRows(link)
         self._appender = PointerAppender(topics.appender)
         stored, appender = topics.stored, self._appender
         self._rollbacks = Rollbacks(link, catalogue, stored, appender)
         aborted = Aborted(link, self._rollbacks)
         self._late = LateReports(link, catalogue, topics.reader, stored, appender, aborted)
-        self._decider = Decider(link, stored, aborted, appender)
+        self._decider = PointerDecider(link, stored, aborted, appender)
         self._reporting = Reporting(link, self._decider, self._late, self._rollbacks)
-        self._keeper = Keeper(
+        self._keeper = PointerKeeper(
             link, lease, self._decider, self._reporting, self._rollbacks, topics.setup
         )
 

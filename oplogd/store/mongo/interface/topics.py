@@ -8,11 +8,11 @@ from oplogd.model.names import TopicName, no_topic
 from oplogd.model.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.mongo.decisions.leaving import Leaving
 from oplogd.store.mongo.link.damage import whole
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS
 from oplogd.store.mongo.pointers.stored import StoredMessages
-from oplogd.store.mongo.pointers.waiting import Waiting
+from oplogd.store.mongo.pointers.waiting import WaitingBytes
 from oplogd.store.mongo.reading.expiry import Expiry
 from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.ahead import AheadTopics
@@ -44,7 +44,7 @@ class MongoTopics:
     def __init__(
         self,
         link: Link,
-        lease: Lease,
+        lease: FoldLease,
         ttl: int | None,
         working: Working,
         max_bytes: int | None = None,
@@ -74,7 +74,7 @@ class MongoTopics:
             self.catalogue,
             self.heads,
             self.sweeper.remove_past,
-            Waiting(link, self.stored).octets,
+            WaitingBytes(link, self.stored).octets,
             lease,
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)

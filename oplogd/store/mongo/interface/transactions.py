@@ -22,20 +22,20 @@ from oplogd.model.transaction import Marker, Reason, Record, State, encode_marke
 from oplogd.store.mongo.interface.idle_groups import IdleGroups
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.fences import holding
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import BEGIN_NUMBER, number_of
 from oplogd.store.mongo.reading.topic_log import Working
 from oplogd.store.mongo.topics.groups import Group, new_entry
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.completion import Completion
-from oplogd.store.mongo.transactions.decision import Decider, conflict
-from oplogd.store.mongo.transactions.keeper import Keeper
+from oplogd.store.mongo.transactions.decision import TransactionDecider, conflict
+from oplogd.store.mongo.transactions.keeper import TransactionKeeper
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.records import Records, once
-from oplogd.store.mongo.transactions.row import Phase, Row
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.records import CommittedRecords, once
+from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
+from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
     Commit,
@@ -53,7 +53,7 @@ class MongoTransactions:
     def __init__(
         self,
         link: Link,
-        lease: Lease,
+        lease: FoldLease,
         topics: MongoTopics,
         payloads: Payloads,
         operations: OperationAppender,
@@ -63,13 +63,13 @@ class MongoTransactions:
         self._topics = topics
         self._payloads = payloads
         self._working = working
-        self._rows = Rows(link)
+        self._rows = TransactionRows(link)
         self._appender = SharedAppender(topics.appender)
-        self._records = Records(link, self._appender, payloads)
+        self._records = CommittedRecords(link, self._appender, payloads)
         self._completion = Completion(link, self._rows, self._appender, payloads, operations)
-        self._decider = Decider(link, self._rows, self._completion)
+        self._decider = TransactionDecider(link, self._rows, self._completion)
         self._idle_groups = IdleGroups(link, lease, self._rows, topics)
-        self._keeper = Keeper(
+        self._keeper = TransactionKeeper(
             link,
             lease,
             self._rows,
@@ -110,7 +110,7 @@ class MongoTransactions:
     async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
         async with self._working():
             row = await self._decider.fenced(await self._decider.current(id_))
-            if row.phase is not Phase.OPEN:
+            if row.phase is not TxnPhase.OPEN:
                 raise conflict(row)
             only = row.transaction.only_log
             for record in records:
@@ -140,9 +140,9 @@ class MongoTransactions:
     async def commit(self, id_: int, records: int) -> Commit:
         async with self._working():
             row = await self._decider.current(id_)
-            if row.phase is Phase.OPEN:
+            if row.phase is TxnPhase.OPEN:
                 row = await self._decide(row, records)
-            if row.phase not in (Phase.COMMITTING, Phase.COMMITTED):
+            if row.phase not in (TxnPhase.COMMITTING, TxnPhase.COMMITTED):
                 raise conflict(row)
             if row.transaction.records != records:
                 raise TransactionConflictError(
@@ -153,9 +153,9 @@ class MongoTransactions:
     async def abort(self, id_: int) -> Transaction:
         async with self._working():
             row = await self._decider.current(id_)
-            if row.phase is Phase.OPEN:
+            if row.phase is TxnPhase.OPEN:
                 row = await self._decider.abort(row, Reason.CLIENT)
-            if row.phase not in (Phase.ABORTING, Phase.ABORTED):
+            if row.phase not in (TxnPhase.ABORTING, TxnPhase.ABORTED):
                 raise conflict(row)
             return (await self._completion.complete(row)).transaction
 
@@ -191,7 +191,7 @@ class MongoTransactions:
         async with self._working():
             return await self._idle_groups.retire(is_followed)
 
-    async def _decide(self, row: Row, records: int) -> Row:
+    async def _decide(self, row: TransactionRow, records: int) -> TransactionRow:
         """Decide to commit an open transaction. Return its row, which tells the decision.
 
         Whoever ends a transaction meanwhile removes its payloads, so that they seem to be missing.
@@ -200,14 +200,16 @@ class MongoTransactions:
             order = await self._records.order(row, records)
         except TransactionConflictError:
             row = await self._decider.current(row.transaction.id)
-            if row.phase is Phase.OPEN:
+            if row.phase is TxnPhase.OPEN:
                 raise
             return row
         row = await self._decider.fenced(row)
         await self._link.step("fence")
-        return await self._decider.commit(row, order) if row.phase is Phase.OPEN else row
+        return await self._decider.commit(row, order) if row.phase is TxnPhase.OPEN else row
 
-    async def _reserve(self, row: Row, todo: Sequence[Record], limits: Limits) -> Row:
+    async def _reserve(
+        self, row: TransactionRow, todo: Sequence[Record], limits: Limits
+    ) -> TransactionRow:
         """Register the logs of records in the row, and count them, while it is open."""
         id_ = row.transaction.id
         topics = sorted({each.log for each in todo if each.log} - set(row.topics))
@@ -230,7 +232,7 @@ class MongoTransactions:
         if reserved is not None:
             return reserved
         row = await self._decider.current(id_)
-        if row.phase is not Phase.OPEN:
+        if row.phase is not TxnPhase.OPEN:
             raise conflict(row)
         raise TransactionTooLargeError(
             f"a transaction has at most {limits.octets:,} bytes; this one would have"

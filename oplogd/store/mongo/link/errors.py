@@ -89,7 +89,7 @@ def _raise_if_cancelled() -> None:
 def refused_url(error: Exception, url: str) -> StoreFlagError:
     """Return the error for a URL that PyMongo refuses.
 
-    PyMongo's message may quote the URL, so only the kind of the error is told.
+    PyMongo's message may quote the URL, so only the kind of the error is named.
     """
     return StoreFlagError(f"--mongo-url ({shown(url)}): {_refusal(error, url)}")
 

@@ -51,7 +51,7 @@ _PROMPT_SECONDS = 2.0
 
 
 class _Told(NamedTuple):
-    """The time that the server told in ms, and that of the boot clock then."""
+    """The server's time in ms, and that of the boot clock then."""
 
     ms: int
     at: float
@@ -118,7 +118,7 @@ class Link:
         self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        # The guarded time of the server. Until the server has told its time, that is unknown.
+        # The guarded time of the server. It is unknown until the server's first answer.
         self.guarded = GuardedClock(clock, self.server_ms)
         self._told: _Told | None = None
         self._clock_asked = float("-inf")
@@ -168,9 +168,9 @@ class Link:
         return self.server_ms()
 
     def server_ms(self) -> int:
-        """Return the server's time as last told, and measured since then. Any thread may call it.
+        """Return the server's time as last read, and measured since then. Any thread may call it.
 
-        Until the server has told it: this machine's.
+        Until the server's first answer: this machine's.
         """
         told = self._told
         if told is None:

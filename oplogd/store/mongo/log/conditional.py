@@ -20,7 +20,7 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.timing import RECENT_SECONDS
 from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.room import Room
+from oplogd.store.mongo.log.room import LogRoom
 
 # As RECENT_SECONDS by the cluster's clock, for a machine whose own clock stood still. That clock
 # moves only with writes, such as renewals of the lease, in whole seconds.
@@ -99,7 +99,7 @@ class LogLanding(NamedTuple):
 class ConditionalAppender:
     """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
 
-    def __init__(self, link: Link, log: Log, room: Room) -> None:
+    def __init__(self, link: Link, log: Log, room: LogRoom) -> None:
         self._link = link
         self._log = log
         self._room = room

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.base import Correction, CorrectionResult
-from oplogd.store.mongo.link.inserts import Asked, server_seconds
+from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.layout import (
     Document,
     Numbered,
@@ -43,7 +43,7 @@ class ObjectsAtHead:
     """The last operations of some objects, as of ``head``."""
 
     def __init__(self, keys: set[str]) -> None:
-        self.head = Head(Mark(0, 0), Asked(0.0))
+        self.head = Head(Mark(0, 0), AskTime(0.0))
         self.last: dict[str, LastOperation] = {}
         self._keys = keys
 
@@ -111,7 +111,7 @@ class CorrectionGuard:
             asked = {"_id": {"$in": list(keys)}}
             async for document in self._link.states.find(asked, session=session).batch_size(5_000):
                 objects.take(document["_id"], document)
-            objects.head = Head(row.folded, Asked(asked_at, server_seconds(session)))
+            objects.head = Head(row.folded, AskTime(asked_at, server_seconds(session)))
         if not await self._log.has(row.folded.offset):
             # The log is empty. A rebuilt log has raised the checkpoint first.
             await self._log.check_index()
@@ -125,7 +125,7 @@ class CorrectionGuard:
             asked_at = self._link.clock.boot()
             async with self._link.reading() as session:
                 documents = await self._log.documents(objects.head.mark.offset, PAGE, session)
-                asked = Asked(asked_at, server_seconds(session))
+                asked = AskTime(asked_at, server_seconds(session))
             if documents and documents[0]["n"] != objects.head.mark.offset + 1:
                 return False
             for document in documents:

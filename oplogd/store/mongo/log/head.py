@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from oplogd.model.event_id import Mark
-from oplogd.store.mongo.link.inserts import Asked
+from oplogd.store.mongo.link.inserts import AskTime
 from oplogd.store.mongo.link.layout import Document
 
 
@@ -14,7 +14,7 @@ class Head(NamedTuple):
     """
 
     mark: Mark
-    asked: Asked
+    asked: AskTime
     known: int = 0
     passed: tuple[Document, ...] | None = None
 

@@ -8,7 +8,7 @@ from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.base import Entry, LogBounds
 from oplogd.store.mongo.link.damage import has_offset
-from oplogd.store.mongo.link.inserts import Asked, server_seconds
+from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
@@ -101,7 +101,7 @@ class Log:
                 self.known.saw_empty(mark)
             else:
                 self.known.saw_head(mark, asked_at)
-            return Head(mark, Asked(asked_at, server_seconds(session)), known.offset, passed)
+            return Head(mark, AskTime(asked_at, server_seconds(session)), known.offset, passed)
 
     async def last_number(
         self, writer: Document, member: str, folded: Callable[[], Awaitable[tuple[int, int]]]

@@ -45,7 +45,7 @@ def pointer_and_log(document: Document) -> tuple[int, int]:
     return pointer, int(document.get("log", number))
 
 
-class Rows:
+class PointerRows:
     """Methods raise PyMongo's errors."""
 
     def __init__(self, link: Link) -> None:

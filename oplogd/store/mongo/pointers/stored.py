@@ -22,7 +22,7 @@ from oplogd.model.message import Message
 from oplogd.model.message_id import next_write_stamp, unstamp
 from oplogd.model.pointer import decided, too_many_stored
 from oplogd.model.transaction import decode_marker
-from oplogd.store.mongo.link.inserts import Asked, Obstacle, insert_until_taken
+from oplogd.store.mongo.link.inserts import AskTime, Obstacle, insert_until_taken
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.search import last_before
@@ -118,7 +118,7 @@ class StoredMessages:
         todo = list(messages)
         obstacle = Obstacle(self._link)
         while todo:
-            asked = Asked(self._link.clock.boot())
+            asked = AskTime(self._link.clock.boot())
             found = await self.find(pointer, log)
             obstacle.compare(found.number)
             if len(todo) == len(messages):

@@ -35,7 +35,8 @@ from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.front import Front, last_written_before
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.numbers import begin_of
-from oplogd.store.topics import EntryKind, Topic, TopicBounds, TopicEntry, TopicRecord
+from oplogd.store.topic_bounds import TopicBounds
+from oplogd.store.topics import EntryKind, Topic, TopicEntry, TopicRecord
 
 _READS = 5
 

@@ -9,7 +9,7 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.link.layout import mark_of
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier, wait
 from oplogd.store.mongo.log.log import Log
@@ -33,7 +33,7 @@ logger = logging.getLogger("oplogd.store")
 class Projection:
     """``ready``: the log is set up and can be read and written. ``trouble``: the last error."""
 
-    def __init__(self, link: Link, log: Log, setup: Setup, lease: Lease, tail: Tail) -> None:
+    def __init__(self, link: Link, log: Log, setup: Setup, lease: FoldLease, tail: Tail) -> None:
         self._link = link
         self._log = log
         self._setup = setup

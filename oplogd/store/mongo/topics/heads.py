@@ -8,7 +8,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
-from oplogd.store.mongo.link.inserts import Asked, server_seconds
+from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier
 from oplogd.store.mongo.link.search import PROBES
@@ -46,7 +46,7 @@ class Heads(NamedTuple):
     """The heads of logs; logs that are gone are missing."""
 
     logs: Mapping[int, LogHead]
-    asked: Asked
+    asked: AskTime
 
 
 class TopicHeads:
@@ -108,7 +108,7 @@ class TopicHeads:
                 else:
                     found[log] = head
                     self._remember(log, head, asked_at)
-            return Heads(found, Asked(asked_at, server_seconds(session)))
+            return Heads(found, AskTime(asked_at, server_seconds(session)))
 
     def saw(self, log: int, mark: Mark, asked_at: float) -> None:
         """Note an own entry behind the head that was asked for at a time."""

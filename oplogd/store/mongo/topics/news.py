@@ -34,7 +34,7 @@ class NewsWatcher:
         self._catalogue = catalogue
         self._heads = heads
         self._version: int | None = None
-        # Floors raised by bounds in bytes, of which the last call has told.
+        # Floors raised by bounds in bytes, that the last call returned.
         self._floors = 0
         self._active: dict[int, float] = {}
         # The last idle log that was asked for.

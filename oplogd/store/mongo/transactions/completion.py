@@ -29,8 +29,8 @@ from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.records import lasts
-from oplogd.store.mongo.transactions.row import Phase, Row, finished
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, finished
+from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import CommittedLog, Run
 
@@ -38,14 +38,14 @@ from oplogd.store.transactions import CommittedLog, Run
 class Ordered(NamedTuple):
     """A commit with the mark of its commit record; None: the commit log was deleted."""
 
-    row: Row
+    row: TransactionRow
     commit: Mark | None
 
 
 class _Request:
     """A commit that waits for its turn."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: TransactionRow) -> None:
         self.row = row
         self.is_done = False
 
@@ -64,7 +64,7 @@ class Completion:
     def __init__(
         self,
         link: Link,
-        rows: Rows,
+        rows: TransactionRows,
         appender: SharedAppender,
         payloads: Payloads,
         operations: OperationAppender,
@@ -77,15 +77,15 @@ class Completion:
         # By commit log, while there is a commit.
         self._turns: dict[int, _Turns] = {}
 
-    async def complete(self, row: Row) -> Row:
+    async def complete(self, row: TransactionRow) -> TransactionRow:
         """Complete a transaction that is decided. Return its row."""
-        if row.phase is Phase.COMMITTING:
+        if row.phase is TxnPhase.COMMITTING:
             return await self._commit(row)
-        if row.phase is Phase.ABORTING:
+        if row.phase is TxnPhase.ABORTING:
             return await self._abort(row)
         return row
 
-    async def _commit(self, row: Row) -> Row:
+    async def _commit(self, row: TransactionRow) -> TransactionRow:
         """Commit in turns, one per commit log: the first one in a turn completes all that wait."""
         id_, log, *_ = row.transaction
         request = _Request(row)
@@ -106,7 +106,7 @@ class Completion:
         # Another request for this transaction may have failed, in whose turn it was.
         return await self.complete(await self._rows.find(id_))
 
-    async def _complete_all(self, log: int, rows: Sequence[Row]) -> None:
+    async def _complete_all(self, log: int, rows: Sequence[TransactionRow]) -> None:
         groups = [self._commit_record(row) for row in rows]
         await self._appender.run(groups)
         await self._link.step("commit-record")
@@ -161,7 +161,9 @@ class Completion:
             ]
             await self._end(row, mark, logs)
 
-    async def _end(self, row: Row, commit: Mark | None, logs: Sequence[CommittedLog]) -> None:
+    async def _end(
+        self, row: TransactionRow, commit: Mark | None, logs: Sequence[CommittedLog]
+    ) -> None:
         """Append the operations of a commit, and end it."""
         id_ = row.transaction.id
         runs: tuple[Run, ...] = ()
@@ -169,16 +171,16 @@ class Completion:
             try:
                 runs = await self._operations.append(id_, row.transaction.records)
             except (StoreUnavailableError, TransactionNotFoundError):
-                if (await self._rows.find(id_)).phase is Phase.COMMITTING:
+                if (await self._rows.find(id_)).phase is TxnPhase.COMMITTING:
                     raise
                 return  # another agent was faster, and has removed the payloads
             await self._link.step("operations")
-        await self._rows.finish(id_, Phase.COMMITTING, finished(commit, logs, runs))
+        await self._rows.finish(id_, TxnPhase.COMMITTING, finished(commit, logs, runs))
         await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(id_)
 
-    async def _abort(self, row: Row) -> Row:
+    async def _abort(self, row: TransactionRow) -> TransactionRow:
         txn = row.transaction
         assert txn.reason is not None
         marker = Marker(str(txn.id))
@@ -188,20 +190,22 @@ class Completion:
         await self._link.step("abort-record")
         others = [log for log in sorted(row.topics) if log != txn.log]
         await self._append([self._entry(row, log, EntryKind.ABORT, marker) for log in others])
-        await self._rows.finish(txn.id, Phase.ABORTING, {"phase": Phase.ABORTED})
+        await self._rows.finish(txn.id, TxnPhase.ABORTING, {"phase": TxnPhase.ABORTED})
         await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(txn.id)
         return await self._rows.find(txn.id)
 
-    def _commit_record(self, row: Row) -> Group:
+    def _commit_record(self, row: TransactionRow) -> Group:
         txn = row.transaction
         if txn.group is not None:
             return self._entry(row, txn.log, EntryKind.COMMIT, commit_record(txn.id, txn.records))
         marker = Marker(str(txn.id), *lasts(row).get(txn.log, (0, -1)))
         return self._entry(row, txn.log, EntryKind.COMMIT, marker)
 
-    def _entry(self, row: Row, log: int, kind: EntryKind, content: Message | Marker) -> Group:
+    def _entry(
+        self, row: TransactionRow, log: int, kind: EntryKind, content: Message | Marker
+    ) -> Group:
         """Return the entry that ends a transaction in a log. In a group's log it is a message."""
         if isinstance(content, Marker):
             data = encode_marker(content).encode()

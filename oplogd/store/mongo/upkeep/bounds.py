@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from oplogd.errors import TopicFullError
 from oplogd.model.event_id import Mark
 from oplogd.store.bounds import RECORDS_FILL, full_topic, full_total, slack
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
@@ -63,7 +63,7 @@ class Bounds:
         heads: TopicHeads,
         remove: Remove,
         waiting: Callable[[int], Awaitable[int]],
-        lease: Lease,
+        lease: FoldLease,
     ) -> None:
         self._link = link
         self._look_ups = LookUps(link)

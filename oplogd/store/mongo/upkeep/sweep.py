@@ -1,4 +1,4 @@
-"""Removing the entries of topics that nobody can read any more.
+"""Removing the entries of topics that no reader can reach any more.
 
 A writer may pause between reading the head and inserting. If the front passed its place meanwhile,
 the insert would meet no duplicate key. So a sweep removes only entries below a head that an earlier
@@ -19,7 +19,7 @@ the rest of a pointer with its decision. The entries of aborted pointers are voi
 
 from oplogd.clock.ages import MAX_LEAD_MS
 from oplogd.store.mongo.decisions.leaving import Leaving
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
@@ -63,7 +63,7 @@ class Sweeper:
         catalogue: Catalogue,
         heads: TopicHeads,
         reader: TopicReader,
-        lease: Lease,
+        lease: FoldLease,
         leaving: Leaving,
     ) -> None:
         self._link = link

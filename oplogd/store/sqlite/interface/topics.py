@@ -19,13 +19,13 @@ from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.news import Follower
 from oplogd.store.sqlite.upkeep import room, sweep
 from oplogd.store.sqlite.upkeep.bounds import BoundsKeeper, bound_figures
+from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
     MessageBatch,
     Namespace,
     News,
     Outcome,
     Topic,
-    TopicBounds,
     TopicEntry,
     TopicRecord,
     TopicStats,

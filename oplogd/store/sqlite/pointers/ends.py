@@ -64,13 +64,13 @@ def time_out(db: sqlite3.Connection, present: Present, decisions: PointerDecisio
 
 def _end(
     db: sqlite3.Connection,
-    ending: Sequence[rows.Row],
+    ending: Sequence[rows.PointerRow],
     decision: Decision,
     present: Present,
     decisions: PointerDecisions,
 ) -> dict[int, Mark]:
     """Decide open pointers. Return the marks of the decisions by log."""
-    by_log: dict[int, list[rows.Row]] = {}
+    by_log: dict[int, list[rows.PointerRow]] = {}
     for row in ending:
         by_log.setdefault(row.log, []).append(row)
     body = [
@@ -94,7 +94,7 @@ def _end(
 
 def _end_late(
     db: sqlite3.Connection,
-    row: rows.Row,
+    row: rows.PointerRow,
     decision: Decision,
     present: Present,
     decisions: PointerDecisions,
@@ -111,7 +111,7 @@ def _end_late(
     return mark
 
 
-def _publish_late(db: sqlite3.Connection, row: rows.Row, present: Present) -> Mark | None:
+def _publish_late(db: sqlite3.Connection, row: rows.PointerRow, present: Present) -> Mark | None:
     """Append the messages of a pointer that can still be read once more.
 
     Return the mark of the last one.

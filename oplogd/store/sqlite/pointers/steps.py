@@ -17,13 +17,12 @@ from oplogd.model.pointer import (
     Voided,
     encode_voided,
     nothing_stored,
-    runs_of,
     stored_before,
     too_late,
     too_many_stored,
 )
 from oplogd.model.transaction import Marker, decode_marker, encode_marker
-from oplogd.store.pointers import Marks, PointerDecisions
+from oplogd.store.pointers import Marks, PointerDecisions, runs_of
 from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.pointers import rows
 from oplogd.store.sqlite.pointers import statements as sql

@@ -24,13 +24,13 @@ from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
 from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.topics import statements as sql
+from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
     EntryKind,
     MessageBatch,
     Outcome,
     Placed,
     Refused,
-    TopicBounds,
     TopicEntry,
     dated_entry,
 )

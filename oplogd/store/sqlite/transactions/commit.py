@@ -91,7 +91,7 @@ def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now:
     if 0 in found:
         count, first, _ = found[0]
         runs.append(_append_operations(db, id_, count, first, now))
-    # Operations are entries now. Nobody reads the records of a topic that was deleted.
+    # Operations are entries now. The records of a deleted topic have no readers.
     done = [0, *(log for log, mark, _ in logs if mark is None)]
     db.execute(sql.REMOVE_OF_LOGS, (id_, as_json(done)))
     rows.set_committed(db, id_, records, place, logs, runs, order, now)

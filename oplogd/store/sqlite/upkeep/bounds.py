@@ -120,7 +120,9 @@ class BoundsKeeper:
             if reason is not None:
                 return removed
 
-    def _step(self, db: sqlite3.Connection, log: int) -> tuple[leaving.Step | None, str | None]:
+    def _step(
+        self, db: sqlite3.Connection, log: int
+    ) -> tuple[leaving.LeavingStep | None, str | None]:
         with transaction(db):
             return room.shrink(db, log, self._present())
 

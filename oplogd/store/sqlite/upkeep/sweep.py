@@ -1,4 +1,4 @@
-"""Removal of entries that nobody can read, in small steps: each one call on a connection.
+"""Removal of unreadable entries, in small steps: each one call on a connection.
 
 Entries leave at the front only. Others become void: they keep their offsets, which stay dense.
 """
@@ -133,7 +133,7 @@ def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
 
 
 def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> Removed:
-    """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
+    """Remove up to ``limit`` rows that are of no use without this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
         marker = decode_marker(data.split(" ", 1)[1])
         return Removed(_forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit))
