@@ -105,12 +105,9 @@ def before_record(id_: MessageId) -> MessageId:
 
 def next_write_stamp(last: int, now_ms: int) -> int:
     """Return the stamp of the next message that is stored. ``last``: of the one before, 0: none."""
-    following = last + 1 if last & _MAX_WRITE_SEQUENCE < _MAX_WRITE_SEQUENCE else _next_ms(last)
+    is_full = last & _MAX_WRITE_SEQUENCE == _MAX_WRITE_SEQUENCE
+    following = stamp((last >> SEQUENCE_BITS) + 1, 0) if is_full else last + 1
     return max(stamp(max(now_ms, _FIRST_WRITE_MS), 0), following)
-
-
-def _next_ms(number: int) -> int:
-    return stamp((number >> SEQUENCE_BITS) + 1, 0)
 
 
 def end_id(ms: int, sequence: int) -> MessageId:

@@ -86,7 +86,8 @@ class TopicReader:
                 return []
             if entries[0].offset != start + 1:
                 continue  # the sweep was faster, or the server's answer has a gap
-            if not rule.may_be_gone(_mark(entries[0])):
+            first = entries[0]
+            if not rule.may_be_gone(Mark(first.offset, first.ms, first.sequence)):
                 return entries[:limit]
             low = self._low(topic, floor)
             past = (await self.front(topic, rule, low)).offset
@@ -288,7 +289,3 @@ class MongoTopicLog:
             return {}
         async with self._working():
             return await self._reader.decisions(self._topic, pointers)
-
-
-def _mark(found: TopicEntry) -> Mark:
-    return Mark(found.offset, found.ms, found.sequence)

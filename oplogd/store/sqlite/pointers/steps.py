@@ -138,7 +138,8 @@ def rollback(
         for data in markers.split("\n") if markers else ():
             marker = decode_marker(data.split(" ", 1)[1])
             rows.remove_stored(db, log, pointer, marker.after, marker.last)
-        if row.publish is not None and _stamp(row.publish) in decode_numbers(published):
+        at = row.publish
+        if at is not None and stamp(at.ms, at.sequence) in decode_numbers(published):
             rows.save(db, row._replace(publish=None))
     else:
         rows.remove_stored(db, log, pointer, 0)
@@ -196,7 +197,3 @@ def _size(message: Message) -> int:
 
 def _ms(ttl: int | None) -> int | None:
     return None if ttl is None else ttl * 1000
-
-
-def _stamp(mark: Mark) -> int:
-    return stamp(mark.ms, mark.sequence)
