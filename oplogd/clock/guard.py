@@ -171,7 +171,7 @@ class GuardedClock:
         self._saved_at = self._read().boot
 
     def _read(self) -> ClockReading:
-        """Read both clocks. A process that is stopped in between reads them again."""
+        """Read both clocks. A process stopped in between reads them again."""
         while True:
             began, wall, boot = self._boot(), self._wall_ms(), self._boot()
             if boot - began < _TOGETHER_SECONDS:

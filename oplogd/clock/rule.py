@@ -3,7 +3,7 @@
 A wall clock that was set wrong must not date messages, or remove any. So it is compared with the
 boot clock, which nobody sets. A difference of less than STEP_MS is taken at once. After a larger
 one, a step, the guarded time runs on at the pace of the boot clock until the new time has stood for
-long enough: FOLLOW_MS for times that are given to entries, REMOVE_MS for removals by age.
+long enough: FOLLOW_MS for times given to entries, REMOVE_MS for removals by age.
 
 Whenever the time for stamps leaves the pace of the boot clock, the ages of entries written before
 do not change: see ``ages``.

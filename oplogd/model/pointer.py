@@ -25,7 +25,7 @@ MAX_TIMEOUT = 30 * 86_400
 # Of one snapshot, all of its lists together.
 MAX_SNAPSHOT_POINTERS = 100_000
 
-# Items of a list that are checked together.
+# Items of a list checked together.
 _AT_ONCE = 1000
 
 _MIN_LONG, _MAX_LONG = -(1 << 63), (1 << 63) - 1
@@ -192,7 +192,7 @@ def parse_key(given: Any, field: str) -> int:
 
 
 def decided(pointer: int, decision: Decision | None) -> TransactionConflictError:
-    """Return the error for a request under a pointer that is decided. None: in an unknown way."""
+    """Return the error for a request under a decided pointer. None: in an unknown way."""
     end = {
         Decision.COMMITTED: "has committed",
         Decision.ABORTED: "was aborted",

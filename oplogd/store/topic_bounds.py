@@ -19,7 +19,7 @@ class TopicBounds(NamedTuple):
     ``front``: the newest entry that is gone, because of its age or a sweep. All entries past it can
     be read. Offset ``begin``: none is gone; then its time and sequence are past all ids of earlier
     generations of the name, and before all of this one. ``head``: the newest entry; in an empty
-    topic the front. ``at``: the last entry at or before the position that was asked for, at least
+    topic the front. ``at``: the last entry at or before the position asked for, at least
     the front. ``begin``: the offset before the first entry of this generation. ``purged``: stamp of
     the newest entry that a forced rollback has taken away, 0 without one. A reader from before it
     may lack messages that others have read. ``repaired``: spans of ms, ends included, whose ids may

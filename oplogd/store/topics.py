@@ -15,7 +15,7 @@ from oplogd.model.names import TopicName
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.topic_bounds import TopicBounds
 
-# Time to live in seconds of topics that have none of their own, in a new store: seven days.
+# Time to live in seconds of topics without one of their own, in a new store: seven days.
 DEFAULT_TTL = 7 * 86_400
 
 # Offsets in a topic stay below MAX_OFFSET.
@@ -110,7 +110,7 @@ class Namespace(NamedTuple):
 
 
 class MessageBatch(NamedTuple):
-    """Messages that are appended to one topic together, or not at all.
+    """Messages appended to one topic together, or not at all.
 
     ``fence``: judged with the append; None: there is no condition. No batch whose term is over
     stands in the log behind a batch of a later term.
@@ -164,7 +164,7 @@ class News(NamedTuple):
 
 class TopicStats(NamedTuple):
     """Figures for /status. ``topics``: number of topics that exist. ``numbers``: of logs in use,
-    those of topics that were deleted lately included.
+    those of topics deleted lately included.
 
     ``octets``: of all that topics store, see ``Topics.shrink``. ``max_bytes``: bound of all topics
     together, None without one. ``left``: entries that this process has removed because of bounds in
@@ -207,7 +207,7 @@ class TopicLog(Protocol):
     async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
         """Return the decisions about these pointers in this log. Open ones are missing.
 
-        A decision counts for entries that were read before this call, too: it is final.
+        A decision counts for entries read before this call, too: it is final.
         """
 
 
@@ -254,13 +254,13 @@ class Topics(Protocol):
         """Return topics of a namespace past a name, sorted by name. ``limit`` None: all."""
 
     async def namespaces(self, after: str, limit: int) -> list[Namespace]:
-        """Return namespaces that have topics, past a name, sorted by name."""
+        """Return namespaces with topics, past a name, sorted by name."""
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         """Return the topics of these logs that still exist, by log."""
 
     async def default_ttl(self) -> int:
-        """Return the time to live in seconds of topics that have none of their own."""
+        """Return the time to live in seconds of topics without one of their own."""
 
     def log(self, topic: Topic) -> TopicLog: ...
 

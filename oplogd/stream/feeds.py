@@ -134,7 +134,7 @@ class Feeds:
             self.set_ttl(feed, topic)
 
     def end(self, log: int) -> None:
-        """End the streams of a topic that was deleted."""
+        """End the streams of a deleted topic."""
         feed = self._feeds.get(log)
         if feed is not None:
             self._remove(feed)
@@ -180,7 +180,7 @@ class Feeds:
                 self._remove(feed)
 
     def set_ttl(self, feed: TopicFeed, topic: Topic) -> None:
-        """Take over the time to live of a topic that was changed."""
+        """Take over the time to live of a changed topic."""
         feed.topic = topic
         ttl = self.default_ttl if topic.ttl is None else topic.ttl
         if ttl is not None:

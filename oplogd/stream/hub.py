@@ -109,7 +109,7 @@ class Hub:
 
     @property
     def held(self) -> int:
-        """The number of consumers that wait for the decision of a pointer."""
+        """The number of consumers waiting for the decision of a pointer."""
         return sum(consumer.held_by is not None for consumer in self.consumers)
 
     @contextmanager

@@ -65,7 +65,7 @@ class Gathering:
     ) -> Iterator["PollExpansion"]:
         """Take a page. Yield each entry that expands: the caller reads its records first.
 
-        ``judge``: of a committed reader. If entries are gone, an answer that has messages ends: the
+        ``judge``: of a committed reader. If entries are gone, an answer with messages ends: the
         next poll announces the gap.
         """
         self.is_open = passed = False

@@ -24,7 +24,7 @@ class KnownTopics:
     async def find(self, name: TopicName, other_than: Topic | None = None) -> Topic:
         """Return a topic of this name, which may be gone meanwhile.
 
-        ``other_than``: the topic that is known to be gone. Raises TopicNotFoundError and
+        ``other_than``: the topic known to be gone. Raises TopicNotFoundError and
         StoreUnavailableError.
         """
         topic = self._known.get(name)

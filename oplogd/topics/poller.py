@@ -47,7 +47,7 @@ class Poller:
         self._limit = limit
         self._peek = peek
         self._acknowledged = acknowledged
-        # A poll over many entries that have nothing for it is slow once.
+        # A poll over many entries with nothing for it is slow once.
         self._voids: dict[tuple[int, Isolation], Voids] = {}
         self._rows = 0
 

@@ -67,7 +67,7 @@ class MongoStore:
     """See ``Store``. ``url`` names the database; without a name it is ``oplog``.
 
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
-    cap; None keeps the one it has. ``new_bytes``: the cap of a log that is created now.
+    cap; None keeps the one it has. ``new_bytes``: the cap of a log created now.
     ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
     ``topics_max_bytes``: bound of all topics together, 0 for none; None keeps the one in the store.
     ``lease``: seconds of silence after which another agent folds. ``clock``: the agent's.
@@ -261,7 +261,7 @@ class MongoStore:
             return count
 
     async def new_epoch(self) -> None:
-        """See ``Store.new_epoch``. The agent that holds the lease carries it out."""
+        """See ``Store.new_epoch``. The agent holding the lease carries it out."""
         await self.settle()
         async with self._working():
             await self.link.now_ms()

@@ -30,7 +30,7 @@ class StorePhase(LogPhase):
         self._entry: TopicEntry | None = None
 
     async def decisions(self, entries: Iterable[TopicEntry]) -> Mapping[int, Decision]:
-        """Return the decisions of the pointers of entries that were read before."""
+        """Return the decisions of the pointers of entries read before."""
         pointers: set[int] = set()
         if self.view.filter.committed:
             pointers = {entry.pointer for entry in entries if entry.pointer is not None}

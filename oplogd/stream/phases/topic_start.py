@@ -83,7 +83,7 @@ def records_wanted(
 
 
 def topic_resume(mark: Mark, bounds: TopicBounds, *, inside: bool = False) -> TopicStart:
-    """Return the start for a consumer that has every message up to ``mark``.
+    """Return the start for a consumer with every message up to ``mark``.
 
     ``bounds``: the answer of ``locate`` for the mark's time and sequence. ``inside``: the consumer
     still wants records of the entry at the mark.

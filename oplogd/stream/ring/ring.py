@@ -65,7 +65,7 @@ class Ring:
 
     @property
     def holds(self) -> Holds:
-        """The consumers that wait for decisions. None waits in the oplog."""
+        """The consumers waiting for decisions. None waits in the oplog."""
         if self._holds is None:
             self._holds = Holds()
         return self._holds

@@ -253,7 +253,7 @@ class TopicRing(Ring):
         return self._changes_left >= 0
 
     def _end_hold(self, pointer: int) -> None:
-        """Wake the consumers that wait for a pointer: something has happened to it."""
+        """Wake the consumers waiting for a pointer: something has happened to it."""
         if self._holds is not None:
             due: list[Waiter] = []
             self._holds.end(pointer, due)

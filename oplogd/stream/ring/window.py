@@ -90,7 +90,7 @@ class Window:
         self.size += _cost(frame, postings)
 
     def drop(self) -> tuple[Posting, ...]:
-        """Drop the oldest entry. Return the postings that hold its offset.
+        """Drop the oldest entry. Return the postings holding its offset.
 
         The lists shrink only when an eighth of their items is gone.
         """

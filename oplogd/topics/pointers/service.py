@@ -34,12 +34,12 @@ from oplogd.topics.writer import Acknowledged, without_rings
 class PointerService:
     """Publishes, stores, rolls back, decides and shows.
 
-    Methods raise StoreUnavailableError, and TopicNotFoundError. A topic that was created again
+    Methods raise StoreUnavailableError, and TopicNotFoundError. A topic created again
     since it was looked up is another one: nothing is there under a pointer.
 
     ``timeout``: of a pointer in seconds. ``acknowledged`` gets the last durable entry of a log
     before a request is answered. ``is_followed``: whether this agent keeps the newest entries of a
-    log in memory. ``room``: for the messages of all requests that wait for the store.
+    log in memory. ``room``: for the messages of all requests waiting for the store.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class PointerService:
         return await self._pointers.select_all(limit, after)
 
     async def shown(self, found: Sequence[FoundPointer]) -> list[dict[str, Any]]:
-        """Return pointers for an answer, without those of topics that were deleted."""
+        """Return pointers for an answer, without those of deleted topics."""
         topics = await self._topics.current({each.log for each in found}) if found else {}
         return [
             {**topics[each.log].name._asdict(), **pointer_shown(each.open, is_of_all=True)}

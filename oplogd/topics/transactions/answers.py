@@ -9,7 +9,7 @@ from oplogd.model.message_id import MessageId
 from oplogd.model.operation import format_ms
 from oplogd.store.transactions import Commit, Transaction
 
-# Ids of records that are handled in one piece.
+# Ids of records handled in one piece.
 _PIECE = 1000
 
 

@@ -46,7 +46,7 @@ _DIGEST_BYTES = 16
 # there is no year 0, and it has the same length as every timestamp.
 _NO_TIME = "0000-00-00T00:00:00.000Z"
 _TIME_AT = len(b'{"timestamp":"')
-# Records that are handled in one piece.
+# Records handled in one piece.
 _PIECE = 1000
 # A longer body of a request with records is not taken for an empty one.
 _MAX_BLANK = 1000

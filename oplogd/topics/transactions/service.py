@@ -26,7 +26,7 @@ from oplogd.topics.transactions.rules import Begin, Writing
 from oplogd.topics.writer import Acknowledged, without_rings
 
 _OPLOG_LOG = 0
-# Records that are handled before other requests get their turn.
+# Records handled before other requests get their turn.
 _PIECE = 1000
 
 
@@ -37,7 +37,7 @@ class TransactionService:
 
     ``acknowledged`` gets the last durable entry of each log before a request is answered.
     ``is_followed``: whether this agent keeps the newest entries of a log in memory. ``room``: for
-    the records of all requests that wait for the store.
+    the records of all requests waiting for the store.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Voiding the entries of pointers that were aborted. The sweep does it.
+"""Voiding the entries of aborted pointers. The sweep does it.
 
 ``oplog_aborted`` holds ``{_id, log}`` for each pointer whose entries are to be voided: see
 ``rows``. A note leaves when no entry of the pointer is left, in a log that is gone, too. They are
@@ -30,7 +30,7 @@ class Aborted:
             await self._notes.insert_one({"_id": key(pointer, log), "log": log})
 
     async def void_all(self, is_allowed: Callable[[], bool]) -> None:
-        """Void the entries of all pointers that were noted while it is allowed."""
+        """Void the entries of all pointers noted while it is allowed."""
         while is_allowed() and (note := await self._notes.find_one({})) is not None:
             pointer, log = pointer_and_log(note)
             todo = await self._rollbacks.pending(pointer, log)

@@ -1,4 +1,4 @@
-"""Appends under pointers: those that wait at the same time share one."""
+"""Appends under pointers: those waiting at the same time share one."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -15,7 +15,7 @@ class PointerAppender:
     """Appends entries under pointers.
 
     An append runs to its end, also if a caller is cancelled meanwhile. Otherwise another caller
-    that shares it would repeat it, and DIRECT entries have no identity that is known before.
+    that shares it would repeat it, and DIRECT entries have no identity known before.
     """
 
     def __init__(self, appender: TopicAppender) -> None:

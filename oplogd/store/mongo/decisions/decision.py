@@ -59,7 +59,7 @@ class PointerDecider:
     async def finish(self, decided: Mapping[tuple[int, int], Decision]) -> None:
         """Carry out the decisions about pairs of a pointer and a log, if any step is left.
 
-        Messages that wait for their publish are dropped. Aborted ones are noted for the sweep, and
+        Messages waiting for their publish are dropped. Aborted ones are noted for the sweep, and
         those that timed out are listed.
         """
         keys = {key(*pair): decision for pair, decision in decided.items()}
@@ -77,7 +77,7 @@ class PointerDecider:
             await self._rows.remove([row["_id"]])
 
     async def forget(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Remove all that is left of pointers of topics that were deleted."""
+        """Remove what is left of pointers of deleted topics."""
         gone = list(pairs)
         await self._stored.remove([(*pair, MAX_NUMBER) for pair in gone])
         await self._rows.remove(key(*pair) for pair in gone)

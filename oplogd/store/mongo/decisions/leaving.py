@@ -61,7 +61,7 @@ class Leaving:
             await self._reports.leave(log, ended)
 
     async def remove_log(self, log: int) -> None:
-        """Remove all that is left of the pointers of a log."""
+        """Remove what is left of the pointers of a log."""
         keys = await self._rows.of_log(log)
         await self._stored.remove([(*pointer_and_number(each), MAX_NUMBER) for each in keys])
         await self._rows.remove(keys)

@@ -85,7 +85,7 @@ class Reporting:
     ) -> Mark | None:
         """See ``Pointers.rollback``.
 
-        Entries that are appended while it runs stay.
+        Entries appended while it runs stay.
         """
         try:
             return await self._roll_back(log, pointer, stamps, force=force)

@@ -19,7 +19,7 @@ unique. One more document, ``#``, has none. So agents of earlier versions, which
 write no ``u``, can note no rollback.
 
 A rollback concerns the entries that are in the log when it is noted. Entries that land meanwhile
-stay, except PUBLISH entries of messages that are rolled back. Such an entry may also publish newer
+stay, except PUBLISH entries of messages rolled back. Such an entry may also publish newer
 messages. They are rolled back with it: agents remember the messages of an entry, so an entry is
 voided as a whole or not at all.
 """
@@ -111,7 +111,7 @@ class Rollbacks:
         is_free: bool = False,
         is_gap: bool = False,
     ) -> list[Document]:
-        """Note the entries that have these stamps, all if None. Return the notes.
+        """Note the entries with these stamps, all if None. Return the notes.
 
         ``is_free`` and ``is_gap``: see ``free`` and ``gap`` above.
         """

@@ -182,7 +182,7 @@ class MongoPointers:
         self, logs: Sequence[int], pointer: int, decision: Decision
     ) -> dict[int, Mark]:
         async with self._working():
-            # A decision that was made before the topic was deleted is still in the log.
+            # A decision made before the topic was deleted is still in the log.
             heads = (await self._topics.heads.newest(logs)).logs
             for log in logs:
                 if (head := heads.get(log)) is None or head.is_ended:
@@ -262,7 +262,7 @@ class MongoPointers:
         return switched_off()
 
     async def _refusal(self, pointer: int, log: int) -> Exception:
-        """Return the error for a pointer that is decided in this log, or whose topic is gone."""
+        """Return the error for a pointer decided in this log, or whose topic is gone."""
         try:
             await self._check_topic(log)
         except TopicNotFoundError as error:

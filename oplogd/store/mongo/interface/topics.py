@@ -109,7 +109,7 @@ class MongoTopics:
     async def delete(self, name: TopicName) -> None:
         """See ``Topics.delete``. First end the log, then free the name.
 
-        Any agent that meets the end of a log frees its name, so a deletion that was cut between
+        Any agent that meets the end of a log frees its name, so a deletion cut between
         both steps is finished.
         """
         async with self._working():

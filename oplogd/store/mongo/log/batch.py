@@ -52,7 +52,7 @@ class BatchAppender:
 
 
 class FencedAppender:
-    """Appends operations with fences: batches that wait at the same time share the inserts.
+    """Appends operations with fences: batches waiting at the same time share the inserts.
 
     Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used. One
     caller at a time.

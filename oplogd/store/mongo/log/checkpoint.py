@@ -13,7 +13,7 @@ ASK_SECONDS = 0.03
 
 
 class CheckpointWaiter:
-    """``changed`` notifies of entries that were folded by this process.
+    """``changed`` notifies of entries folded by this process.
 
     Other agents may fold, too: while a caller waits, the checkpoint is read every 30 ms.
     """

@@ -1,4 +1,4 @@
-"""The conditional append: everything that is written to the log goes through it.
+"""The conditional append: everything written to the log goes through it.
 
 See ``inserts``. The order of the steps matters. If operations are judged before the head is read,
 they may land in between, and are doubled. If the head is read without a majority, it may vanish in
@@ -31,7 +31,7 @@ _MOST_STRAYS = 3
 
 
 class ConditionalBatch(Protocol):
-    """Operations that are appended under one condition. ``todo``: the rest of them."""
+    """Operations appended under one condition. ``todo``: the rest of them."""
 
     todo: list[Numbered]
 
@@ -73,7 +73,7 @@ class OrderedBatch(ABC):
 
     @abstractmethod
     async def folded(self) -> tuple[int, int]:
-        """Return the checkpoint's offset, and the largest number that is folded at least.
+        """Return the checkpoint's offset, and the largest number folded at least.
 
         -1: none is.
         """

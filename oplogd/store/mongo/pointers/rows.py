@@ -101,7 +101,7 @@ class PointerRows:
             await self._rows.update_many(chosen, {"$unset": {"due": ""}})
 
     async def among(self, keys: Iterable[str]) -> list[Document]:
-        """Return the rows that have these keys."""
+        """Return the rows with these keys."""
         return [
             each
             for some in parts(keys)

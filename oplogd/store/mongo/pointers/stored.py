@@ -1,4 +1,4 @@
-"""Messages that were stored under a pointer: their append, and reading them by a PUBLISH entry.
+"""Messages stored under a pointer: their append, and reading them by a PUBLISH entry.
 
 They are in ``oplog_payloads``, beside the operations of transactions, whose ids are larger than all
 pointers: ``{_id, t, data, ttl, o, z, v}``. ``_id``: 16 hex digits of the pointer, 6 of the log and
@@ -41,7 +41,7 @@ MAX_NUMBER = (1 << 39) - 2
 # Bytes of messages of one insert, approximately.
 _MOST_BYTES = 8_000_000
 
-# Messages that are dropped at a time.
+# Messages dropped at a time.
 _DROPS = 5_000
 
 # Ranges of one removal.
@@ -196,7 +196,7 @@ class StoredMessages:
             await self._payloads.update_many(chosen, {"$set": {"data": "", "v": reason}})
 
     async def drop_new(self, pointer: int, log: int) -> None:
-        """Empty the messages of a pointer that was decided before they were published."""
+        """Empty the messages of a pointer decided before they were published."""
         found = await self.find(pointer, log)
         await self.drop(pointer, log, found.published.number, found.number, DECIDED)
 

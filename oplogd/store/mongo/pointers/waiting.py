@@ -1,4 +1,4 @@
-"""The bytes of messages that wait for their publish."""
+"""The bytes of messages waiting for their publish."""
 
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.rows import PointerRows

@@ -5,7 +5,7 @@ set as one value: from some servers a read returns old values of some members be
 others. ``ended``: the transactions of all terms before this one have ended, missing: of none.
 
 A new term, and a release, is answered after the transactions of the terms before it have ended: see
-``fences``. A call that was cut before leaves that to the next one.
+``fences``. A call cut short leaves that to the next one.
 
 Each change is one compare-and-set of the document that was read, so one call raises a term at most
 once. Nothing is repeated after a lost answer: the next poll reads the outcome. If a poll

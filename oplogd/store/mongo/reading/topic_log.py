@@ -151,7 +151,7 @@ class TopicReader:
         return front
 
     async def _before_kept(self, topic: Topic, rule: Front, low: Mark, front: Mark) -> Mark:
-        """Return the mark before the first entry that was written later than its stamp tells.
+        """Return the mark before the first entry written later than its stamp tells.
 
         ``front``, if there is none before it. Looks at all entries in between.
         """
@@ -176,7 +176,7 @@ class TopicReader:
         }
 
     def _low(self, topic: Topic, floor: Mark) -> Mark:
-        """Return the newest entry that is known to be gone."""
+        """Return the newest entry known to be gone."""
         return max(floor, self._fronts.get(topic.log, floor))
 
     async def mark_at(self, topic: Topic, offset: int) -> Mark | None:

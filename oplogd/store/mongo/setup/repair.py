@@ -1,4 +1,4 @@
-"""Repair: rebuild the log from a collection that was set aside, without losing an entry.
+"""Repair: rebuild the log from a collection set aside, without losing an entry.
 
 Before the first collection is renamed, the row in ``oplog_meta`` gets a note (``repair``). It names
 the collections set aside and stays until the new log is in place. Meanwhile no agent reads or

@@ -43,7 +43,7 @@ class Projection:
         self.trimmer = Trimmer(link, log, link.timing.trim_seconds)
         self.ready = False
         self.trouble: StoreError | None = None
-        # Notifies of changes of ``ready`` and ``trouble``, and of entries that were folded here.
+        # Notifies of changes of ``ready`` and ``trouble``, and of entries folded here.
         self.changed = Notifier()
         self._task: asyncio.Task[None] | None = None
         self._is_greeted = False

@@ -144,7 +144,7 @@ class TopicAppender:
         return attempts
 
     async def _placed(self, landed: Sequence[Attempt], asked_at: float, *, is_late: bool) -> None:
-        """Note the entries that landed behind heads that were asked for at a time.
+        """Note the entries that landed behind heads asked for at a time.
 
         Remove late ones at places that were swept before.
         """

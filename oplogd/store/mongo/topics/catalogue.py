@@ -74,7 +74,7 @@ class Catalogue:
         return found[CATALOGUE], found.get(str(name))
 
     async def of_log(self, log: int, session: AsyncClientSession | None = None) -> Document | None:
-        """Return the document of the topic that has this log; None after it was deleted."""
+        """Return the document of the topic with this log; None after it was deleted."""
         found = await self._link.topics.find_one(reserved(log), session=session)
         if found is None:
             return None
@@ -88,7 +88,7 @@ class Catalogue:
         return DEFAULT_RULES if document is None else rules_of(document)
 
     async def no_topic(self, log: int) -> TopicNotFoundError:
-        """Return the error for a topic that was deleted. It has no name long after its end."""
+        """Return the error for a deleted topic. It has no name long after its end."""
         found = await self._link.topics.find_one(reserved(log))
         return no_topic(f"with log {log}" if found is None else str(found["name"]))
 
@@ -220,7 +220,7 @@ class Catalogue:
         return {log: topic_of(each) for log, each in (await self._documents(logs)).items()}
 
     async def _documents(self, logs: Collection[int]) -> dict[int, Document]:
-        """Return the documents of the topics that have these logs, by log."""
+        """Return the documents of the topics with these logs, by log."""
         names: list[str] = []
         for keys in parts(map(reservation, logs)):
             kept = self._link.topics.find({"_id": {"$in": keys}})
@@ -246,7 +246,7 @@ class Catalogue:
             last = page[-1]["_id"]
 
     async def ended_ms(self) -> int:
-        """Return the last time in the logs of topics that were deleted; 0 if there are none."""
+        """Return the last time in the logs of deleted topics; 0 if there are none."""
         found = await self._link.topics.find_one({"_id": CATALOGUE}, {"ended_stamp": 1})
         return 0 if found is None else unstamp(number(found, "ended_stamp"))[0]
 

@@ -111,7 +111,7 @@ class TopicHeads:
             return Heads(found, AskTime(asked_at, server_seconds(session)))
 
     def saw(self, log: int, mark: Mark, asked_at: float) -> None:
-        """Note an own entry behind the head that was asked for at a time."""
+        """Note an own entry behind the head asked for at a time."""
         self._remember(log, LogHead(mark), asked_at)
 
     def past(self, ms: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Appends of transactions: those that wait at the same time share one."""
+"""Appends of transactions: those waiting at the same time share one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from oplogd.store.mongo.topics.groups import Group
 
 
 class _Request:
-    """The groups of one caller. ``error``: of the append that was made for it."""
+    """The groups of one caller. ``error``: of the append made for it."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = groups

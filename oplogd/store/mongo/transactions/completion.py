@@ -1,4 +1,4 @@
-"""Completing transactions that are decided. Any agent may do it, at any time and together.
+"""Completing decided transactions. Any agent may do it, at any time and together.
 
     commit record, once
     everything of earlier commits: those of the same commit log with a smaller offset there
@@ -9,7 +9,7 @@ All commits of one commit log end in the order of their commit records. A commit
 in the log when another one was found there comes after it. So the earlier ones are known, and all
 their entries are there before any later COMMIT entry.
 
-An abort has no order. Topics that were deleted get no entry.
+An abort has no order. Deleted topics get no entry.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Ordered(NamedTuple):
 
 
 class _Request:
-    """A commit that waits for its turn."""
+    """A commit waiting for its turn."""
 
     def __init__(self, row: TransactionRow) -> None:
         self.row = row
@@ -78,7 +78,7 @@ class Completion:
         self._turns: dict[int, _Turns] = {}
 
     async def complete(self, row: TransactionRow) -> TransactionRow:
-        """Complete a transaction that is decided. Return its row."""
+        """Complete a decided transaction. Return its row."""
         if row.phase is TxnPhase.COMMITTING:
             return await self._commit(row)
         if row.phase is TxnPhase.ABORTING:

@@ -2,7 +2,7 @@
 
 ``oplog_payloads`` holds ``{_id, event, key, data, d}``. ``_id``: 16 hex digits of the transaction
 and 10 of the ``lsn``, so that its index keeps an ``lsn`` unique. ``d``: the record's digest. The
-notes of ``places`` are in the same collection, and messages that were stored under a pointer: their
+notes of ``places`` are in the same collection, and messages stored under a pointer: their
 keys sort before all of these.
 """
 

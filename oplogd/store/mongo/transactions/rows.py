@@ -28,7 +28,7 @@ from oplogd.store.mongo.transactions.row import (
 )
 from oplogd.store.transactions import KEPT_MS, NewTransaction, TransactionStats
 
-# Rows that are forgotten at a time.
+# Rows forgotten at a time.
 _STEP = 500
 
 

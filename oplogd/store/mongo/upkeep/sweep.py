@@ -161,7 +161,7 @@ class Sweeper:
     ) -> tuple[int, bool]:
         """Remove the entries of a log up to an offset in small steps.
 
-        Those of transactions stay that are dated from a time on; without a rule none does. Return
+        Those of transactions stay dated from a time on; without a rule none does. Return
         the number of entries removed, and whether some have stayed.
         """
         count, after, has_left = 0, 0, False
@@ -218,7 +218,7 @@ class Sweeper:
         for each in await self._link.topics.find(deleted).sort("_id", 1).to_list():
             log = log_reserved(each)
             head = await self._heads.by_range(log)
-            # A deletion that was cut here may have left the name. Later no end of the log shows it.
+            # A deletion cut here may have left the name. Later no end of the log shows it.
             await self._catalogue.free(each["name"], log)
             count += (await self._remove(log, MAX_OFFSET))[0]
             await self._leaving.remove_log(log)

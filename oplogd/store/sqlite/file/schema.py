@@ -42,7 +42,7 @@ CREATE_STATES = """
 # was opened. No entry has a time between the two.
 CREATE_OPENINGS = """
     CREATE TABLE openings (head_ts INTEGER PRIMARY KEY, opened INTEGER NOT NULL)"""
-# Spans of times, ends excluded, of logs that were set aside because their clock was ahead.
+# Spans of times, ends excluded, of logs set aside because their clock was ahead.
 CREATE_SET_ASIDE = """
     CREATE TABLE set_aside (after INTEGER NOT NULL, before INTEGER NOT NULL)"""
 

@@ -76,7 +76,7 @@ class SqliteTopicLog:
 
 
 class SqliteTopics:
-    """Uses the pools of its store, and a thread of its own that waits for news.
+    """Uses the pools of its store, and a thread of its own waiting for news.
 
     That thread begins with the first call of ``news``.
     """

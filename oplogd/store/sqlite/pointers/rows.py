@@ -30,7 +30,7 @@ class PointerRow(NamedTuple):
 
     ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish``,
     ``end`` and ``late``: marks of the last PUBLISH entry, of the decision, and of the last entry of
-    a commit that was reported after the time-out. ``rules``: of the topic.
+    a commit reported after the time-out. ``rules``: of the topic.
     """
 
     log: int

@@ -44,7 +44,7 @@ _SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
 _CREATE = """
     INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, :begin, :stamp, :begin, :stamp)
 """
-# The first log from :log on whose number no topic has, or the last one of some that were looked at.
+# The first log from :log on whose number no topic has, or the last one of some looked at.
 _IN_USE = f"SELECT 1 FROM topics WHERE (log & {MAX_LOG}) = (candidate.log & {MAX_LOG})"
 _NEXT_LOG = f"""
     WITH RECURSIVE candidate (log) AS (

@@ -46,7 +46,7 @@ _Part = Mapping[int, Sequence[Message]]
 # New entries by their log: own time to live in ms, and data, which ``Raw`` is JSON. A log is in it
 # once.
 Groups = Sequence[tuple[int, Sequence[tuple[int | None, str | msgspec.Raw]]]]
-# Characters or bytes of an entry that is given to SQLite outside of JSON if it is alone.
+# Characters or bytes of an entry given to SQLite outside of JSON if it is alone.
 LARGE = 64 * 1024
 # Offset and stamp of the first new entry in each log.
 Firsts = dict[int, tuple[int, int]]
@@ -93,7 +93,7 @@ def place(
 ) -> Firsts:
     """Append entries of one kind. Return the first of each log.
 
-    It runs in the open transaction or in one of its own. Topics that were deleted get no entries.
+    It runs in the open transaction or in one of its own. Deleted topics get no entries.
     """
     groups, lone = take_lone(groups)
     body = as_json(groups)

@@ -20,7 +20,7 @@ MAX_STAMP = (1 << 63) - 1
 MAX_LEAD = MAX_LEAD_MS << SEQUENCE_BITS
 
 # One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
-# …]], …]`. `placing` tells afterwards where they went; topics that were deleted are not in it.
+# …]], …]`. `placing` tells afterwards where they went; deleted topics are not in it.
 # `bounded`: neither are those that store more than their bound in bytes. `lone`: the data of the
 # only message, outside of JSON. Another statement would take the GIL back from the event loop.
 # The unary plus lets SQLite look up topics by log, not scan them.
@@ -84,7 +84,7 @@ def _kept(low: str, oldest_ms: str) -> str:
 def _passed(low: str, oldest_ms: str) -> str:
     """Return the SQL of the offset up to which entries are gone although their stamps are ahead.
 
-    ``low``: an offset that is gone. Entries up to the first one that was written later stay. The
+    ``low``: an offset that is gone. Entries up to the first one written later stay. The
     stamp must still be ahead: see ``Present.date``.
     """
     return f"""iif(head_{_IS_AHEAD}, coalesce((

@@ -94,7 +94,7 @@ def void(db: sqlite3.Connection, now: Present) -> int:
 
 
 def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
-    """Void some entries of pointers that were reported as aborted. Return their number.
+    """Void some entries of pointers reported as aborted. Return their number.
 
     Append an entry that names them, as a rollback does: they may be in the rings of agents.
     """
