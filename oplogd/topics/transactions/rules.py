@@ -61,7 +61,7 @@ class Begin(NamedTuple):
     fence: Fence | None = None
 
 
-class Given(msgspec.Struct, frozen=True, gc=False):
+class GivenRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it was sent. See ``Record``.
 
     The garbage collector does not visit these: 100,000 tuples delay other requests by 50 ms.
@@ -76,7 +76,7 @@ class Given(msgspec.Struct, frozen=True, gc=False):
 class Writing(NamedTuple):
     """The records of one request, each lsn once, the names of their topics, and their bytes."""
 
-    records: Collection[Given]
+    records: Collection[GivenRecord]
     topics: Collection[TopicName]
     octets: int
 
@@ -232,7 +232,7 @@ def parsing_records(
     records = yield from checking(
         given, lambda each: _record(each, arrival, on_unknown), "records", Most(most, too_many)
     )
-    found: dict[int, Given] = {}
+    found: dict[int, GivenRecord] = {}
     topics: set[TopicName] = set()
     octets = 0
     for index, record in enumerate(records):
@@ -247,7 +247,7 @@ def parsing_records(
     return Writing(found.values(), topics, octets)
 
 
-def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> Given:
+def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> GivenRecord:
     require_size(given, "record")
     record = read(_decode_record, given, "record", _RECORD_RULES)
     topic = topic_name(record.topic)
@@ -258,10 +258,10 @@ def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> Given:
     if not record.payload:
         raise MessageError("payload", "is required")
     if topic == OPLOG:
-        return Given(record.lsn, topic, *_operation(record, arrival, on_unknown))
+        return GivenRecord(record.lsn, topic, *_operation(record, arrival, on_unknown))
     payload = read(_decode_payload, record.payload, "payload", _PAYLOAD_RULES)
     message = message_of(payload, record.key, record.headers, record.ttl, record.encoding)
-    return Given(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
+    return GivenRecord(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
 
 
 def _operation(record: _Record, arrival: str, on_unknown: OnUnknown) -> tuple[Operation, str]:

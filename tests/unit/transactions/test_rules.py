@@ -24,7 +24,7 @@ from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, Run, Transaction
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.topics.transactions import answers, rules
-from oplogd.topics.transactions.rules import Begin, Given
+from oplogd.topics.transactions.rules import Begin, GivenRecord
 
 NOW = "2024-12-01T10:00:00.000Z"
 LATER = "2024-12-01T10:00:01.000Z"
@@ -47,17 +47,17 @@ def done(pieces: Pieces[Any]) -> tuple[Any, int]:
         count += 1
 
 
-def records(*given: dict[str, Any], arrival: str = NOW, most: int = 100_000) -> list[Given]:
+def records(*given: dict[str, Any], arrival: str = NOW, most: int = 100_000) -> list[GivenRecord]:
     return parsed(body(records=given), arrival, most)
 
 
-def parsed(raw: bytes, arrival: str = NOW, most: int = 100_000) -> list[Given]:
+def parsed(raw: bytes, arrival: str = NOW, most: int = 100_000) -> list[GivenRecord]:
     writing, _ = done(rules.parsing_records(raw, arrival, most))
     assert {record.topic for record in writing.records} == set(writing.topics)
     return [*writing.records]
 
 
-def one(**members: Any) -> Given:
+def one(**members: Any) -> GivenRecord:
     (record,) = records({"topic": "ns/t", "lsn": 0, "payload": "a", **members})
     return record
 
