@@ -32,14 +32,10 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
 from oplogd.tombstones import purge_tombstones
-from oplogd.topics.keeper import keep_transactions
+from oplogd.topics.keeper import keep
 from oplogd.topics.parts import TopicParts
-from oplogd.topics.pointers.keeper import keep_pointers
-from oplogd.topics.pointers.service import PointerService
-from oplogd.topics.sweep import keep_bounds, sweep_topics
+from oplogd.topics.sweep import sweep_topics
 from oplogd.topics.transactions.idle import retire_groups
-from oplogd.topics.transactions.room import Room
-from oplogd.topics.transactions.service import TransactionService
 from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
 from oplogd.watch.lease_counters import LeaseCounters
@@ -119,38 +115,15 @@ class Agent:
             max_queued=settings.max_queued_events,
             max_queued_bytes=settings.max_queued_bytes,
             poll_limit=settings.poll_limit,
+            limits=Limits(settings.txn_max_records, settings.txn_max_bytes),
+            pointer_timeout=settings.pointer_timeout,
             leases=self.leases,
-            peek=self.feeds.peek,
-            acknowledged=self.feeds.acknowledged,
+            feeds=self.feeds,
             appends=self.appends,
             admit=admit,
         )
-        limits = Limits(settings.txn_max_records, settings.txn_max_bytes)
-        room = Room(settings.max_queued_events, settings.max_queued_bytes, admit)
-
-        def is_followed(log: int) -> bool:
-            return self.feeds.get(log) is not None
-
-        self.transactions = TransactionService(
-            store.transactions,
-            store.topics,
-            self.topics.known,
-            limits,
-            self.feeds.acknowledged,
-            is_followed,
-            room,
-        )
-        self.pointers = PointerService(
-            store.pointers,
-            store.topics,
-            self.topics.known,
-            self.topics.counters,
-            limits,
-            settings.pointer_timeout,
-            room,
-            self.feeds.acknowledged,
-            is_followed,
-        )
+        self.transactions = self.topics.transactions
+        self.pointers = self.topics.pointers
         self.started = clock.monotonic()
         self.stopping = False
         self._meter = RateMeter(
@@ -221,26 +194,18 @@ class Agent:
         self._run("watch of appends", self.appends.run())
         if self.store.space is not None:
             self._run("watch of the disk", self.gate.run())
+        topics, txns, pointers = self.store.topics, self.store.transactions, self.store.pointers
+        for name, work, ask, things, log in (
+            ("keeper of bounds", topics.shrink, topics.stats, "bounds of topics", "topics"),
+            ("keeper of transactions", txns.keep, txns.stats, "transactions", "transactions"),
+            ("keeper of pointers", pointers.keep, pointers.stats, "pointers", "pointers"),
+        ):
+            self._run(name, keep(work, ask, things, log, clock=self.clock))
+        cleanup = self.settings.topic_cleanup
+        self._run("sweep", sweep_topics(topics, cleanup, self.clock, self.sweep_asked))
         self._run(
-            "sweep",
-            sweep_topics(
-                self.store.topics, self.settings.topic_cleanup, self.clock, self.sweep_asked
-            ),
+            "keeper of groups", retire_groups(txns, self.feeds.is_followed, cleanup, self.clock)
         )
-        self._run("keeper of bounds", keep_bounds(self.store.topics, self.clock))
-        self._run(
-            "keeper of transactions", keep_transactions(self.store.transactions, clock=self.clock)
-        )
-        self._run(
-            "keeper of groups",
-            retire_groups(
-                self.store.transactions,
-                lambda log: self.feeds.get(log) is not None,
-                self.settings.topic_cleanup,
-                self.clock,
-            ),
-        )
-        self._run("keeper of pointers", keep_pointers(self.store.pointers, clock=self.clock))
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self._run("keeper of the clock", self.clock_keeper.run())

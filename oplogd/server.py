@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from socket import socket
 from typing import Any
 
@@ -136,55 +137,47 @@ async def _ended(task: "asyncio.Task[_Process]") -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+@dataclass(frozen=True, slots=True)
 class _Process:
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        agent: Agent,
-        http: list[socket],
-        server: "_Server",
-        stop: Stop,
-        *,
-        was_written: bool,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._agent = agent
-        self._http = http
-        self._server = server
-        self._stop = stop
-        self._was_written = was_written
+    """``was_written``: the store was there before this start."""
+
+    settings: Settings
+    store: Store
+    agent: Agent
+    http: list[socket]
+    server: "_Server"
+    stop: Stop
+    was_written: bool
 
     async def run(self, on_ready: Callable[[str], None] | None) -> int:
-        serving = asyncio.create_task(self._server.serve(sockets=self._http), name="http")
-        url = base_url(self._http, tls=self._settings.tls_certificate is not None)
+        serving = asyncio.create_task(self.server.serve(sockets=self.http), name="http")
+        url = base_url(self.http, tls=self.settings.tls_certificate is not None)
         gc.freeze()  # objects made at start stay for ever; garbage collection skips them
-        while not self._server.started and not serving.done():
+        while not self.server.started and not serving.done():
             await asyncio.sleep(0.005)
-        store = self._store.kind if self._settings.mongo_url is not None else None
-        announce(self._settings, url, self._http, self._agent.udp.addresses, store)
-        warn(self._settings, self._http, was_written=self._was_written)
+        store = self.store.kind if self.settings.mongo_url is not None else None
+        announce(self.settings, url, self.http, self.agent.udp.addresses, store)
+        warn(self.settings, self.http, was_written=self.was_written)
         systemd.notify("READY=1")
         if on_ready:
             on_ready(url)
-        asked = asyncio.create_task(self._stop.asked.wait(), name="signal")
-        ends: set[asyncio.Future[Any]] = {asked, serving, self._agent.failed}
+        asked = asyncio.create_task(self.stop.asked.wait(), name="signal")
+        ends: set[asyncio.Future[Any]] = {asked, serving, self.agent.failed}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         systemd.notify("STOPPING=1")
-        return await self._end(serving, broken=self._agent.failed.done() or serving.done())
+        return await self._end(serving, broken=self.agent.failed.done() or serving.done())
 
     async def _end(self, serving: asyncio.Task[None], *, broken: bool) -> int:
         """Stop in order and return the exit code.
 
         A second signal or the deadline ends the process at once.
         """
-        agent = self._agent
-        self._stop.code = EXIT_FAILED if broken else EXIT_UNWRITTEN
+        agent = self.agent
+        self.stop.code = EXIT_FAILED if broken else EXIT_UNWRITTEN
         logger.info("stopping: storing %d queued operations", agent.queued)
         try:
-            cut = await self._stop.within(self._end_in_order(serving))
+            cut = await self.stop.within(self._end_in_order(serving))
         except Exception as error:
             logger.critical("the stop failed: %r", error, exc_info=error)
             leave(EXIT_FAILED)
@@ -201,12 +194,12 @@ class _Process:
             counters.stale,
         )
         if agent.failed.done():
-            self._stop.code = EXIT_FAILED
+            self.stop.code = EXIT_FAILED
         if cut is None:
-            if self._stop.code == EXIT_UNWRITTEN:
-                self._stop.code = EXIT_OK
+            if self.stop.code == EXIT_UNWRITTEN:
+                self.stop.code = EXIT_OK
             logger.info("stopped")
-            return self._stop.code
+            return self.stop.code
         streams = len(agent.hub.consumers)
         hangs = "" if agent.queued or streams else "; the store or the spool does not close"
         logger.error(
@@ -216,15 +209,15 @@ class _Process:
             streams,
             hangs,
         )
-        leave(self._stop.code)
+        leave(self.stop.code)
 
     async def _end_in_order(self, serving: asyncio.Task[None]) -> None:
-        await self._agent.drain()
-        self._server.should_exit = True
+        await self.agent.drain()
+        self.server.should_exit = True
         await serving
-        await self._agent.stored()
-        await self._agent.stop()
-        await self._store.close()
+        await self.agent.stored()
+        await self.agent.stop()
+        await self.store.close()
 
 
 class _Server(uvicorn.Server):

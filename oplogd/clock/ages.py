@@ -57,7 +57,7 @@ class Ages:
 
     @classmethod
     def load(cls, text: str, since: int) -> Self:
-        """Return the ages that ``dump`` told, or those of a store that knows of no step."""
+        """Return the ages that ``dump`` returned, or those of a store that knows of no step."""
         try:
             loaded_since, eras = json.loads(text)
             found = tuple(Era(*map(int, each)) for each in eras)
@@ -82,7 +82,7 @@ class Ages:
         return _united([each._replace(most=min(each.most, each.lag + seen)) for each in eras], at)
 
     def believed(self) -> "Ages":
-        """Return the ages after the clock told the length of the last stop: steps count again."""
+        """Return the ages after the clock gave the length of the last stop: steps count again."""
         eras = [
             each if each.most == _FAR else each._replace(lag=max(each.lag, 0), most=_FAR)
             for each in self.eras
@@ -91,7 +91,7 @@ class Ages:
 
     @property
     def is_stop_open(self) -> bool:
-        """Whether there was a stop whose length nothing has told yet."""
+        """Whether there was a stop of unknown length."""
         return any(each.most != _FAR for each in self.eras)
 
     def date(self, ms: int) -> int:

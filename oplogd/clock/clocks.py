@@ -37,7 +37,7 @@ class Clock:
     # Waits for seconds of ``monotonic``.
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    # Returns the time of day of another server from the one that it told, in milliseconds.
+    # Returns the time of day of another server from the one in its answer, in milliseconds.
     server_ms: Callable[[int], int] = _as_told
 
 

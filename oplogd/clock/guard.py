@@ -11,8 +11,8 @@ from oplogd.clock.rule import (
     RECENT_MS,
     REMOVE_MS,
     STEP_MS,
+    ClockReading,
     Guarded,
-    Reading,
     Saved,
     begin,
     follow,
@@ -39,7 +39,7 @@ _LAST_MS = 253_402_300_799_999
 logger = logging.getLogger("oplogd.clock")
 
 
-class Step(NamedTuple):
+class ClockStep(NamedTuple):
     """A step of the wall clock that is not followed yet. Times are ms since 1970.
 
     ``from_ms``: the guarded time that removals run on from. ``to_ms``: the wall clock. ``waiting``:
@@ -75,7 +75,7 @@ class GuardedClock:
         self._saved: Saved | None = None
         self._saved_at = 0
         self._episodes = Episodes()
-        # Whether the store has told the other agents' view of the waiting step.
+        # Whether the store knows the other agents' view of the waiting step.
         self._has_compared = True
 
     def now_ms(self) -> int:
@@ -114,7 +114,7 @@ class GuardedClock:
         """Return the rule of ages over steps of the clock."""
         return self.present().ages
 
-    def step(self) -> Step | None:
+    def step(self) -> ClockStep | None:
         """Return the step that is not followed yet; None: the clocks agree."""
         guarded, reading = self._look()
         return _step(guarded, reading, self._episodes.is_stop)
@@ -170,14 +170,14 @@ class GuardedClock:
         self._saved = saved
         self._saved_at = self._read().boot
 
-    def _read(self) -> Reading:
-        """Read both clocks. A process that is stopped in between reads them again."""
+    def _read(self) -> ClockReading:
+        """Read both clocks. A process stopped in between reads them again."""
         while True:
             began, wall, boot = self._boot(), self._wall_ms(), self._boot()
             if boot - began < _TOGETHER_SECONDS:
-                return Reading(wall, int(boot * 1000))
+                return ClockReading(wall, int(boot * 1000))
 
-    def _look(self) -> tuple[Guarded, Reading]:
+    def _look(self) -> tuple[Guarded, ClockReading]:
         with self._lock:
             before, reading = self._state, self._read()
             guarded = begin(reading) if before is None else judge(before, reading)
@@ -201,7 +201,7 @@ class Episodes:
         # Whether the step that waits may be the time of an ordinary stop.
         self.is_stop = False
 
-    def start(self, step: Step | None, *, is_logged: bool = True) -> None:
+    def start(self, step: ClockStep | None, *, is_logged: bool = True) -> None:
         """Log how far the clock is from the time that the store has kept at a start."""
         is_ahead = step is not None and step.seconds > 0
         self.is_stop = step is not None and step.is_stop and is_ahead
@@ -223,7 +223,7 @@ class Episodes:
                 "ahead of" if is_ahead else "behind",
             )
 
-    def saw(self, step: Step | None, boot: int, *, is_new: bool) -> None:
+    def saw(self, step: ClockStep | None, boot: int, *, is_new: bool) -> None:
         """Take notice of a reading. ``is_new``: the clock stepped or came back."""
         if step is not None:
             self._quiet_since = None
@@ -260,14 +260,14 @@ def _waiting(saved: Saved) -> tuple[int, int]:
     return times, saved.wall - saved.removals if saved.removals_left else 0
 
 
-def _step(guarded: Guarded, reading: Reading, is_stop: bool = False) -> Step | None:
+def _step(guarded: Guarded, reading: ClockReading, is_stop: bool = False) -> ClockStep | None:
     times, removals, _ = guarded
     waits = {"times": times.lead is not None, "removals": removals.lead is not None}
     waiting = tuple(name for name, is_waiting in waits.items() if is_waiting)
-    return Step(removals.ms, reading.wall, waiting, is_stop) if waiting else None
+    return ClockStep(removals.ms, reading.wall, waiting, is_stop) if waiting else None
 
 
-def _log(step: Step) -> None:
+def _log(step: ClockStep) -> None:
     logger.warning(
         "the clock stepped by %+.0f s, from %s to %s: stamps and arrival times follow after one"
         " minute, removals because of age after ten, unless it comes back",

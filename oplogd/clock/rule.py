@@ -3,7 +3,7 @@
 A wall clock that was set wrong must not date messages, or remove any. So it is compared with the
 boot clock, which nobody sets. A difference of less than STEP_MS is taken at once. After a larger
 one, a step, the guarded time runs on at the pace of the boot clock until the new time has stood for
-long enough: FOLLOW_MS for times that are given to entries, REMOVE_MS for removals by age.
+long enough: FOLLOW_MS for times given to entries, REMOVE_MS for removals by age.
 
 Whenever the time for stamps leaves the pace of the boot clock, the ages of entries written before
 do not change: see ``ages``.
@@ -30,7 +30,7 @@ RECENT_MS = 90_000
 SLEW_MS = 60_000
 
 
-class Reading(NamedTuple):
+class ClockReading(NamedTuple):
     """Both clocks at one moment."""
 
     wall: int
@@ -79,7 +79,7 @@ class Saved(NamedTuple):
     ages: str = ""
 
 
-def begin(reading: Reading, saved: Saved | None = None) -> Guarded:
+def begin(reading: ClockReading, saved: Saved | None = None) -> Guarded:
     """Return the guarded time at a start.
 
     A start soon after the stored time continues, with a pause that another agent has saved. A start
@@ -108,7 +108,7 @@ def begin(reading: Reading, saved: Saved | None = None) -> Guarded:
     return Guarded(kept._replace(ms=saved.times), kept, ages)
 
 
-def follow(guarded: Guarded, reading: Reading) -> Guarded:
+def follow(guarded: Guarded, reading: ClockReading) -> Guarded:
     """Return the guarded time if the wall clock is right. Ages do not change."""
     now = Followed(*reading)
     return Guarded(now, now, _aged(guarded, now).believed())
@@ -126,7 +126,7 @@ def is_recent(saved: Saved, wall: int) -> bool:
     return 0 <= wall - saved.wall < RECENT_MS
 
 
-def judge(guarded: Guarded, reading: Reading) -> Guarded:
+def judge(guarded: Guarded, reading: ClockReading) -> Guarded:
     """Return the guarded time at a later reading."""
     times = _follow(guarded.times, reading, FOLLOW_MS)
     removals = _follow(guarded.removals, reading, REMOVE_MS)
@@ -170,7 +170,7 @@ def _aged(before: Guarded, times: Followed) -> Ages:
     return before.ages.stepped(runs_on, times.ms) if is_step else before.ages
 
 
-def _follow(followed: Followed, reading: Reading, wait: int) -> Followed:
+def _follow(followed: Followed, reading: ClockReading, wait: int) -> Followed:
     boot = max(reading.boot, followed.boot)
     runs_on = followed.ms + boot - followed.boot
     if abs(reading.wall - runs_on) < STEP_MS:
@@ -188,7 +188,7 @@ def _follow(followed: Followed, reading: Reading, wait: int) -> Followed:
     return Followed(nearest + boot, boot, lead, boot)
 
 
-def _resumed(ms: int, left: int, passed: int, reading: Reading, wait: int) -> Followed:
+def _resumed(ms: int, left: int, passed: int, reading: ClockReading, wait: int) -> Followed:
     """Continue a pause that has ``left``. Time in which no agent looked does not count."""
     if not left:
         return Followed(*reading)

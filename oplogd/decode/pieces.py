@@ -9,7 +9,7 @@ _Sized = TypeVar("_Sized", bound=Sized)
 # A generator that yields after each piece of at most a few milliseconds.
 Pieces = Generator[None, None, _T]
 
-# Values that are handled together, unless they have more bytes than the second figure.
+# Values handled together, unless they have more bytes than the second figure.
 _MOST_VALUES = 64
 _MOST_BYTES = 64 * 1024
 

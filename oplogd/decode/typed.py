@@ -114,7 +114,7 @@ def _invalid(message: str, field: str, rules: Rules) -> MessageError:
 
 
 class Members:
-    """Reads objects with members of these names, and leaves their values as texts.
+    """Reads objects with members of these names, and leaves their values as JSON.
 
     The values are decoded later, each to its type and after a look at its size.
     """
@@ -156,7 +156,7 @@ class Members:
 
 
 def values_of(given: Value) -> Iterable[Text] | None:
-    """Return the texts of the values of a list; None if it is no list."""
+    """Return the JSON of each value of a list; None if it is no list."""
     if isinstance(given, Extents):
         return given
     return _decode_array(given) if bytes(given).lstrip().startswith(b"[") else None

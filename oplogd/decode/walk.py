@@ -62,7 +62,7 @@ def begins(body: bytes | bytearray, mark: bytes) -> bool:
 
 
 class Extents:
-    """The texts of values in a body, by the indices of their first and last bytes."""
+    """The JSON of values in a body, by the indices of their first and last bytes."""
 
     def __init__(self, body: bytes | bytearray) -> None:
         self._view = memoryview(body)

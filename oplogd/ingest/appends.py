@@ -12,11 +12,11 @@ from oplogd.errors import NotConfirmedError, OplogError, StoreError, StoreUnavai
 from oplogd.host.logs import Episode
 from oplogd.watch.health import Health, Part
 
-# An append that takes longer degrades the agent. One that waits for a lock of SQLite, or for a
+# An append that takes longer degrades the agent. One waiting for a lock of SQLite, or for a
 # MongoDB that is unreachable, fails after 4 or 5 seconds, and tells the reason.
 HANGING_SECONDS = 8.0
 
-# Requests that wait for an append that takes longer get 503.
+# Requests waiting for an append that takes longer get 503.
 ANSWER_SECONDS = 30.0
 
 # While an append hangs, no more appends than these wait for the store.
@@ -29,7 +29,7 @@ _QUIET_SECONDS = 60.0
 _MOST_BETWEEN_LOOKS = 2.0
 _LATE = f"the store has not confirmed an append within {ANSWER_SECONDS:g} s"
 
-# Fails the requests that wait for an append, and those that wait behind them.
+# Fails the requests waiting for an append, and those that wait behind them.
 GiveUp = Callable[[NotConfirmedError], None]
 
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ class Appends:
     """Knows the appends and commits that have begun and not returned.
 
     While the oldest is older than HANGING_SECONDS, the agent is degraded. After ANSWER_SECONDS the
-    requests that wait for an append fail with NotConfirmedError. The append itself goes on: its
+    requests waiting for an append fail with NotConfirmedError. The append itself goes on: its
     things may still be stored. Ages are counted from look to look, so they may be a second too
     large. Time in which the process is stopped does not count.
     """
@@ -147,7 +147,7 @@ class Appends:
         return age >= ANSWER_SECONDS or (age >= HANGING_SECONDS and len(self._steps) >= MAX_WAITING)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
-        """Log the failure of work whose request has its answer: nobody else learns it."""
+        """Log the failure of work whose request has its answer already."""
         self._kept.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError):

@@ -55,7 +55,7 @@ class Counters:
         self.stale += count
 
     def add_ingested(self, count: int) -> None:
-        """Count operations from the queue that were appended to the log."""
+        """Count operations from the queue appended to the log."""
         self.ingested += count
 
     def add_spooled(self, count: int) -> None:

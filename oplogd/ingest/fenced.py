@@ -43,7 +43,7 @@ class FencedQueue(BoundedQueue[FencedItem]):
         super().__init__(max_operations, max_bytes, "operations", admit)
 
     def submit(self, operations: Sequence[Operation], fence: Fence) -> "asyncio.Future[None]":
-        """Add operations that are stored together. Raises QueueFullError and DiskFullError.
+        """Add operations stored together. Raises QueueFullError and DiskFullError.
 
         The future resolves when they are durable, and raises StaleFenceError.
         """

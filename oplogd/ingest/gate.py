@@ -49,7 +49,7 @@ class Gate:
         return not self._is_stopped and not (self._space and self._space.refused)
 
     def admit(self, count: int, octets: int) -> None:
-        """Count things that come in, and their bytes. Raises DiskFullError."""
+        """Count items that come in, and their bytes. Raises DiskFullError."""
         if self._space is None:
             return
         if not self.is_open:

@@ -1,4 +1,4 @@
-"""Members of operations that nobody reads: senders are told of them."""
+"""Members of operations without a meaning: senders learn of them."""
 
 import logging
 import re
@@ -10,11 +10,11 @@ from oplogd.host.senders import SenderEpisodes
 from oplogd.ingest.counters import Counters
 from oplogd.model.operation import unknown_members
 
-# Most names that are told for one request, or for the datagrams of a sender that are read together.
+# Most names reported for one request, or for the datagrams of a sender read together.
 MAX_NAMES = 8
 
-# Unknown members that are looked at for these names. More operations are only counted: names that
-# are repeated or not told would otherwise have all of them decoded once more.
+# Unknown members looked at for these names. More operations are only counted: names that
+# are repeated or not reported would otherwise have all of them decoded once more.
 MAX_LOOKS = 1_000
 
 # A producer that sends now and then has one line.

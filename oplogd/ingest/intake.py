@@ -30,7 +30,7 @@ class Intake:
         return self._queue.max_operations
 
     def refuse_invalid(self, count: int) -> None:
-        """Count operations that were refused as invalid."""
+        """Count operations refused as invalid."""
         self._counters.add_invalid(count)
 
     def refuse_too_many(self, count: int) -> None:

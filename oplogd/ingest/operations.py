@@ -14,7 +14,7 @@ from oplogd.decode.buffers import Buffer, Text
 from oplogd.decode.compressed import TooLargeError
 from oplogd.decode.faults import Faults
 from oplogd.decode.media_types import NDJSON
-from oplogd.decode.pieces import Pieces, at_once, pieces
+from oplogd.decode.pieces import Pieces, pieces
 from oplogd.decode.walk import ElementError, Extents, begins, elements, is_long
 from oplogd.errors import MessageTooLargeError, OperationError, OplogError
 from oplogd.model.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, decode
@@ -62,11 +62,6 @@ class InvalidBodyError(OplogError):
 class Body(NamedTuple):
     operations: list[Operation]
     batch: bool
-
-
-def decode_body(body: Buffer, media_type: str, arrival: str, most: int) -> Body:
-    """Run ``decoding`` to its end."""
-    return at_once(decoding(body, media_type, arrival, most))
 
 
 def decoding(

@@ -8,7 +8,7 @@ from oplogd.watch.bounded import Admit, BoundedQueue, Waiting, admit_all
 
 
 class Item(Waiting):
-    """Operations that are stored together."""
+    """Operations stored together."""
 
     __slots__ = ("operations",)
 
@@ -44,7 +44,7 @@ class IngestQueue(BoundedQueue[Item]):
         return len(operations) <= self.max_count and _octets(operations) <= self.max_bytes
 
     def put(self, operations: Sequence[Operation]) -> None:
-        """Add operations that are stored together. Raises QueueFullError and DiskFullError."""
+        """Add operations stored together. Raises QueueFullError and DiskFullError."""
         self.add(Item(operations, None))
 
     def submit(self, operations: Sequence[Operation]) -> "asyncio.Future[None]":

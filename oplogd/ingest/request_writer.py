@@ -1,4 +1,4 @@
-"""A writer for things whose senders wait: it tries nothing again."""
+"""A writer for items whose senders wait: it tries nothing again."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -43,10 +43,10 @@ class RequestWriter(ABC, Generic[_Item]):
 
     @abstractmethod
     async def append(self, items: Sequence[_Item]) -> None:
-        """Append the things of these items to the store, and give each item its outcome."""
+        """Append the content of these items to the store, and give each item its outcome."""
 
     def dropped(self, count: int) -> None:
-        """Note that the requests of so many things have failed."""
+        """Note that the requests of so many items have failed."""
 
     async def run(self) -> None:
         """Write until cancelled."""

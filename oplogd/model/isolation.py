@@ -11,9 +11,9 @@ class EntryKind(StrEnum):
     """The kind of an entry in a topic: its ``event``."""
 
     MESSAGE = "message"
-    # A message that was published under a pointer.
+    # A message published under a pointer.
     DIRECT = "direct"
-    # The messages that were stored under a pointer are read here. Its data is a ``Marker``.
+    # The messages stored under a pointer are read here. Its data is a ``Marker``.
     PUBLISH = "publish"
     # A record of a transaction at the place at which it was written. Its data is a message.
     DEFERRED = "deferred"
@@ -28,7 +28,7 @@ class EntryKind(StrEnum):
     LATE = "late"
     # A transaction has begun whose commit log this is. Its data is a ``Marker``.
     BEGIN = "begin"
-    # Nobody may read it any more. Its data is empty, or a ``Voided``: the entries that a rollback
+    # It is unreadable. Its data is empty, or a ``Voided``: the entries that a rollback
     # has voided before.
     VOID = "void"
 

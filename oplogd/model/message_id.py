@@ -64,7 +64,7 @@ class MessageId(NamedTuple):
 
     @property
     def is_stored(self) -> bool:
-        """Whether this is the id of a message that was stored before its publication."""
+        """Whether this is the id of a message stored before its publication."""
         return _FIRST_WRITE_MS <= self.write_ms < _MAX_PART
 
     @property
@@ -88,7 +88,7 @@ def record_id(ms: int, sequence: int, lsn: int, *, is_last: bool) -> MessageId:
 
 
 def stored_id(ms: int, sequence: int, write_stamp: int, *, is_last: bool) -> MessageId:
-    """Return the id of a message that was stored. ``ms`` and ``sequence``: of the PUBLISH entry."""
+    """Return the id of a stored message. ``ms`` and ``sequence``: of the PUBLISH entry."""
     write_ms, write_sequence = unstamp(write_stamp)
     return MessageId(ms, sequence, write_ms, write_sequence | (_LAST_STORED if is_last else 0))
 
@@ -104,21 +104,18 @@ def before_record(id_: MessageId) -> MessageId:
 
 
 def next_write_stamp(last: int, now_ms: int) -> int:
-    """Return the stamp of the next message that is stored. ``last``: of the one before, 0: none."""
-    following = last + 1 if last & _MAX_WRITE_SEQUENCE < _MAX_WRITE_SEQUENCE else _next_ms(last)
+    """Return the stamp of the next stored message. ``last``: of the one before, 0: none."""
+    is_full = last & _MAX_WRITE_SEQUENCE == _MAX_WRITE_SEQUENCE
+    following = stamp((last >> SEQUENCE_BITS) + 1, 0) if is_full else last + 1
     return max(stamp(max(now_ms, _FIRST_WRITE_MS), 0), following)
 
 
-def _next_ms(number: int) -> int:
-    return stamp((number >> SEQUENCE_BITS) + 1, 0)
-
-
 def end_id(ms: int, sequence: int) -> MessageId:
-    """Return the position of a reader that has everything up to an entry, inclusive."""
+    """Return the position of a reader with everything up to an entry, inclusive."""
     return MessageId(ms, sequence, _MAX_PART, _LAST)
 
 
-# The largest sequence of a message that is stored.
+# The largest sequence of a stored message.
 _MAX_WRITE_SEQUENCE = _LAST_STORED - 1
 
 _PARTS = ((0, 8), (8, 10), (10, 18), (18, 20))

@@ -216,7 +216,7 @@ def _read(
 ) -> _T:
     """Decode with ``decoder``, or with ``tolerant`` what it refuses. Raises only OperationError.
 
-    So texts without unknown members are decoded once, and nothing looks for such members.
+    So operations without unknown members are decoded once, and nothing looks for such members.
     """
     try:
         if not raw.isascii():
@@ -227,7 +227,7 @@ def _read(
             if tolerant is None:
                 raise
             value = tolerant(raw)
-        if is_too_deep(raw):  # after the decoding, which is faster at refusing other texts
+        if is_too_deep(raw):  # after the decoding, which is faster at refusing what is no JSON
             raise RecursionError
         return value
     except UnicodeDecodeError as error:

@@ -5,7 +5,7 @@ transaction. The store knows nothing else of such a transaction.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ MAX_TIMEOUT = 30 * 86_400
 # Of one snapshot, all of its lists together.
 MAX_SNAPSHOT_POINTERS = 100_000
 
-# Items of a list that are checked together.
+# Items of a list checked together.
 _AT_ONCE = 1000
 
 _MIN_LONG, _MAX_LONG = -(1 << 63), (1 << 63) - 1
@@ -137,17 +137,6 @@ def decode_voided(data: str) -> Voided | None:
     return _decode_voided(data) if data else None
 
 
-def runs_of(offsets: Collection[int]) -> list[tuple[int, int]]:
-    """Return offsets as runs: the first offset and the number of each, ascending."""
-    runs: list[tuple[int, int]] = []
-    for offset in sorted(offsets):
-        if runs and runs[-1][0] + runs[-1][1] == offset:
-            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-        else:
-            runs.append((offset, 1))
-    return runs
-
-
 def decided_by(kind: str, data: str) -> tuple[int, bool] | None:
     """Return the pointer that an entry decides, and whether it has committed.
 
@@ -189,7 +178,7 @@ def parsing_snapshot(given: Any) -> Pieces[Snapshot]:
     in_progress = yield from _longs(lists[0], "transaction.inProgress")
     invalid = yield from _longs(lists[1], "transaction.invalid")
     if len(in_progress) + len(invalid) > MAX_SNAPSHOT_POINTERS:
-        raise _too_many_pointers()
+        raise too_many_pointers()
     return Snapshot(read, write, in_progress, invalid)
 
 
@@ -203,7 +192,7 @@ def parse_key(given: Any, field: str) -> int:
 
 
 def decided(pointer: int, decision: Decision | None) -> TransactionConflictError:
-    """Return the error for a request under a pointer that is decided. None: in an unknown way."""
+    """Return the error for a request under a decided pointer. None: in an unknown way."""
     end = {
         Decision.COMMITTED: "has committed",
         Decision.ABORTED: "was aborted",
@@ -269,7 +258,7 @@ def _listed(given: Any, field: str) -> list[Any]:
     if not isinstance(given, list):
         raise MessageError(field, "must be a list of pointers")
     if len(given) > MAX_SNAPSHOT_POINTERS:
-        raise _too_many_pointers()
+        raise too_many_pointers()
     return given
 
 
@@ -302,6 +291,6 @@ def _from_digits(given: list[str]) -> list[int] | None:
     return numbers if is_same else None
 
 
-def _too_many_pointers() -> MessageError:
+def too_many_pointers() -> MessageError:
     reason = f"has more than {MAX_SNAPSHOT_POINTERS:,} pointers in its lists"
     return MessageError("transaction", reason)

@@ -79,7 +79,7 @@ class LogBounds(NamedTuple):
     adopted_ms: int
     # Spans, ends excluded, in which this history wrote nothing because the store was closed.
     unwritten: tuple[tuple[int, int], ...] = ()
-    # Spans, ends excluded, of logs that were set aside because their clock was ahead.
+    # Spans, ends excluded, of logs set aside because their clock was ahead.
     set_aside: tuple[tuple[int, int], ...] = ()
     # The store's clock: the agent's own, or the server's if several agents share the store.
     now_ms: int = 0
@@ -118,7 +118,7 @@ class BatchId(NamedTuple):
 
 
 class FencedBatch(NamedTuple):
-    """Operations that are appended together, or not at all, if their fence holds."""
+    """Operations appended together, or not at all, if their fence holds."""
 
     operations: Sequence[Operation]
     fence: Fence
@@ -220,7 +220,7 @@ class Store(Protocol):
 
         The first one is not ``after + 1`` if that entry has left the log. ``at_ms``: the expected
         time of the entry at ``after``, or of the log's beginning. Raises LogReplacedError if the
-        log has another time there: its entries do not continue the log that was read before.
+        log has another time there: its entries do not continue the log read before.
         """
 
     async def locate(self, offset: int = 0) -> LogBounds:

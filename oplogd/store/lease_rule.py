@@ -24,7 +24,7 @@ class LeaseRow(NamedTuple):
         return Lease(name, self.holder, self.term, max(0, self.until - now_ms), self.note)
 
 
-# A lease that nobody ever held.
+# A lease without a holder so far.
 NEVER_HELD = LeaseRow(None, 0, 0, 0, "")
 
 

@@ -22,7 +22,7 @@ class Lease(NamedTuple):
 
 
 class LeaseRequest(NamedTuple):
-    """A poll of a lease: it acquires a lease that nobody holds, and extends an own one.
+    """A poll of a lease: it acquires a free lease, and extends an own one.
 
     ``refresh``: the holder also wants a new term. ``note``: None keeps the one that is there.
     """
@@ -35,7 +35,7 @@ class LeaseRequest(NamedTuple):
 
 
 def no_lease(name: str) -> LeaseNotFoundError:
-    """Return the error for a lease that nobody ever held."""
+    """Return the error for a lease without a holder so far."""
     return LeaseNotFoundError(f"nobody ever held the lease {name}")
 
 
@@ -77,7 +77,7 @@ class Leases(Protocol):
         """
 
     async def find(self, name: str) -> Lease:
-        """Return a lease. Raises LeaseNotFoundError if nobody ever held it."""
+        """Return a lease. Raises LeaseNotFoundError if it never had a holder."""
 
     async def select(self, after: str, limit: int) -> list[Lease]:
         """Return leases that were ever held, past a name, sorted by name."""

@@ -1,7 +1,7 @@
 """The interface between the agent and the pointers of foreign transactions in a store."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,17 @@ class TimedOutPointer(NamedTuple):
     pointer: int
     begun_ms: int
     ended_ms: int
+
+
+def runs_of(offsets: Collection[int]) -> list[tuple[int, int]]:
+    """Return offsets as runs: the first offset and the number of each, ascending."""
+    runs: list[tuple[int, int]] = []
+    for offset in sorted(offsets):
+        if runs and runs[-1][0] + runs[-1][1] == offset:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((offset, 1))
+    return runs
 
 
 class PointerKey(NamedTuple):
@@ -145,7 +156,7 @@ class Pointers(Protocol):
         timeout_ms: int,
         limits: Limits,
     ) -> None:
-        """Store messages that nobody can read yet. They are durable when the call returns.
+        """Store messages for later: no reader sees them. They are durable when the call returns.
 
         Each gets the next write stamp of this pointer in this log: larger than all before. Raises
         TransactionConflictError if the pointer is decided, and TransactionTooLargeError if more
@@ -155,7 +166,7 @@ class Pointers(Protocol):
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         """Append a PUBLISH entry for the messages that were stored and not yet published.
 
-        Return its mark. A message that is stored later is not among them. If there are none since
+        Return its mark. A message stored later is not among them. If there are none since
         the last PUBLISH entry, return the mark of that one, whether the pointer is decided or not.
         Do nothing and return None if no message was ever stored. Raises TransactionConflictError if
         the pointer is decided, and MessageError if what was stored is rolled back (see
@@ -165,7 +176,7 @@ class Pointers(Protocol):
     async def rollback(
         self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
     ) -> Mark | None:
-        """Void the entries of a pointer that have these stamps; None: all, and what is stored.
+        """Void the entries of a pointer with these stamps; None: all, and what is stored.
 
         They are voided in place, with the stored messages of PUBLISH entries, and one VOID entry is
         appended that names them: see ``Voided``. Return its mark; None if nothing was left to void.
@@ -203,7 +214,7 @@ class Pointers(Protocol):
     async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
         """Return open pointers of all topics past a key, the oldest first.
 
-        Those of topics that were deleted may be among them.
+        Those of deleted topics may be among them.
         """
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:

@@ -21,7 +21,7 @@ UNKNOWN = 1 << 62
 _COPIES = 4
 
 
-class Limits(NamedTuple):
+class SpaceLimits(NamedTuple):
     """Bytes. ``needed``: intake stops below. ``reserve``: wanted size of the reserve.
 
     ``log``: the part of ``needed`` that only the disk can give, not free pages in the file: the
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     reserve: int
 
 
-def limits_of(total: int, reserve: int | None) -> Limits:
+def limits_of(total: int, reserve: int | None) -> SpaceLimits:
     """Return the limits for a disk of ``total`` bytes, 0 if the system does not tell its size.
 
     ``reserve``: the size that the user has set; None: by the size of the disk.
@@ -43,7 +43,7 @@ def limits_of(total: int, reserve: int | None) -> Limits:
         size = min(total // RESERVE_PART, MOST_RESERVE)
     else:
         size = min(total // LARGEST_PART, reserve) if total else reserve
-    return Limits(needed, needed // 4, size)
+    return SpaceLimits(needed, needed // 4, size)
 
 
 class SpaceFigures(NamedTuple):
@@ -57,7 +57,7 @@ class SpaceFigures(NamedTuple):
     in_file: int
     reserve: int
     refused: bool
-    limits: Limits
+    limits: SpaceLimits
 
     @property
     def missing_reserve(self) -> int:
@@ -91,7 +91,7 @@ class SpaceFigures(NamedTuple):
         return max(0, room) // _COPIES
 
 
-def has_room_for_reserve(limits: Limits, free: int, in_file: int, missing: int) -> bool:
+def has_room_for_reserve(limits: SpaceLimits, free: int, in_file: int, missing: int) -> bool:
     """Return whether ``missing`` bytes of the reserve can be made again and intake still goes on.
 
     Free pages ``in_file`` count, but half of the room for intake must be on the disk.
@@ -100,7 +100,7 @@ def has_room_for_reserve(limits: Limits, free: int, in_file: int, missing: int) 
     return free + in_file >= wanted and free >= limits.needed // 2 + missing
 
 
-def _margin(limits: Limits) -> int:
+def _margin(limits: SpaceLimits) -> int:
     return limits.needed // 8
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from oplogd.clock.ages import MAX_LEAD_MS, Present
+from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind as EntryKind
 from oplogd.model.lease import Fence
@@ -13,16 +13,13 @@ from oplogd.model.message import Message
 from oplogd.model.message_id import MessageId, record_id, stored_id
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
+from oplogd.store.topic_bounds import TopicBounds
 
-# Time to live in seconds of topics that have none of their own, in a new store: seven days.
+# Time to live in seconds of topics without one of their own, in a new store: seven days.
 DEFAULT_TTL = 7 * 86_400
 
 # Offsets in a topic stay below MAX_OFFSET.
 MAX_OFFSET = (1 << 40) - 1
-
-# Stores count in 64 bits, 16 of them for the sequence.
-MAX_ID_MS = (1 << 47) - 1
-
 
 # Bytes that an entry or a stored message counts besides its data.
 ENTRY_OCTETS = 100
@@ -36,7 +33,7 @@ DECIDED_MS = 60_000
 class TopicEntry(NamedTuple):
     """An entry of a topic: see ``Entry``, whose members are the same.
 
-    ``sequence``: see ``Mark``. ``expires_ms``: past this time nobody may read the message, by its
+    ``sequence``: see ``Mark``. ``expires_ms``: past this time no reader sees the message, by its
     own time to live; 0: it has none. ``pointer``: of a DIRECT or PUBLISH entry; None for all other
     kinds. ``written_ms``: time from which the topic's time to live counts if that is not ``ms``,
     because the clock has stepped; else 0.
@@ -112,55 +109,8 @@ class Namespace(NamedTuple):
     topics: int
 
 
-# Spans of ms: see ``TopicBounds``.
-Repaired = Sequence[tuple[int, int]]
-
-
-class TopicBounds(NamedTuple):
-    """The ends of a topic's log.
-
-    ``front``: the newest entry that is gone, because of its age or a sweep. All entries past it can
-    be read. Offset ``begin``: none is gone; then its time and sequence are past all ids of earlier
-    generations of the name, and before all of this one. ``head``: the newest entry; in an empty
-    topic the front. ``at``: the last entry at or before the position that was asked for, at least
-    the front. ``begin``: the offset before the first entry of this generation. ``purged``: stamp of
-    the newest entry that a forced rollback has taken away, 0 without one. A reader from before it
-    may lack messages that others have read. ``repaired``: spans of ms, ends included, whose ids may
-    be from before a repair of times that were ahead. An id within one is of this log only if an
-    entry has it.
-    """
-
-    front: Mark
-    head: Mark
-    at: Mark
-    now_ms: int
-    begin: int = 0
-    purged: int = 0
-    repaired: Repaired = ()
-
-    def is_old(self, ms: int, sequence: int) -> bool:
-        """Return whether this id is from before a repair. ``at`` is the answer for the id."""
-        return is_in(ms, self.repaired) and (self.at.ms, self.at.sequence) != (ms, sequence)
-
-    def is_beyond(self, ms: int) -> bool:
-        """Return whether no entry of this log ever had an id of this time: see ``is_beyond``."""
-        return is_beyond(ms, self.head.ms, self.now_ms)
-
-
-def is_beyond(ms: int, head_ms: int, now_ms: int) -> bool:
-    """Return whether an id of this time is from before a repair of times that were ahead.
-
-    Later times than MAX_ID_MS are in no id: readers ask with them for later messages.
-    """
-    return max(head_ms, now_ms) + MAX_LEAD_MS < ms < MAX_ID_MS
-
-
-def is_in(ms: int, spans: Repaired) -> bool:
-    return any(first <= ms <= last for first, last in spans)
-
-
 class MessageBatch(NamedTuple):
-    """Messages that are appended to one topic together, or not at all.
+    """Messages appended to one topic together, or not at all.
 
     ``fence``: judged with the append; None: there is no condition. No batch whose term is over
     stands in the log behind a batch of a later term.
@@ -183,7 +133,7 @@ class Refused(StrEnum):
 
     # The topic was deleted: this generation takes no more messages.
     DELETED = "deleted"
-    # The fence does not hold: the lease has another term, or nobody holds it.
+    # The fence does not hold: the lease has another term, or no holder.
     STALE = "stale"
 
 
@@ -214,7 +164,7 @@ class News(NamedTuple):
 
 class TopicStats(NamedTuple):
     """Figures for /status. ``topics``: number of topics that exist. ``numbers``: of logs in use,
-    those of topics that were deleted lately included.
+    those of topics deleted lately included.
 
     ``octets``: of all that topics store, see ``Topics.shrink``. ``max_bytes``: bound of all topics
     together, None without one. ``left``: entries that this process has removed because of bounds in
@@ -257,7 +207,7 @@ class TopicLog(Protocol):
     async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
         """Return the decisions about these pointers in this log. Open ones are missing.
 
-        A decision counts for entries that were read before this call, too: it is final.
+        A decision counts for entries read before this call, too: it is final.
         """
 
 
@@ -304,13 +254,13 @@ class Topics(Protocol):
         """Return topics of a namespace past a name, sorted by name. ``limit`` None: all."""
 
     async def namespaces(self, after: str, limit: int) -> list[Namespace]:
-        """Return namespaces that have topics, past a name, sorted by name."""
+        """Return namespaces with topics, past a name, sorted by name."""
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
         """Return the topics of these logs that still exist, by log."""
 
     async def default_ttl(self) -> int:
-        """Return the time to live in seconds of topics that have none of their own."""
+        """Return the time to live in seconds of topics without one of their own."""
 
     def log(self, topic: Topic) -> TopicLog: ...
 
@@ -331,7 +281,7 @@ class Topics(Protocol):
     async def stats(self) -> TopicStats: ...
 
     async def sweep(self) -> int:
-        """Remove entries that nobody can read any more. Return their number.
+        """Remove entries without readers. Return their number.
 
         Works in small steps, so that it delays no append by more than some milliseconds. Of several
         agents on one store only one does it.

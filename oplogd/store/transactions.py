@@ -157,7 +157,7 @@ class Transactions(Protocol):
     async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
         """Write records: they are durable when the call returns. All of them or none.
 
-        Records that were written before, with the same digest, are passed over. Records of topics
+        Records written before, with the same digest, are passed over. Records of topics
         become DEFERRED entries at once; operations wait for the commit. Raises
         TransactionConflictError if the transaction is not open or an lsn has another digest,
         TopicError for a log other than ``only_log``, TopicNotFoundError for a topic that was
@@ -165,7 +165,7 @@ class Transactions(Protocol):
         """
 
     async def commit(self, id_: int, records: int) -> Commit:
-        """Commit a transaction that has exactly the records with lsn 0 to ``records`` - 1 or more.
+        """Commit a transaction with exactly the records with lsn 0 to ``records`` - 1 or more.
 
         Records with a larger lsn are ignored. A repeated call returns the same. Raises
         TransactionConflictError if a record is missing (then the transaction stays open), or if the
@@ -173,7 +173,7 @@ class Transactions(Protocol):
         """
 
     async def abort(self, id_: int) -> Transaction:
-        """Abort a transaction; return it. One that was aborted before, or timed out, is returned.
+        """Abort a transaction; return it. One aborted before, or timed out, is returned.
 
         Raises TransactionConflictError if it commits or has committed.
         """

@@ -46,7 +46,7 @@ class Consumer:
     name: str = ""
     connection: Connection = field(default_factory=Connection)
     ending: bool = False
-    # The pointer that holds the consumer, and the monotonic time at which that was noticed.
+    # The pointer holding the consumer, and the monotonic time at which that was noticed.
     _hold: tuple[int, float] | None = None
     _waiter: asyncio.Future[None] | None = None
     # The step that asks the store, until its result is taken.
@@ -236,7 +236,7 @@ class Consumer:
     def _beat(self) -> bytes:
         """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one.
 
-        A held consumer's heartbeat names the pointer that holds it.
+        A held consumer's heartbeat names the pointer holding it.
         """
         beat = HEARTBEAT
         if (hold := self._note_hold()) is not None:
@@ -247,7 +247,7 @@ class Consumer:
         return beat + self.phase.checkpoint()
 
     def _note_hold(self) -> tuple[int, float] | None:
-        """Return the pointer that holds the consumer and the time since when, None if none does."""
+        """Return the pointer holding the consumer and the time since when, None if none does."""
         pointer = self.held_by
         if pointer is None:
             self._hold = None

@@ -1,4 +1,4 @@
-"""The feeds of topics: each exists while somebody listens to its topic."""
+"""The feeds of topics: each exists while its topic has a listener."""
 
 import asyncio
 from collections import OrderedDict
@@ -27,7 +27,7 @@ _LOOK_SECONDS = 1.0
 
 
 class FeedStats(NamedTuple):
-    """``feeds``: topics that somebody listens to. ``bytes``: memory of their rings' entries."""
+    """``feeds``: topics that have a listener. ``bytes``: memory of their rings' entries."""
 
     feeds: int
     bytes: int
@@ -134,7 +134,7 @@ class Feeds:
             self.set_ttl(feed, topic)
 
     def end(self, log: int) -> None:
-        """End the streams of a topic that was deleted."""
+        """End the streams of a deleted topic."""
         feed = self._feeds.get(log)
         if feed is not None:
             self._remove(feed)
@@ -160,13 +160,17 @@ class Feeds:
     def get(self, log: int) -> TopicFeed | None:
         return self._feeds.get(log)
 
+    def is_followed(self, log: int) -> bool:
+        """Return whether this agent keeps the newest entries of a log in memory."""
+        return log in self._feeds
+
     def woken(self) -> "asyncio.Future[None]":
         """Return a future that resolves at the next acknowledgement or new feed."""
         self._follower = asyncio.get_running_loop().create_future()
         return self._follower
 
     def drop_unused(self) -> None:
-        """Drop the feeds that nobody has used for IDLE_SECONDS. Looks once per second at most."""
+        """Drop the feeds that were not used for IDLE_SECONDS. Looks once per second at most."""
         now = self._monotonic()
         if now - self._looked_at < _LOOK_SECONDS:
             return
@@ -176,7 +180,7 @@ class Feeds:
                 self._remove(feed)
 
     def set_ttl(self, feed: TopicFeed, topic: Topic) -> None:
-        """Take over the time to live of a topic that was changed."""
+        """Take over the time to live of a changed topic."""
         feed.topic = topic
         ttl = self.default_ttl if topic.ttl is None else topic.ttl
         if ttl is not None:

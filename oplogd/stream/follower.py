@@ -1,6 +1,6 @@
 """The follower: reads the log back from the store as it grows, and fills the ring.
 
-Consumers get only entries that were read back, so everything they get is durable.
+Consumers get only entries read back, so everything they get is durable.
 """
 
 import asyncio

@@ -109,15 +109,15 @@ class Hub:
 
     @property
     def held(self) -> int:
-        """The number of consumers that wait for the decision of a pointer."""
+        """The number of consumers waiting for the decision of a pointer."""
         return sum(consumer.held_by is not None for consumer in self.consumers)
 
     @contextmanager
-    def refusing(self, reason: Refusal) -> Iterator[None]:
-        """Count a consumer as refused if the block raises."""
+    def refusing(self, reason: Refusal, errors: type[Exception] = Exception) -> Iterator[None]:
+        """Count a consumer as refused if the block raises one of these errors."""
         try:
             yield
-        except Exception:
+        except errors:
             self.refused[reason] += 1
             raise
 
@@ -153,7 +153,7 @@ class Hub:
         """Return a new consumer of a topic: see ``connect``. Raises also TopicNotFoundError."""
         assert self._feeds is not None
         with self._place(address):
-            with self._counting_store_errors():
+            with self.refusing("store", StoreUnavailableError):
                 feed = await self._feeds.open(topic)
             filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
             return await self._begin(
@@ -167,10 +167,8 @@ class Hub:
             self.refused["max_clients"] += 1
             raise TooManyClientsError
         host = _host(address)
-        if (
-            self.max_clients_per_address
-            and self._per_host.get(host, 0) >= self.max_clients_per_address
-        ):
+        most = self.max_clients_per_address
+        if most and self._per_host.get(host, 0) >= most:
             self.refused["max_clients_per_address"] += 1
             raise TooManyFromAddressError
         self._count(host, 1)
@@ -182,15 +180,6 @@ class Hub:
             raise
         finally:
             self._reserved -= 1
-
-    @contextmanager
-    def _counting_store_errors(self) -> Iterator[None]:
-        """Count a consumer as refused if the store is unreachable."""
-        try:
-            yield
-        except StoreUnavailableError:
-            self.refused["store"] += 1
-            raise
 
     async def _begin(
         self,
@@ -205,7 +194,7 @@ class Hub:
         view = feed.ring.view(filter_)
         subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
         try:
-            with self._counting_store_errors():
+            with self.refusing("store", StoreUnavailableError):
                 phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
         except BaseException:
             feed.release(view)
@@ -263,8 +252,7 @@ class Hub:
         ``now``: monotonic time.
         """
         self.pages.drop_unused()
-        due = [consumer for consumer in self.consumers if consumer.tick(now)]
-        self._feed.ring.wake(due)
+        self._feed.ring.wake([consumer for consumer in self.consumers if consumer.tick(now)])
         for consumer in self.consumers:
             if consumer.connection.writing:
                 self._cut_off_if_stalled(consumer, now)
@@ -274,13 +262,8 @@ class Hub:
         overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
         if (overdue or stalled >= self.stall_timeout) and consumer.connection.abort():
             reason = "its end was due" if overdue else "--stall-timeout"
-            logger.info(
-                "consumer %d at %s took no byte for %.1f s (%s): cut off",
-                consumer.id,
-                consumer.address,
-                stalled,
-                reason,
-            )
+            taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
+            logger.info(taken, consumer.id, consumer.address, stalled, reason)
 
     async def end_all(self) -> None:
         """End the streams, spread over time so that consumers do not all reconnect at once.

@@ -9,14 +9,14 @@ from oplogd.store.topics import Topic, TopicLog
 from oplogd.stream.phases.phase import Feed
 from oplogd.stream.phases.topic_bridge import TopicBridge
 from oplogd.stream.phases.topic_start import is_within
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.peeked import Peeked, may_expand, messages_after
 from oplogd.stream.ring.topic_ring import TopicRing
 from oplogd.stream.ring.view import View
 
 
 @dataclass(eq=False, slots=True)
 class TopicFeed(Feed):
-    """``acknowledged``: the newest offset of which this agent has told a publisher or a reader.
+    """``acknowledged``: the newest offset that a publisher or a reader has learned from this agent.
 
     ``used_at``: time of the last use, by ``monotonic``. ``counted``: bytes of the ring that
     are counted in the sum of all rings.
@@ -87,12 +87,12 @@ class TopicFeed(Feed):
             after = MessageId(*ring.window.base_mark[1:])
         elif self._may_be_inside(after, committed=committed):
             return None
-        return ring.messages_after(after.ms, after.sequence, limit, max_bytes, committed=committed)
+        return messages_after(ring, after.ms, after.sequence, limit, max_bytes, committed=committed)
 
     def _may_be_inside(self, after: MessageId, *, committed: bool) -> bool:
         """Return whether a reader at this position may want records of the entry there."""
         wants = after.records_after is not None if committed else is_within(after, committed=False)
-        return wants and self.ring.may_expand(after.ms, after.sequence, committed=committed)
+        return wants and may_expand(self.ring, after.ms, after.sequence, committed=committed)
 
     def give_up(self, size: int) -> None:
         """Drop the oldest entries until ``size`` bytes are free, or none is left."""

@@ -61,7 +61,7 @@ class TopicFollower:
     def __init__(self, topics: Topics, feeds: Feeds) -> None:
         self._topics = topics
         self._feeds = feeds
-        # The call that waits for news, the heads that it was told, and the number of rings that
+        # The call waiting for news, the heads that it got, and the number of rings that
         # were started before it.
         self._news: asyncio.Task[News] | None = None
         self._heads: dict[int, int] = {}
@@ -70,7 +70,7 @@ class TopicFollower:
         self._version: int | None = None
         # Offsets up to which entries have left logs because of bounds in bytes.
         self._floors: dict[int, int] = {}
-        # Logs of topics that were changed, and whose rings may hold messages that are gone.
+        # Logs of changed topics, and whose rings may hold messages that are gone.
         self._changed: dict[int, None] = {}
         # The log that was checked last.
         self._checked = 0
@@ -90,7 +90,7 @@ class TopicFollower:
             await self._learn([feed for log in feeds.unsure if (feed := feeds.get(log))])
         news = await self._wait(seconds)
         if news is not None:
-            # A log that was read since the call began is told again if there is more.
+            # A log read since the call began is named again if there is more.
             feeds.due.update(
                 (log, None) for log in news.logs if feeds.heads.get(log) == self._heads.get(log, -1)
             )
@@ -105,7 +105,7 @@ class TopicFollower:
             await self._each(self._check, self._next_to_check())
 
     async def close(self) -> None:
-        """End the call that waits for news."""
+        """End the call waiting for news."""
         news, self._news = self._news, None
         if news is not None:
             news.cancel()

@@ -7,7 +7,7 @@ from oplogd.model.pointer import Judge, by_decisions
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.topics.codec.codec import Polled
-from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, Begin
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, PollBegin
 from oplogd.topics.voids import NO_VOIDS, Void, Voids
 
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
@@ -25,7 +25,7 @@ class Gathering:
 
     def __init__(
         self,
-        begin: Begin,
+        begin: PollBegin,
         limit: int,
         isolation: Isolation,
         *,
@@ -62,10 +62,10 @@ class Gathering:
 
     def take(
         self, entries: Sequence[TopicEntry], judge: Judge = _UNDECIDED
-    ) -> Iterator["Expansion"]:
+    ) -> Iterator["PollExpansion"]:
         """Take a page. Yield each entry that expands: the caller reads its records first.
 
-        ``judge``: of a committed reader. If entries are gone, an answer that has messages ends: the
+        ``judge``: of a committed reader. If entries are gone, an answer with messages ends: the
         next poll announces the gap.
         """
         self.is_open = passed = False
@@ -97,7 +97,7 @@ class Gathering:
                 continue
             passed = True
             if how is _EXPAND:
-                expansion = Expansion(self, entry, self._has if offset == at else -1)
+                expansion = PollExpansion(self, entry, self._has if offset == at else -1)
                 yield expansion
                 if expansion.is_fruitful:
                     self._found = offset
@@ -128,7 +128,7 @@ class Gathering:
         return len(messages) < self._limit
 
 
-class Expansion:
+class PollExpansion:
     """The records of one entry: the caller reads ``wanted`` ones past ``after`` while ``is_open``.
 
     ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here, now

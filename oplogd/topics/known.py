@@ -1,13 +1,17 @@
 """The topics that this agent has looked up, so that a publish need not ask the store."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
+from oplogd.errors import TopicNotFoundError
 from oplogd.model.message import Message
 from oplogd.model.names import TopicName, no_topic
 from oplogd.store.bounds import require_fitting
 from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic, Topics
 
 _MAX_KNOWN = 10_000
+
+_T = TypeVar("_T")
 
 
 class KnownTopics:
@@ -20,7 +24,7 @@ class KnownTopics:
     async def find(self, name: TopicName, other_than: Topic | None = None) -> Topic:
         """Return a topic of this name, which may be gone meanwhile.
 
-        ``other_than``: the topic that is known to be gone. Raises TopicNotFoundError and
+        ``other_than``: the topic known to be gone. Raises TopicNotFoundError and
         StoreUnavailableError.
         """
         topic = self._known.get(name)
@@ -41,6 +45,30 @@ class KnownTopics:
             require_fitting(topic, messages)
             return topic
         return await self.find(name)
+
+    async def using(
+        self,
+        name: TopicName,
+        work: Callable[[Topic], Awaitable[_T]],
+        messages: Sequence[Message] = (),
+    ) -> _T:
+        """Return the result of work with the topic of this name: see ``fitting``."""
+        topic = await self.fitting(name, messages)
+        try:
+            return await work(topic)
+        except TopicNotFoundError:  # deleted since it was looked up
+            return await work(await self.find(name, other_than=topic))
+
+    async def still(self, topics: Sequence[Topic]) -> list[Topic]:
+        """Return these topics, each deleted one replaced by the one that has its name now.
+
+        Raises TopicNotFoundError.
+        """
+        current = await self._topics.current([topic.log for topic in topics])
+        return [
+            topic if topic.log in current else await self.find(topic.name, other_than=topic)
+            for topic in topics
+        ]
 
     async def look_up(self, name: TopicName) -> Topic:
         """Ask the store for the topic of this name. Raises as ``find`` does."""

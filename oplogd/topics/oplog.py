@@ -7,7 +7,7 @@ from oplogd.model.names import OPLOG
 from oplogd.store import Entry, LogBounds, Store
 from oplogd.topics.codec.codec import Polled, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, limit_of, require_id
+from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, PollBegin, limit_of, require_id
 
 _ID_BYTES = 12
 # Operations per read: one may have 64 KB.
@@ -34,10 +34,10 @@ class OplogPoller:
         self._counters.add_polled(OPLOG, len(messages))
         return Answer(messages, begin.gap)
 
-    async def _begin(self, request: PollRequest) -> Begin:
+    async def _begin(self, request: PollRequest) -> PollBegin:
         start = request.start
         if start is None:
-            return Begin(0, gap=False)
+            return PollBegin(0, gap=False)
         if isinstance(start, bytes):
             require_id(start, _ID_BYTES)
             position = parse_position(start.hex())
@@ -45,11 +45,11 @@ class OplogPoller:
             bounds = await self._store.locate(position.offset)
             if (begin := of_id(position, bounds, inclusive=request.inclusive)) is not None:
                 return begin
-            # The log does not know the id, so later entries cannot be told. Its time is left.
-            return Begin(await self._before(position.ms), gap=True)
+            # The log does not know the id, so later entries cannot be recognized. Its time is left.
+            return PollBegin(await self._before(position.ms), gap=True)
         first_wanted = min(start, _MAX_MS) + (not request.inclusive)
         after = await self._before(first_wanted)
-        return Begin(after, gap=of_time(first_wanted, await self._store.locate()))
+        return PollBegin(after, gap=of_time(first_wanted, await self._store.locate()))
 
     async def _before(self, ms: int) -> int:
         """Return the offset of the last entry before a time."""
@@ -72,7 +72,7 @@ class OplogPoller:
         return messages
 
 
-def of_id(position: EventId, bounds: LogBounds, *, inclusive: bool) -> Begin | None:
+def of_id(position: EventId, bounds: LogBounds, *, inclusive: bool) -> PollBegin | None:
     """Return the begin of a poll at an event id, None if the log does not know the id.
 
     ``bounds``: the store's answer to ``locate`` for the id's offset.
@@ -83,11 +83,11 @@ def of_id(position: EventId, bounds: LogBounds, *, inclusive: bool) -> Begin | N
     if bounds.at_ms is not None:
         if bounds.at_ms != position.ms:
             return None
-        return Begin(offset - 1 if inclusive and offset else offset, gap=False)
+        return PollBegin(offset - 1 if inclusive and offset else offset, gap=False)
     if (offset, position.ms) == (bounds.head.offset, bounds.head.ms):
-        return Begin(offset, gap=False)
+        return PollBegin(offset, gap=False)
     if oldest is not None and bounds.first_offset <= offset < oldest.offset:
-        return Begin(oldest.offset - 1, gap=offset < oldest.offset - 1)
+        return PollBegin(oldest.offset - 1, gap=offset < oldest.offset - 1)
     return None
 
 

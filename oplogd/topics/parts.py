@@ -2,22 +2,24 @@
 
 from oplogd.ingest.appends import Appends
 from oplogd.store import Store
+from oplogd.store.transactions import Limits
+from oplogd.stream.feeds import Feeds
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
-from oplogd.topics.poller import Peek, Poller
+from oplogd.topics.pointers.service import PointerService
+from oplogd.topics.poller import Poller
 from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import Acknowledged, MessageWriter, without_rings
-from oplogd.watch.bounded import Admit, admit_all
+from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.service import TransactionService
+from oplogd.topics.writer import MessageWriter
+from oplogd.watch.bounded import Admit
 from oplogd.watch.health import Health
 from oplogd.watch.lease_counters import LeaseCounters
 
 
 class TopicParts:
-    """Starts no task: the agent runs ``writer``.
-
-    ``peek``: see ``Poller``. ``acknowledged`` gets the last entry of each append and each poll.
-    """
+    """Starts no task: the agent runs ``writer``."""
 
     def __init__(
         self,
@@ -27,17 +29,33 @@ class TopicParts:
         max_queued: int,
         max_queued_bytes: int,
         poll_limit: int,
+        limits: Limits,
+        pointer_timeout: int,
         leases: LeaseCounters,
-        peek: Peek | None = None,
-        acknowledged: Acknowledged = without_rings,
-        appends: Appends | None = None,
-        admit: Admit = admit_all,
+        feeds: Feeds,
+        appends: Appends,
+        admit: Admit,
     ) -> None:
         topics = store.topics
-        self.counters = TopicCounters()
-        self.known = KnownTopics(topics)
+        room = Room(max_queued, max_queued_bytes, admit)
+        followed = feeds.acknowledged, feeds.is_followed
+        self.counters = counters = TopicCounters()
+        self.known = known = KnownTopics(topics)
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit)
-        self.writer = MessageWriter(topics, self.queue, health, acknowledged, appends)
-        self.publisher = Publisher(self.known, self.queue, self.counters, leases)
-        self.poller = Poller(topics, self.known, self.counters, poll_limit, peek, acknowledged)
-        self.oplog = OplogPoller(store, self.counters, poll_limit)
+        self.writer = MessageWriter(topics, self.queue, health, feeds.acknowledged, appends)
+        self.publisher = Publisher(known, self.queue, counters, leases)
+        self.poller = Poller(topics, known, counters, poll_limit, feeds.peek, feeds.acknowledged)
+        self.oplog = OplogPoller(store, counters, poll_limit)
+        self.transactions = TransactionService(
+            store.transactions, topics, known, limits, *followed, room
+        )
+        self.pointers = PointerService(
+            store.pointers,
+            topics,
+            known,
+            counters,
+            limits,
+            pointer_timeout,
+            room,
+            *followed,
+        )

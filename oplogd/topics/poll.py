@@ -12,7 +12,7 @@ from oplogd.model.message_id import (
     unstamp,
 )
 from oplogd.model.transaction import Isolation
-from oplogd.store.topics import MAX_ID_MS, TopicBounds, is_in
+from oplogd.store.topic_bounds import MAX_ID_MS, TopicBounds, is_in
 from oplogd.topics.codec.codec import Polled, PollRequest
 
 # About this many bytes of messages are in an answer, but at least one message.
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     held_by: int | None = None
 
 
-class Begin(NamedTuple):
+class PollBegin(NamedTuple):
     """Read after the offset ``after``.
 
     ``has``: the position stands at the next entry. If that is a message, the reader has it; if it
@@ -70,18 +70,18 @@ class PollStart:
         """Return the id of the reader if it may be from before a repair."""
         return self._id if self._id is not None and is_in(self._id.ms, bounds.repaired) else None
 
-    def resolve(self, bounds: TopicBounds) -> Begin:
+    def resolve(self, bounds: TopicBounds) -> PollBegin:
         """Return the begin. ``bounds``: the answer to ``locate`` for ``after``."""
         after, front, at = self.after, bounds.front, bounds.at
         if after is None:
-            return Begin(0, gap=False)
+            return PollBegin(0, gap=False)
         if self._id is None:
             # A time is no place in the log, so all of its ms may be gone but one message.
             purged = 0 < bounds.purged >= stamp(self._first_ms, 0)
             has_left = front.offset > bounds.begin and self._first_ms <= front.ms
-            return Begin(at.offset, purged or has_left)
+            return PollBegin(at.offset, purged or has_left)
         if bounds.is_beyond(self._id.ms):
-            return Begin(front.offset, gap=True)
+            return PollBegin(front.offset, gap=True)
         # Ids of earlier generations are smaller than the front of this one.
         place, front_place = self._id[:2], (front.ms, front.sequence)
         gap = place < front_place or (place == front_place and self._id.is_inside)
@@ -89,8 +89,8 @@ class PollStart:
         has = after.records_after
         stands = after[:2] == (at.ms, at.sequence) and at.offset > front.offset
         if has is None or not stands:
-            return Begin(at.offset, gap)
-        return Begin(at.offset - 1, gap, has, may_lack=not self._id.is_inside)
+            return PollBegin(at.offset, gap)
+        return PollBegin(at.offset - 1, gap, has, may_lack=not self._id.is_inside)
 
 
 def limit_of(request: PollRequest, most: int) -> int:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from oplogd.errors import TopicNotFoundError
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
@@ -12,9 +11,9 @@ from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
 from oplogd.stream.ring.peeked import Peeked
 from oplogd.topics.codec.codec import Polled, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.gathering import Expansion, Gathering
+from oplogd.topics.gathering import Gathering, PollExpansion
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, Begin, PollStart, limit_of
+from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, PollBegin, PollStart, limit_of
 from oplogd.topics.voids import NO_VOIDS, Voids
 from oplogd.topics.writer import Acknowledged, without_rings
 
@@ -48,7 +47,7 @@ class Poller:
         self._limit = limit
         self._peek = peek
         self._acknowledged = acknowledged
-        # A poll over many entries that have nothing for it is slow once.
+        # A poll over many entries with nothing for it is slow once.
         self._voids: dict[tuple[int, Isolation], Voids] = {}
         self._rows = 0
 
@@ -57,12 +56,7 @@ class Poller:
 
         Raises MessageError, TopicNotFoundError and StoreUnavailableError.
         """
-        topic = await self._known.find(name)
-        try:
-            answer = await self._read(topic, request)
-        except TopicNotFoundError:  # deleted since it was looked up
-            topic = await self._known.find(name, other_than=topic)
-            answer = await self._read(topic, request)
+        answer = await self._known.using(name, lambda topic: self._read(topic, request))
         self._counters.add_polled(name, len(answer.messages))
         return answer
 
@@ -76,7 +70,7 @@ class Poller:
                 messages = [Polled(str(id_), data) for id_, data in found.messages]
                 return Answer(messages, False, found.held_by)
         log = self._topics.log(topic)
-        begin = Begin(0, False)
+        begin = PollBegin(0, False)
         if start.after is not None:
             begin = await _begin(log, start, start.after)
         key = topic.log, isolation
@@ -116,12 +110,12 @@ class Poller:
         self._voids[key] = voids
 
 
-async def _begin(log: TopicLog, start: PollStart, after: MessageId) -> Begin:
+async def _begin(log: TopicLog, start: PollStart, after: MessageId) -> PollBegin:
     bounds = await log.locate(after.ms, after.sequence)
     if (named := start.doubtful(bounds)) is not None:
         place = named[:2]
         if (await log.locate(*place)).is_old(*place):
-            return Begin(bounds.front.offset, gap=True)
+            return PollBegin(bounds.front.offset, gap=True)
     return start.resolve(bounds)
 
 
@@ -141,7 +135,7 @@ async def _decided(
     return entries, by_decisions(decisions)
 
 
-async def _expand(log: TopicLog, expansion: Expansion) -> None:
+async def _expand(log: TopicLog, expansion: PollExpansion) -> None:
     """Read the records of an entry into the answer."""
     entry = expansion.entry
     while expansion.is_open:

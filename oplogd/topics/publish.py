@@ -58,7 +58,7 @@ class Publisher:
         return self._queue.max_count
 
     def refuse_invalid(self, count: int) -> None:
-        """Count messages that were refused as invalid."""
+        """Count messages refused as invalid."""
         self._counters.add_refused(count)
 
     async def publish(

@@ -1,4 +1,4 @@
-"""The one place that is asked for a right. No I/O."""
+"""The one place asked for a right. No I/O."""
 
 from collections.abc import Callable
 from enum import Enum, auto

@@ -6,28 +6,11 @@ import logging
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.topics import Topics
-from oplogd.topics.keeper import keep
 
 # A restart often follows a full disk, so the first sweep does not wait for long.
 FIRST_SECONDS = 10.0
 
-# Time between two looks whether topics keep their bounds in bytes.
-BOUNDS_SECONDS = 1.0
-
 logger = logging.getLogger("oplogd.topics")
-
-
-class Bounds:
-    """The bounds in bytes of the topics of a store, as a part that needs regular work."""
-
-    def __init__(self, topics: Topics) -> None:
-        self.keep = topics.shrink
-        self.stats = topics.stats
-
-
-async def keep_bounds(topics: Topics, clock: Clock = SYSTEM) -> None:
-    """Let the oldest messages leave while topics exceed their bounds, until cancelled."""
-    await keep(Bounds(topics), "bounds of topics", BOUNDS_SECONDS, logger, clock)
 
 
 async def sweep_topics(

@@ -1,4 +1,4 @@
-"""Rows of entries that have nothing for some readers, so that polls need not read them. No I/O."""
+"""Rows of entries with nothing for some readers, so that polls need not read them. No I/O."""
 
 from bisect import bisect_right
 from typing import NamedTuple

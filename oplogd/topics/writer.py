@@ -11,7 +11,7 @@ from oplogd.store.topics import MessageBatch, Placed, Topics
 from oplogd.topics.publish import MessageItem, MessageQueue
 from oplogd.watch.health import Health
 
-# Gets a log and the offset of a durable entry of which a publisher or a reader is told.
+# Gets a log and the offset of a durable entry that a publisher or a reader learns of.
 Acknowledged = Callable[[int, int], None]
 
 logger = logging.getLogger("oplogd.topics")

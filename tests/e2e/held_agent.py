@@ -29,8 +29,7 @@ from oplogd.store.sqlite.transactions import (
 from oplogd.store.sqlite.transactions import (
     steps as transaction_steps,
 )
-from oplogd.topics.keeper import keep_transactions
-from oplogd.topics.pointers.keeper import keep_pointers
+from oplogd.topics.keeper import keep
 
 PERIOD = 0.04
 
@@ -112,8 +111,7 @@ def hold_sqlite(steps: Steps) -> None:
 
 if __name__ == "__main__":
     if "OPLOG_TEST_NO_KEEPER" in os.environ:
-        for keep in (keep_transactions, keep_pointers):
-            setattr(keep, "__defaults__", (3_600.0, SYSTEM))  # noqa: B010
+        setattr(keep, "__defaults__", (3_600.0, SYSTEM))  # noqa: B010
     if "OPLOG_TEST_HOLD" in os.environ:
         appends.ANSWER_SECONDS = 3_600.0  # no request that is held gets an answer
         to_hold = Steps(Path(os.environ["OPLOG_TEST_HOLD"]))

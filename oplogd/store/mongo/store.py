@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import pymongo
 from bson.datetime_ms import DatetimeMS
 from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandListener
@@ -34,17 +32,16 @@ from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.interface.transactions import MongoTransactions
 from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.link.layout import LOG
-from oplogd.store.mongo.link.lease import Lease, older_holds
+from oplogd.store.mongo.link.lease import FoldLease, older_holds
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import wait
 from oplogd.store.mongo.link.timing import DEFAULT_TIMING, Timing
-from oplogd.store.mongo.log.batch import BatchAppender
+from oplogd.store.mongo.log.batch import BatchAppender, FencedAppender
 from oplogd.store.mongo.log.checkpoint import CheckpointWaiter
 from oplogd.store.mongo.log.conditional import ConditionalAppender
 from oplogd.store.mongo.log.corrections import CorrectionGuard
-from oplogd.store.mongo.log.fenced_batch import FencedAppender
 from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.room import Room
+from oplogd.store.mongo.log.room import LogRoom
 from oplogd.store.mongo.log.row import LOST_STATES, LogRow
 from oplogd.store.mongo.log.tail import Tail
 from oplogd.store.mongo.reading.leases import MongoLeases
@@ -61,9 +58,6 @@ _OPEN_SECONDS = 5.0
 
 _ASK_SECONDS = 0.03
 
-# How long the server may count deleted states, in the background.
-_COUNT_SECONDS = 60.0
-
 _PURGE_BATCH = 1_000
 
 logger = logging.getLogger("oplogd.store")
@@ -73,7 +67,7 @@ class MongoStore:
     """See ``Store``. ``url`` names the database; without a name it is ``oplog``.
 
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
-    cap; None keeps the one it has. ``new_bytes``: the cap of a log that is created now.
+    cap; None keeps the one it has. ``new_bytes``: the cap of a log created now.
     ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
     ``topics_max_bytes``: bound of all topics together, 0 for none; None keeps the one in the store.
     ``lease``: seconds of silence after which another agent folds. ``clock``: the agent's.
@@ -98,38 +92,31 @@ class MongoStore:
         timing: Timing = DEFAULT_TIMING,
         event_listeners: Sequence[CommandListener] = (),
     ) -> None:
-        self.link = Link(url, event_listeners=event_listeners, clock=clock)
+        self.link = Link(url, event_listeners=event_listeners, clock=clock, timing=timing)
         self.clock = self.link.guarded
         self.log = Log(self.link)
-        self.lease = Lease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
-        self.topics = MongoTopics(
-            self.link, self.lease, timing, topic_ttl, self._working, topics_max_bytes
-        )
+        self.lease = FoldLease(self.link.meta, lease, timing.stall_seconds, clock.monotonic)
+        self.topics = MongoTopics(self.link, self.lease, topic_ttl, self._working, topics_max_bytes)
         self.setup = Setup(self.link, self.log, collection, max_bytes, new_bytes, self.topics.setup)
         self.tail = Tail(self.link, self.log)
-        self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail, timing)
-        self.room = Room(self.link, self.log, self.lease)
-        self.appender = ConditionalAppender(self.link, self.log, self.room, timing)
+        self.projection = Projection(self.link, self.log, self.setup, self.lease, self.tail)
+        self.room = LogRoom(self.link, self.log, self.lease)
+        self.appender = ConditionalAppender(self.link, self.log, self.room)
         self.batches = BatchAppender(self.link, self.log, self.appender)
         self.fenced = FencedAppender(self.link, self.log, self.appender)
         self.guard = CorrectionGuard(self.link, self.log, self.appender)
-        payloads = Payloads(self.link, timing.majority_seconds)
-        operations = OperationAppender(self.link, self.log, self.appender, payloads, timing.at_step)
+        payloads = Payloads(self.link)
+        operations = OperationAppender(self.link, self.log, self.appender, payloads)
         self.transactions = MongoTransactions(
-            self.link, self.lease, self.topics, payloads, operations, timing, self._working
+            self.link, self.lease, self.topics, payloads, operations, self._working
         )
-        self.pointers = MongoPointers(self.link, self.lease, self.topics, timing, self._working)
-        self.leases = MongoLeases(
-            self.link, timing.majority_seconds, self._working, self.transactions.end_terms
-        )
+        self.pointers = MongoPointers(self.link, self.lease, self.topics, self._working)
+        self.leases = MongoLeases(self.link, self._working, self.transactions.end_terms)
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )
         self._state_pages = StatePages(self.link)
-        self._deleted = CachedCount(self._count_deleted)
-        self._purge_leases = timing.purge_leases
-        self._writer = secrets.token_hex(8)
-        self._sequence = 0
+        self._deleted = CachedCount(self._state_pages.count_deleted)
 
     @property
     def identity(self) -> str | None:
@@ -169,13 +156,9 @@ class MongoStore:
     async def append(
         self, operations: Sequence[Operation], batch_id: BatchId | None = None
     ) -> None:
-        if not operations:
-            return
-        if batch_id is None:
-            batch_id = BatchId(self._writer, self._sequence)
-            self._sequence += len(operations)
-        async with self._working():
-            await self.batches.append(operations, batch_id)
+        if operations:
+            async with self._working():
+                await self.batches.append(operations, batch_id)
 
     async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
         async with self._working():
@@ -244,6 +227,8 @@ class MongoStore:
             deleted = await self._deleted.value()
             log: dict[str, Any] = await self.link.database.command("collStats", LOG)
         head, oldest = bounds.head, bounds.oldest
+        older = self.lease.older_holder
+        warnings = (self.link.damage.warning, None if older is None else older_holds(older))
         return StoreStats(
             operations=head.offset - oldest.offset + 1 if oldest else 0,
             states=states,
@@ -253,12 +238,8 @@ class MongoStore:
             newest=head if oldest else None,
             lag=max(0, head.offset - row.folded.offset),
             deleted=None if deleted is None else min(deleted, states),
-            warnings=(*self.setup.warnings.values(), *filter(None, self._warnings())),
+            warnings=(*self.setup.warnings.values(), *filter(None, warnings)),
         )
-
-    def _warnings(self) -> tuple[str | None, str | None]:
-        older = self.lease.older_holder
-        return self.link.damage.warning, None if older is None else older_holds(older)
 
     async def purge(self, before_ms: int) -> int:
         """See ``Store.purge``. Only the agent that folds does it.
@@ -266,7 +247,7 @@ class MongoStore:
         Tombstones younger than ``Timing.purge_leases`` lease times stay.
         """
         async with self._working():
-            stay_ms = int(1_000 * self._purge_leases * self.lease.seconds)
+            stay_ms = int(1_000 * self.link.timing.purge_leases * self.lease.seconds)
             before_ms = min(before_ms, await self.link.before_ms(stay_ms))
             old = {"event": "delete", "ts": {"$lt": DatetimeMS(before_ms)}}
             states = self.link.states
@@ -280,7 +261,7 @@ class MongoStore:
             return count
 
     async def new_epoch(self) -> None:
-        """See ``Store.new_epoch``. The agent that holds the lease carries it out."""
+        """See ``Store.new_epoch``. The agent holding the lease carries it out."""
         await self.settle()
         async with self._working():
             await self.link.now_ms()
@@ -298,15 +279,6 @@ class MongoStore:
     async def _all_folded(self) -> LogRow:
         """Wait until the states hold every entry of the log. Return the row read then."""
         return await self._checkpoint.reached((await self.log.locate(0)).head.offset)
-
-    async def _count_deleted(self) -> tuple[int | None, float]:
-        """Return the number of tombstones, None if counting takes too long; and the seconds."""
-        started = self.link.clock.monotonic()
-        count: int | None = None
-        # Without an answer the figure is missing; `stats` tells when the server is unreachable.
-        with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
-            count = await self.link.states.count_documents({"event": "delete"})
-        return count, self.link.clock.monotonic() - started
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:

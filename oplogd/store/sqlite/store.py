@@ -11,9 +11,9 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.guard import GuardedClock
@@ -33,7 +33,7 @@ from oplogd.store.base import (
 )
 from oplogd.store.cached_count import CachedCount
 from oplogd.store.sqlite.file import statements as sql
-from oplogd.store.sqlite.file.connection import ConnectionPool, StoreFile, snapshot
+from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile, snapshot
 from oplogd.store.sqlite.file.disk import Disk
 from oplogd.store.sqlite.file.space import SqliteSpace
 from oplogd.store.sqlite.interface.pointers import SqlitePointers
@@ -46,6 +46,8 @@ from oplogd.store.sqlite.topics import statements as topic_statements
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 # How often the follower looks for entries of other processes.
 POLL_SECONDS = 0.05
+
+_T = TypeVar("_T")
 
 logger = logging.getLogger("oplogd.store")
 
@@ -63,8 +65,8 @@ class SqliteStore:
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
     own; None keeps the one in the file. ``topics_max_bytes``: bound of all topics together, 0 for
-    none; None keeps the one in the file. ``clock``: its guarded time dates all
-    entries. ``reserve``: see ``Disk``.
+    none; None keeps the one in the file. ``clock``: its guarded time dates all entries.
+    ``reserve``: see ``Disk``.
     """
 
     kind = "sqlite"
@@ -105,18 +107,13 @@ class SqliteStore:
         self._appended = threading.Event()
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
-        self._topics = SqliteTopics(
-            file, self._writer, self._readers, self._lookups, self.clock, clock.monotonic
-        )
-        self._transactions = SqliteTransactions(
-            self._writer, self._readers, self._lookups, self._wake, self.clock
-        )
-        self._pointers = SqlitePointers(
-            self._writer, self._readers, self._lookups, self._wake, self.clock
-        )
+        pools = Pools(self._writer, self._readers, self._lookups)
+        self.topics = SqliteTopics(file, pools, self.clock, clock.monotonic)
+        self.transactions = SqliteTransactions(pools, self._wake, self.clock)
+        self.pointers = SqlitePointers(pools, self._wake, self.clock)
         # Terms make leases safe whatever the clock says, and their rule repairs what it has said.
-        self._leases = SqliteLeases(self._writer, self._lookups, clock)
-        self._space = SqliteSpace(file, self._complete_opening)
+        self.leases = SqliteLeases(self._writer, self._lookups, clock)
+        self.space = SqliteSpace(file, self._complete_opening)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
@@ -137,8 +134,8 @@ class SqliteStore:
     async def close(self) -> None:
         self._closing = True
         self._appended.set()
-        await self._topics.close()
-        await self._space.close()
+        await self.topics.close()
+        await self.space.close()
         for pool in (self._readers, self._lookups, self._figures, self._counter):
             await pool.close(interrupt=True)
         for pool in (self._writer, self._follower):
@@ -148,16 +145,16 @@ class SqliteStore:
         self, operations: Sequence[Operation], batch_id: BatchId | None = None
     ) -> None:
         if operations:  # one transaction: a failed append leaves nothing
-            await self._writer.run(lambda db: self._append(db, operations))
+            await self._write(lambda db: log.append(db, operations, self._clock))
 
     async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
-        return await self._writer.run(lambda db: self._append_fenced(db, batches))
+        return await self._write(lambda db: log.append_fenced(db, batches, self._clock))
 
     async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
         """Do ``Corrector.correct`` in one transaction."""
-        return (
-            await self._writer.run(lambda db: self._correct(db, corrections)) if corrections else []
-        )
+        if not corrections:
+            return []
+        return await self._write(lambda db: log.correct(db, corrections, self._clock))
 
     async def follow(
         self, after: int, limit: int, seconds: float, at_ms: int | None = None
@@ -173,26 +170,6 @@ class SqliteStore:
 
     async def seek(self, ms: int) -> Mark:
         return await self._lookups.run(lambda db: log.seek(db, ms))
-
-    @property
-    def space(self) -> SqliteSpace:
-        return self._space
-
-    @property
-    def topics(self) -> SqliteTopics:
-        return self._topics
-
-    @property
-    def transactions(self) -> SqliteTransactions:
-        return self._transactions
-
-    @property
-    def pointers(self) -> SqlitePointers:
-        return self._pointers
-
-    @property
-    def leases(self) -> SqliteLeases:
-        return self._leases
 
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
@@ -228,7 +205,7 @@ class SqliteStore:
         return await self._lookups.run(lambda db: clock_rows.ahead(db, self.clock.now_ms()))
 
     async def new_epoch(self) -> None:
-        self.clock.trust()  # whoever repairs a store says that the clock is right
+        self.clock.trust()  # the operator that repairs a store declares the clock right
         await self._writer.run(lambda db: log.new_epoch(db, self._clock))
         await self.keep_clock()
 
@@ -255,23 +232,17 @@ class SqliteStore:
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries."""
         self._appended.set()
-        self._topics.wake()
+        self.topics.wake()
 
-    def _append(self, db: sqlite3.Connection, operations: Sequence[Operation]) -> None:
-        log.append(db, operations, self._clock)
-        self._appended.set()  # wakes the follower's thread without the busy event loop
+    async def _write(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Call in the writer's thread, then wake the follower's without the busy event loop."""
 
-    def _append_fenced(self, db: sqlite3.Connection, batches: Sequence[FencedBatch]) -> list[bool]:
-        results = log.append_fenced(db, batches, self._clock)
-        self._appended.set()
-        return results
+        def write(db: sqlite3.Connection) -> _T:
+            result = call(db)
+            self._appended.set()
+            return result
 
-    def _correct(
-        self, db: sqlite3.Connection, corrections: Sequence[Correction]
-    ) -> list[CorrectionResult]:
-        results = log.correct(db, corrections, self._clock)
-        self._appended.set()
-        return results
+        return await self._writer.run(write)
 
     def _follow(
         self, db: sqlite3.Connection, after: int, limit: int, deadline: float, at_ms: int | None

@@ -174,5 +174,5 @@ async def read_expanding(phase: StorePhase, entries: Sequence[TopicEntry]) -> St
 
 
 def _end_before(mark: Mark) -> MessageId:
-    """Return the position of a reader that has everything before an entry."""
+    """Return the position of a reader with everything before an entry."""
     return end_id(*unstamp(max(0, stamp(mark.ms, mark.sequence) - 1)))

@@ -54,7 +54,7 @@ class LogPhase:
 
     @property
     def waiting(self) -> dict[Waiter, None]:
-        """The consumers that are woken together with this one."""
+        """The consumers woken together with this one."""
         return self.hold.waiting if self.hold is not None and self.is_held else self.view.waiting
 
     @property

@@ -173,7 +173,7 @@ class RecordPages:
                 self._drop(next(iter(self._pages)))
 
     def _kept(self, entry: _Entry, after: int) -> Page | None:
-        """Return the page that has the record past a number."""
+        """Return the page with the record past a number."""
         self._compare_clock()
         begins = self._begins.get(entry, [])
         at = bisect_right(begins, after) - 1

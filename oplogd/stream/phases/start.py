@@ -47,7 +47,7 @@ def resolve(position: Position | None, bounds: LogBounds, now_ms: int) -> Start:
 
 
 def resolve_mark(mark: Mark, bounds: LogBounds, now_ms: int) -> Start:
-    """Return the start for a consumer that has every operation up to ``mark``.
+    """Return the start for a consumer with every operation up to ``mark``.
 
     ``bounds``: the store's answer to ``locate`` for the mark's offset.
     """

@@ -30,7 +30,7 @@ class StorePhase(LogPhase):
         self._entry: TopicEntry | None = None
 
     async def decisions(self, entries: Iterable[TopicEntry]) -> Mapping[int, Decision]:
-        """Return the decisions of the pointers of entries that were read before."""
+        """Return the decisions of the pointers of entries read before."""
         pointers: set[int] = set()
         if self.view.filter.committed:
             pointers = {entry.pointer for entry in entries if entry.pointer is not None}
@@ -48,7 +48,7 @@ class StorePhase(LogPhase):
             self.hold = taken
 
     def look_again(self) -> None:
-        """Stop waiting if nobody may read the entry any more, although its pointer is open.
+        """Stop waiting if the entry is no longer readable, although its pointer is open.
 
         By a clock that is ahead of the store's, this is early: then the phase waits again.
         """

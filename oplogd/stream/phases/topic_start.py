@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message_id import MAX_SEQUENCE, MessageId, stamp
-from oplogd.store.topics import MAX_ID_MS, TopicBounds
+from oplogd.store.topic_bounds import MAX_ID_MS, TopicBounds
 
 # A position in a topic: after a message, or from a time on.
 TopicPosition = MessageId | Millis
@@ -83,7 +83,7 @@ def records_wanted(
 
 
 def topic_resume(mark: Mark, bounds: TopicBounds, *, inside: bool = False) -> TopicStart:
-    """Return the start for a consumer that has every message up to ``mark``.
+    """Return the start for a consumer with every message up to ``mark``.
 
     ``bounds``: the answer of ``locate`` for the mark's time and sequence. ``inside``: the consumer
     still wants records of the entry at the mark.

@@ -52,7 +52,7 @@ class Undecided:
 
 
 class Hold:
-    """The consumers that wait for one pointer. ``is_over``: they can look at their entries again.
+    """The consumers waiting for one pointer. ``is_over``: they can look at their entries again.
 
     Something has happened to the pointer since the hold was made: a decision or a rollback.
     """

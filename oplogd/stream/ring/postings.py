@@ -35,7 +35,7 @@ Key = tuple[str, str]
 
 
 class Waiter(Protocol):
-    """A consumer that waits for entries."""
+    """A consumer waiting for entries."""
 
     def wake(self) -> None: ...
 

@@ -65,7 +65,7 @@ class Ring:
 
     @property
     def holds(self) -> Holds:
-        """The consumers that wait for decisions. None waits in the oplog."""
+        """The consumers waiting for decisions. None waits in the oplog."""
         if self._holds is None:
             self._holds = Holds()
         return self._holds
@@ -151,7 +151,7 @@ class Ring:
         """Remove entries that no reader may see any more. Nothing expires in the oplog."""
 
     def has_expired(self, entry: Any) -> bool:
-        """Return whether nobody may read an entry any more. The ring may have dropped it."""
+        """Return whether an entry is unreadable for all. The ring may have dropped it."""
         return False
 
     def view(self, filter_: Filter) -> View:

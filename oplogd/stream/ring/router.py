@@ -10,7 +10,7 @@ from oplogd.model.transaction import Isolation
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.stream.ring.postings import Index, Posting
 
-# The mark of an entry, its block (empty: for nobody), and the postings that it concerns.
+# The mark of an entry, its block (empty: for no reader), and the postings that it concerns.
 Routed: TypeAlias = tuple[Mark, bytes, tuple[Posting, ...]]
 
 

@@ -8,16 +8,15 @@ from typing import Any
 from oplogd.clock.ages import MAX_LEAD_MS, Ages
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind, Reading, reading
-from oplogd.model.message_id import MessageId
 from oplogd.model.pointer import decided_by, decode_voided
 from oplogd.model.transaction import Isolation, decode_marker
-from oplogd.store.topics import Repaired, TopicEntry, is_beyond, is_in
+from oplogd.store.topic_bounds import Repaired
+from oplogd.store.topics import TopicEntry
 from oplogd.stream.ring.blocks import Blocks
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.peeked import Peeked
 from oplogd.stream.ring.postings import Index, Waiter
 from oplogd.stream.ring.ring import Ring
-from oplogd.stream.ring.router import MessageRouter, message_data, message_frame
+from oplogd.stream.ring.router import MessageRouter, message_frame
 from oplogd.stream.ring.topic_view import TopicView
 from oplogd.stream.ring.view import Slices, View
 
@@ -36,7 +35,7 @@ _VOID = EntryKind.VOID.value
 _COMMITTED = Filter(committed=True)
 _NO_BLOCKS: Blocks = MappingProxyType({})
 
-# Kinds whose records somebody may read, by whether there are committed readers.
+# Kinds whose records a reader expands, by whether there are committed readers.
 _PUBLISHES = frozenset({EntryKind.PUBLISH})
 _EXPANDING = frozenset({EntryKind.PUBLISH, EntryKind.COMMIT})
 _NONE: frozenset[EntryKind] = frozenset()
@@ -74,14 +73,15 @@ class TopicRing(Ring):
             slices=shared.slices,
             index=shared.index,
         )
-        self._clock = shared.clock
+        # Returns ms since 1970.
+        self.clock = shared.clock
         self._now_ages = shared.ages
         # The dates of the entries here follow from these ages.
         self._ages = shared.ages()
         self._ttl = ttl
         # Time at which the next entry expires, in ms.
         self._due_ms = _UNBOUNDED
-        # Nobody may read entries up to this offset, even if the time to live grows.
+        # Entries up to this offset are unreadable, even if the time to live grows.
         self._gone = 0
         # The entries with an own time to live: its end and the offset. None: there are none.
         self._own: list[tuple[int, int]] | None = None
@@ -167,7 +167,7 @@ class TopicRing(Ring):
         """
         if self._due_ms == _UNBOUNDED and not self._hidden_ms:
             return
-        now = self._clock()
+        now = self.clock()
         self._compare_ages()
         if now < self._hidden_ms or (self._written and self.head.ms <= now + MAX_LEAD_MS):
             self.restart(self.head)
@@ -186,93 +186,30 @@ class TopicRing(Ring):
 
     def has_expired(self, entry: TopicEntry) -> bool:
         """See ``Ring.has_expired``."""
-        now = self._clock()
+        now = self.clock()
         return (
             (entry.offset <= self._gone and now >= self._hidden_ms)
             or 0 < entry.expires_ms < now
-            or (self._ttl is not None and _written_ms(entry) + self._ttl * 1000 < now)
+            or (self._ttl is not None and (entry.written_ms or entry.ms) + self._ttl * 1000 < now)
         )
 
     def forget(self, offset: int) -> None:
-        """Drop the entries up to ``offset``: nobody may read them any more."""
+        """Drop the entries up to ``offset``: they are unreadable."""
         window = self.window
         while len(window) and window.base < offset:
             self.drop()
         self._gone = max(self._gone, offset)
-        self._hidden_ms = max(self._hidden_ms, self._clock())
+        self._hidden_ms = max(self._hidden_ms, self.clock())
         self._set_due()
 
     def reaches_the_front(self) -> bool:
-        """Return whether nobody can read an entry older than the ring's."""
+        """Return whether no entry older than the ring's is readable."""
         base = self.window.base_mark
-        now = self._clock()
+        now = self.clock()
         if self._ttl is not None and base.ms < self._ages.oldest(now - self._ttl * 1000):
             self._gone = base.offset
             self._hidden_ms = max(self._hidden_ms, now)
         return base.offset <= self._gone
-
-    def messages_after(
-        self, ms: int, sequence: int, limit: int, max_bytes: int, *, committed: bool = False
-    ) -> Peeked | None:
-        """Return the messages past a time and sequence: at most ``limit``, and up to a hold.
-
-        ``max_bytes``: bound of their blocks together; one message may be longer. None: some of them
-        may have left the ring, or are records of an entry that this reader expands.
-        """
-        window = self.window
-        if is_beyond(ms, self.head.ms, self._clock()):
-            return None
-        substitutes = window.committed if committed else window.uncommitted
-        undecided = window.undecided if committed else None
-        first = window.after_time(ms, sequence)
-        if first is None or (is_in(ms, self.repaired) and not self._has(ms, sequence, first)):
-            return None
-        messages: list[tuple[MessageId, str]] = []
-        size = 0
-        for index in range(first, window.end):
-            frame: bytes | None = window.frames[index]
-            if substitutes is not None:
-                offset = window.mark(index).offset
-                if undecided is not None and offset in undecided.pointers:
-                    return Peeked(messages, undecided.pointers[offset])
-                at = substitutes.at(offset)
-                if at is not None and substitutes.frames[at] != b"":
-                    if not frame or substitutes.frames[at] is not frame:
-                        return None
-                elif at is not None:
-                    continue
-            if frame:
-                size += len(frame)
-                if messages and size > max_bytes:
-                    break
-                mark = window.mark(index)
-                messages.append((MessageId(mark.ms, mark.sequence), message_data(frame)))
-                if len(messages) == limit:
-                    break
-        return Peeked(messages)
-
-    def may_expand(self, ms: int, sequence: int, *, committed: bool) -> bool:
-        """Return whether the reader may expand the entry with this time and sequence."""
-        window = self.window
-        substitutes = window.committed if committed else window.uncommitted
-        base = window.base_mark
-        if (base.ms, base.sequence) == (ms, sequence):
-            return base.offset > 0
-        past = window.after_time(ms, sequence)
-        if past is None or past == window.after(base.offset):
-            return past is None
-        mark = window.mark(past - 1)
-        at = substitutes.at(mark.offset) if substitutes is not None else None
-        if substitutes is None or at is None or (mark.ms, mark.sequence) != (ms, sequence):
-            return False
-        return substitutes.frames[at] != b""
-
-    def _has(self, ms: int, sequence: int, past: int) -> bool:
-        """Return whether an entry has this time and sequence, the last one before an index."""
-        window = self.window
-        base = window.base_mark
-        at = base if past == window.after(base.offset) else window.mark(past - 1)
-        return (at.ms, at.sequence) == (ms, sequence)
 
     def _new_view(self, filter_: Filter) -> View:
         return TopicView(self, filter_, self.index)
@@ -288,7 +225,7 @@ class TopicRing(Ring):
                 offset, pointer, blocks.get(offset), decode_marker(entry.data).records
             )
         elif kind == EntryKind.VOID:
-            self._hidden_ms = max(self._hidden_ms, self._clock())  # the store may have hidden it
+            self._hidden_ms = max(self._hidden_ms, self.clock())  # the store may have hidden it
             self._roll_back(entry.data)
         else:
             self._substitute(entry, blocks)
@@ -316,7 +253,7 @@ class TopicRing(Ring):
         return self._changes_left >= 0
 
     def _end_hold(self, pointer: int) -> None:
-        """Wake the consumers that wait for a pointer: something has happened to it."""
+        """Wake the consumers waiting for a pointer: something has happened to it."""
         if self._holds is not None:
             due: list[Waiter] = []
             self._holds.end(pointer, due)
@@ -358,10 +295,6 @@ class TopicRing(Ring):
 
 
 def _is_gap(entry: TopicEntry) -> bool:
-    """Return whether a VOID entry tells that committed messages were taken away."""
+    """Return whether a VOID entry took committed messages away."""
     voided = decode_voided(entry.data)
     return voided is not None and voided.is_gap
-
-
-def _written_ms(entry: TopicEntry) -> int:
-    return entry.written_ms or entry.ms

@@ -37,7 +37,7 @@ class Window:
 
     def __init__(self, base: Mark, *, has_sequences: bool = False) -> None:
         self._zero = base.offset
-        # Kept up to date in a window with sequences only.
+        # Up to date only in a window with sequences.
         self._base = base
         self._gone = 0
         self.frames: list[bytes] = []
@@ -90,7 +90,7 @@ class Window:
         self.size += _cost(frame, postings)
 
     def drop(self) -> tuple[Posting, ...]:
-        """Drop the oldest entry. Return the postings that hold its offset.
+        """Drop the oldest entry. Return the postings holding its offset.
 
         The lists shrink only when an eighth of their items is gone.
         """

@@ -105,7 +105,7 @@ class Codec(Protocol):
     def message(self, given: Any, ttl: int | None) -> Message:
         """Check one of the given messages. Raises MessageError.
 
-        ``ttl``: time to live in seconds of a message that has none of its own.
+        ``ttl``: time to live in seconds of a message without one of its own.
         """
 
     def operation(self, given: Any) -> Text:

@@ -22,6 +22,7 @@ from oplogd.model.pointer import (
     parse_key,
     parse_pointer,
     parsing_snapshot,
+    too_many_pointers,
 )
 from oplogd.model.transaction import Isolation
 from oplogd.topics.codec.codec import (
@@ -164,7 +165,7 @@ class JsonCodec:
 
     def decoding_poll(self, raw: Buffer, isolation: Isolation | None = None) -> Pieces[PollRequest]:
         if raw.count(b",") > _MAX_POLL_COMMAS:
-            raise _too_many_pointers()
+            raise too_many_pointers()
         poll = read(_decode_poll, raw, "body", _POLL)
         if poll.isolation is not None:
             isolation = isolation_of(poll.isolation)
@@ -186,7 +187,7 @@ class JsonCodec:
 def reading_snapshot(text: Text) -> Pieces[Snapshot]:
     """Read the JSON text of a snapshot. Raises MessageError."""
     if bytes(text).count(b",") > _MAX_POLL_COMMAS:
-        raise _too_many_pointers()
+        raise too_many_pointers()
     if len(text) <= _SHORT_SNAPSHOT:
         given = read(_decode_any, text, "transaction")
     else:
@@ -210,11 +211,6 @@ def _start(given: str | int | None) -> bytes | int | None:
     if given is not None and given < 0:
         raise MessageError("startFrom", "must not be negative")
     return given
-
-
-def _too_many_pointers() -> MessageError:
-    reason = f"has more than {MAX_SNAPSHOT_POINTERS:,} pointers in its lists"
-    return MessageError("transaction", reason)
 
 
 def _pointer(members: Mapping[str, Value]) -> int:

@@ -1,8 +1,8 @@
 """Pointers of foreign transactions as clients use them: names of topics instead of logs."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from oplogd.errors import (
     OplogError,
@@ -30,18 +30,16 @@ from oplogd.topics.pointers.rules import EntryShown, entry_shown, pointer_shown
 from oplogd.topics.transactions.room import Room
 from oplogd.topics.writer import Acknowledged, without_rings
 
-_T = TypeVar("_T")
-
 
 class PointerService:
     """Publishes, stores, rolls back, decides and shows.
 
-    Methods raise StoreUnavailableError, and TopicNotFoundError. A topic that was created again
+    Methods raise StoreUnavailableError, and TopicNotFoundError. A topic created again
     since it was looked up is another one: nothing is there under a pointer.
 
     ``timeout``: of a pointer in seconds. ``acknowledged`` gets the last durable entry of a log
     before a request is answered. ``is_followed``: whether this agent keeps the newest entries of a
-    log in memory. ``room``: for the messages of all requests that wait for the store.
+    log in memory. ``room``: for the messages of all requests waiting for the store.
     """
 
     def __init__(
@@ -81,7 +79,7 @@ class PointerService:
             return log, await self._pointers.publish(log, pointer, messages, timeout)
 
         with self._counted(name, messages):
-            log, marks = await self._in(name, append, messages)
+            log, marks = await self._known.using(name, append, messages)
         if marks:
             self._acknowledged(log, marks.last.offset)
         return marks
@@ -90,7 +88,7 @@ class PointerService:
         """Store messages: see ``Pointers.store``. Raises QueueFullError."""
         timeout, limits = self._timeout_ms, self._limits
         with self._counted(name, messages):
-            await self._in(
+            await self._known.using(
                 name,
                 lambda topic: self._pointers.store(topic.log, pointer, messages, timeout, limits),
                 messages,
@@ -105,7 +103,7 @@ class PointerService:
             mark = await self._pointers.rollback(topic.log, pointer, stamps, force=force)
             return topic, mark
 
-        topic, mark = await self._in(name, void)
+        topic, mark = await self._known.using(name, void)
         if mark is not None:
             self._acknowledged(topic.log, mark.offset)
         elif self._is_followed(topic.log):
@@ -138,14 +136,14 @@ class PointerService:
             key = after and after._replace(log=topic.log)
             return await self._pointers.select(topic.log, limit, key)
 
-        return await self._in(name, select)
+        return await self._known.using(name, select)
 
     async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
         """Return open pointers of all topics past a key: see ``Pointers.select_all``."""
         return await self._pointers.select_all(limit, after)
 
     async def shown(self, found: Sequence[FoundPointer]) -> list[dict[str, Any]]:
-        """Return pointers for an answer, without those of topics that were deleted."""
+        """Return pointers for an answer, without those of deleted topics."""
         topics = await self._topics.current({each.log for each in found}) if found else {}
         return [
             {**topics[each.log].name._asdict(), **pointer_shown(each.open, is_of_all=True)}
@@ -155,23 +153,13 @@ class PointerService:
 
     async def timed_out(self, name: TopicName, limit: int) -> list[TimedOutPointer]:
         """Return pointers of a topic that timed out with messages: see ``Pointers.timed_out``."""
-        return await self._in(name, lambda topic: self._pointers.timed_out(topic.log, limit))
+        return await self._known.using(
+            name, lambda topic: self._pointers.timed_out(topic.log, limit)
+        )
 
     async def entries(self, name: TopicName, after: int | None, limit: int) -> list[dict[str, Any]]:
         """Return up to ``limit`` entries after an offset for an answer. None: the newest."""
-        return await self._in(name, lambda topic: self._entries(topic, after, limit))
-
-    async def _in(
-        self,
-        name: TopicName,
-        work: Callable[[Topic], Awaitable[_T]],
-        messages: Sequence[Message] = (),
-    ) -> _T:
-        topic = await self._known.fitting(name, messages)
-        try:
-            return await work(topic)
-        except TopicNotFoundError:  # deleted since it was looked up
-            return await work(await self._known.find(name, other_than=topic))
+        return await self._known.using(name, lambda topic: self._entries(topic, after, limit))
 
     @contextmanager
     def _counted(self, name: TopicName, messages: Sequence[Message]) -> Iterator[None]:
@@ -186,12 +174,7 @@ class PointerService:
 
     async def _existing(self, names: Sequence[TopicName]) -> list[Topic]:
         """Return topics that exist now. Raises TopicNotFoundError."""
-        known = [await self._known.find(name) for name in names]
-        current = await self._topics.current([topic.log for topic in known])
-        return [
-            topic if topic.log in current else await self._known.find(topic.name, other_than=topic)
-            for topic in known
-        ]
+        return await self._known.still([await self._known.find(name) for name in names])
 
     async def _decide(self, topics: Sequence[Topic], pointer: int, decision: Decision) -> None:
         try:

@@ -7,7 +7,7 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.transactions import Transactions
 
-# A restart needs its time for other things first.
+# A restart needs its time for other work first.
 FIRST_SECONDS = 60.0
 
 logger = logging.getLogger("oplogd.transactions")

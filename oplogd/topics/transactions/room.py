@@ -1,4 +1,4 @@
-"""The bounds of the records that wait in memory for the store. No I/O."""
+"""The bounds of the records waiting in memory for the store. No I/O."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ class Room:
 
     @contextmanager
     def taken(self, records: int, octets: int) -> Iterator[None]:
-        """Take room. A request that waits alone gets it, if the disk has room.
+        """Take room. A request waiting alone gets it, if the disk has room.
 
         Raises QueueFullError and DiskFullError.
         """

@@ -1,9 +1,9 @@
-"""The bodies of begin, records and commit, and a transaction as clients see it. No I/O."""
+"""The bodies of begin, records and commit. No I/O."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -16,17 +16,14 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
 from oplogd.model.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
-from oplogd.model.message_id import MessageId
 from oplogd.model.names import MAX_NAME, OPLOG, TopicName, is_name
 from oplogd.model.operation import (
     MAX_OPERATION_TEXT,
     OnUnknown,
     Operation,
     decode,
-    format_ms,
 )
 from oplogd.model.transaction import (
     DEFAULT_GROUP,
@@ -36,7 +33,6 @@ from oplogd.model.transaction import (
     State,
     is_group_log,
 )
-from oplogd.store.transactions import Commit, Transaction
 from oplogd.topics.codec.codec import Most, checking
 
 MAX_GROUP = MAX_NAME - len(GROUP_PREFIX)
@@ -50,7 +46,7 @@ _DIGEST_BYTES = 16
 # there is no year 0, and it has the same length as every timestamp.
 _NO_TIME = "0000-00-00T00:00:00.000Z"
 _TIME_AT = len(b'{"timestamp":"')
-# Records, or their ids, that are handled in one piece.
+# Records handled in one piece.
 _PIECE = 1000
 # A longer body of a request with records is not taken for an empty one.
 _MAX_BLANK = 1000
@@ -65,7 +61,7 @@ class Begin(NamedTuple):
     fence: Fence | None = None
 
 
-class Given(msgspec.Struct, frozen=True, gc=False):
+class GivenRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it was sent. See ``Record``.
 
     The garbage collector does not visit these: 100,000 tuples delay other requests by 50 ms.
@@ -80,7 +76,7 @@ class Given(msgspec.Struct, frozen=True, gc=False):
 class Writing(NamedTuple):
     """The records of one request, each lsn once, the names of their topics, and their bytes."""
 
-    records: Collection[Given]
+    records: Collection[GivenRecord]
     topics: Collection[TopicName]
     octets: int
 
@@ -236,7 +232,7 @@ def parsing_records(
     records = yield from checking(
         given, lambda each: _record(each, arrival, on_unknown), "records", Most(most, too_many)
     )
-    found: dict[int, Given] = {}
+    found: dict[int, GivenRecord] = {}
     topics: set[TopicName] = set()
     octets = 0
     for index, record in enumerate(records):
@@ -251,7 +247,7 @@ def parsing_records(
     return Writing(found.values(), topics, octets)
 
 
-def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> Given:
+def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> GivenRecord:
     require_size(given, "record")
     record = read(_decode_record, given, "record", _RECORD_RULES)
     topic = topic_name(record.topic)
@@ -262,10 +258,10 @@ def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> Given:
     if not record.payload:
         raise MessageError("payload", "is required")
     if topic == OPLOG:
-        return Given(record.lsn, topic, *_operation(record, arrival, on_unknown))
+        return GivenRecord(record.lsn, topic, *_operation(record, arrival, on_unknown))
     payload = read(_decode_payload, record.payload, "payload", _PAYLOAD_RULES)
     message = message_of(payload, record.key, record.headers, record.ttl, record.encoding)
-    return Given(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
+    return GivenRecord(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
 
 
 def _operation(record: _Record, arrival: str, on_unknown: OnUnknown) -> tuple[Operation, str]:
@@ -291,51 +287,3 @@ def _operation(record: _Record, arrival: str, on_unknown: OnUnknown) -> tuple[Op
 
 def _digest(topic: TopicName, text: str, data: bytes) -> str:
     return blake2b(f"{topic}\0{text}\0".encode() + data, digest_size=_DIGEST_BYTES).hexdigest()
-
-
-def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]:
-    """Return the members of a transaction for an answer. ``topics``: known names by log."""
-    group, only, reason = transaction.group, transaction.only_log, transaction.reason
-    return {
-        "txn": str(transaction.id),
-        "state": transaction.state.value,
-        **({"reason": reason.value} if reason else {}),
-        **({"group": group} if group is not None else {}),
-        **({"topic": topics[only]} if only is not None and only in topics else {}),
-        **({"lease": str(transaction.fence)} if transaction.fence else {}),
-        "begun_at": format_ms(transaction.begun_ms),
-        "expires_at": format_ms(transaction.expires_ms),
-        "records": transaction.records,
-        "bytes": transaction.octets,
-        "topics": sorted(topics[log] for log in transaction.logs if log in topics),
-        **({"begin": position(transaction.begin)} if transaction.begin else {}),
-        **({"commit": position(transaction.commit)} if transaction.commit else {}),
-    }
-
-
-def encoding_commit(commit: Commit) -> Pieces[bytes]:
-    """Return the body of the answer to a commit."""
-    ids: list[str] = []
-    parts: list[str] = []
-    for id_ in commit.record_ids():
-        ids.append("null" if id_ is None else f'"{id_}"')
-        if len(ids) == _PIECE:
-            parts.append(",".join(ids))
-            ids.clear()
-            yield
-    if ids:
-        parts.append(",".join(ids))
-    transaction = commit.transaction
-    ends = {"begin": transaction.begin, "commit": transaction.commit}
-    members = [f'"{name}":{_quoted(mark)}' for name, mark in ends.items()]
-    yield
-    return f'{{{",".join(members)},"records":[{",".join(parts)}]}}'.encode()
-
-
-def position(mark: Mark) -> str:
-    """Return a position in a commit log: the id of a message."""
-    return str(MessageId(mark.ms, mark.sequence))
-
-
-def _quoted(mark: Mark | None) -> str:
-    return "null" if mark is None else f'"{position(mark)}"'

@@ -20,12 +20,13 @@ from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.transactions.answers import shown
 from oplogd.topics.transactions.room import Room
-from oplogd.topics.transactions.rules import Begin, Writing, shown
+from oplogd.topics.transactions.rules import Begin, Writing
 from oplogd.topics.writer import Acknowledged, without_rings
 
 _OPLOG_LOG = 0
-# Records that are handled before other requests get their turn.
+# Records handled before other requests get their turn.
 _PIECE = 1000
 
 
@@ -36,7 +37,7 @@ class TransactionService:
 
     ``acknowledged`` gets the last durable entry of each log before a request is answered.
     ``is_followed``: whether this agent keeps the newest entries of a log in memory. ``room``: for
-    the records of all requests that wait for the store.
+    the records of all requests waiting for the store.
     """
 
     def __init__(
@@ -166,13 +167,8 @@ class TransactionService:
         self, before: Mapping[TopicName, Topic | None]
     ) -> dict[TopicName, Topic | None]:
         """Return the topics after one was deleted. Raises TopicNotFoundError unless it is back."""
-        current = await self._topics.current([topic.log for topic in before.values() if topic])
-        return {
-            name: topic
-            if topic is None or topic.log in current
-            else await self._find(name, other_than=topic)
-            for name, topic in before.items()
-        }
+        again = await self._known.still([topic for topic in before.values() if topic])
+        return {**before, **{topic.name: topic for topic in again}}
 
     async def _write(
         self, id_: int, writing: Writing, topics: Mapping[TopicName, Topic | None]

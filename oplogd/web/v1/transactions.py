@@ -12,7 +12,7 @@ from oplogd.model.operation import format_ms
 from oplogd.model.transaction import parse_id
 from oplogd.store.transactions import Transaction
 from oplogd.topics.rights import Right, Rights
-from oplogd.topics.transactions import rules
+from oplogd.topics.transactions import answers, rules
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.describe import types
 from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
@@ -132,7 +132,7 @@ def add_transactions(
         with continuing():
             await service.require_fence(txn, fence)
             done = await appends.confirmed(service.commit(txn, count))
-        return Response(await bodies.work(rules.encoding_commit(done)), 200, HEADERS, JSON)
+        return Response(await bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
 
     @app.post(f"{TXN}/abort", dependencies=writes)
     @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)

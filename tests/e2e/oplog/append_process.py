@@ -17,7 +17,8 @@ import msgspec
 
 from oplogd.clock import SYSTEM, now_ms
 from oplogd.decode.media_types import JSON
-from oplogd.ingest.operations import decode_body
+from oplogd.decode.pieces import at_once
+from oplogd.ingest.operations import decoding
 from oplogd.model.operation import Operation, format_ms
 from oplogd.store.sqlite import SqliteStore
 from tests.kits.clock.virtual import VirtualClock
@@ -28,7 +29,7 @@ _STOOD_SECONDS = 61
 
 
 def decode_operations(array: bytes) -> list[Operation]:
-    return decode_body(array, JSON, format_ms(now_ms()), len(array)).operations
+    return at_once(decoding(array, JSON, format_ms(now_ms()), len(array))).operations
 
 
 async def main(path: Path, clock_ms: int | None) -> None:

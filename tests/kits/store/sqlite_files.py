@@ -13,17 +13,10 @@ from oplogd.model.message_id import stamp
 from oplogd.model.names import TopicName
 from oplogd.model.operation import Operation
 from oplogd.store.sqlite import APPLICATION_ID, MIGRATIONS, SqliteStore
-from oplogd.store.sqlite.file import connection, schema
-from oplogd.store.sqlite.topics import (
-    catalogue,
-    news,
-)
-from oplogd.store.sqlite.topics import (
-    entries as topic_entries,
-)
-from oplogd.store.sqlite.topics import (
-    statements as topic_statements,
-)
+from oplogd.store.sqlite.file import connection, migration
+from oplogd.store.sqlite.topics import catalogue, news
+from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import MessageBatch, Outcome, Topic
 from tests.kits.clock.virtual import VirtualClock
@@ -120,13 +113,11 @@ def open_at_version(patch: pytest.MonkeyPatch, version: int) -> None:
 
     From version 2 on, topics that are there work in it.
     """
-    patch.setattr(schema, "MIGRATIONS", MIGRATIONS[:version])
+    patch.setattr(migration, "MIGRATIONS", MIGRATIONS[:version])
     if version < SIZES:
-        for name in ("FIND", "IN_NAMESPACE", "CURRENT"):
-            without = getattr(topic_statements, name).replace(
-                "LEFT JOIN topic_sizes USING (log)", ""
-            )
-            patch.setattr(topic_statements, name, without.replace("max_bytes", "NULL"))
+        for name in ("_FIND", "_IN_NAMESPACE", "_CURRENT"):
+            without = getattr(catalogue, name).replace("LEFT JOIN topic_sizes USING (log)", "")
+            patch.setattr(catalogue, name, without.replace("max_bytes", "NULL"))
         appender = topic_statements.APPENDER.replace(topic_statements.HAS_ROOM, "")
         patch.setattr(topic_statements, "APPENDER", appender)
         patch.setattr(catalogue, "SET_MAX", "SELECT ?, ?")

@@ -11,15 +11,10 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.names import TopicName
-from oplogd.model.pointer import (
-    DEFAULT_RULES,
-    Decision,
-    PointerRules,
-    Voided,
-    encode_voided,
-    runs_of,
-)
+from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules, Voided, encode_voided
 from oplogd.model.transaction import decode_marker
+from oplogd.store.pointers import runs_of
+from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
     DEFAULT_TTL,
     EntryKind,
@@ -30,7 +25,6 @@ from oplogd.store.topics import (
     Placed,
     Refused,
     Topic,
-    TopicBounds,
     TopicEntry,
     TopicLog,
     TopicRecord,

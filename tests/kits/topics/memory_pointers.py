@@ -14,7 +14,6 @@ from oplogd.model.pointer import (
     decided,
     encode_voided,
     nothing_stored,
-    runs_of,
     stored_before,
     switched_off,
     too_late,
@@ -29,6 +28,7 @@ from oplogd.store.pointers import (
     PointerKey,
     PointerStats,
     TimedOutPointer,
+    runs_of,
 )
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Limits

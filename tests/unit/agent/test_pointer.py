@@ -25,11 +25,11 @@ from oplogd.model.pointer import (
     parse_key,
     parse_pointer,
     parsing_snapshot,
-    runs_of,
     stored_before,
     too_many_stored,
 )
 from oplogd.model.transaction import FIRST_ID, Isolation, Marker, encode_marker
+from oplogd.store.pointers import runs_of
 from tests.kits.models.properties import examples
 
 PASS, SKIP, HOLD = Reading.PASS, Reading.SKIP, Reading.HOLD

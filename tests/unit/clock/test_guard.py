@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from oplogd.clock.guard import GuardedClock, text_of
-from oplogd.clock.rule import Reading, Saved, begin, judge, removal_ms, save
+from oplogd.clock.rule import ClockReading, Saved, begin, judge, removal_ms, save
 from tests.kits.clock.virtual import START_MS, VirtualClock
 
 DAY = 86_400
@@ -97,7 +97,7 @@ def test_an_agent_that_slept_takes_over_the_time_of_one_that_did_not(clock: Virt
     clock.jump(8 * 3600)
     assert slept.now_ms() == START_MS
     assert slept.is_unsure
-    clock_of_other = begin(Reading(clock.ms - 60_000, 0))
+    clock_of_other = begin(ClockReading(clock.ms - 60_000, 0))
     slept.compare(save(clock_of_other, clock.ms - 60_000))
     assert slept.now_ms() == slept.removal_ms() == wall.ms == other.now_ms()
     assert not slept.is_unsure
@@ -213,12 +213,12 @@ def test_it_tells_what_the_rule_tells_however_often_it_is_asked(
 ) -> None:
     """Small differences in a row are the same as in the rule: each is taken at once."""
     clock = VirtualClock()
-    guarded, judged = GuardedClock(clock.clock), begin(Reading(START_MS, 1_000_000))
+    guarded, judged = GuardedClock(clock.clock), begin(ClockReading(START_MS, 1_000_000))
     last = guarded.now_ms()
     for passed, step in steps:
         clock.move(passed / 1000)
         clock.jump(step / 1000)
-        reading = Reading(clock.ms, int(clock.boot() * 1000))
+        reading = ClockReading(clock.ms, int(clock.boot() * 1000))
         was_waiting = judged.removals.lead is not None
         judged = judge(judged, reading)
         now = guarded.now_ms()

@@ -9,8 +9,8 @@ from oplogd.clock.rule import (
     FOLLOW_MS,
     REMOVE_MS,
     STEP_MS,
+    ClockReading,
     Guarded,
-    Reading,
     Saved,
     begin,
     judge,
@@ -28,13 +28,13 @@ class Clocks:
 
     def __init__(self, saved: Saved | None = None) -> None:
         self.wall, self.boot = START, 5_000
-        self.guarded = begin(Reading(self.wall, self.boot), saved)
+        self.guarded = begin(ClockReading(self.wall, self.boot), saved)
 
     def move(self, passed: int, step: int = 0) -> tuple[int, int]:
         """Let time pass, then set the wall clock. Return the times of stamps and of removals."""
         self.wall += passed + step
         self.boot += passed
-        self.guarded = judge(self.guarded, Reading(self.wall, self.boot))
+        self.guarded = judge(self.guarded, ClockReading(self.wall, self.boot))
         return self.times, self.removals
 
     def stand(self, ms: int) -> tuple[int, int]:
@@ -121,7 +121,7 @@ def test_a_paused_process_and_a_machine_that_slept_are_no_step() -> None:
 def test_a_reading_that_another_thread_hands_over_late_moves_nothing_back() -> None:
     clocks = Clocks()
     clocks.move(2000)
-    assert judge(clocks.guarded, Reading(START + 1999, 6_999)).times.ms == START + 2000
+    assert judge(clocks.guarded, ClockReading(START + 1999, 6_999)).times.ms == START + 2000
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_start_continues_the_pause_of_another_agent(stood: int) -> None:
     other.stand(stood)
     clocks = Clocks()
     clocks.wall, clocks.boot = other.wall + 10_000, 77_000
-    clocks.guarded = begin(Reading(clocks.wall, clocks.boot), save(other.guarded, other.wall))
+    clocks.guarded = begin(ClockReading(clocks.wall, clocks.boot), save(other.guarded, other.wall))
     other.stand(10_000)
     assert (clocks.times, clocks.removals) == (other.times, other.removals)
     assert clocks.waiting == other.waiting
@@ -170,7 +170,7 @@ def test_a_start_far_ahead_delays_removals_although_another_pause_was_kept(away:
     other.stand(61_000)
     clocks = Clocks(save(other.guarded, other.wall))
     clocks.wall = other.wall + away + 8 * DAY
-    clocks.guarded = begin(Reading(clocks.wall, 5_000), save(other.guarded, other.wall))
+    clocks.guarded = begin(ClockReading(clocks.wall, 5_000), save(other.guarded, other.wall))
     assert clocks.waiting[1]
     assert clocks.removals <= other.removals + away
     clocks.stand(REMOVE_MS - 1000)

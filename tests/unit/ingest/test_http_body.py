@@ -17,7 +17,7 @@ from oplogd.decode.nesting import MAX_DEPTH
 from oplogd.decode.pieces import at_once
 from oplogd.decode.walk import elements
 from oplogd.errors import OperationError, OplogError
-from oplogd.ingest.operations import BadLine, Body, InvalidBodyError, TooManyError, decode_body
+from oplogd.ingest.operations import BadLine, Body, InvalidBodyError, TooManyError, decoding
 from oplogd.model.operation import decode
 from tests.kits.models.properties import examples
 
@@ -31,7 +31,7 @@ def encoded(value: Any) -> bytes:
 
 
 def read(body: bytes, media_type: str = NDJSON, most: int = MOST) -> Body:
-    return decode_body(body, media_type, ARRIVAL, most)
+    return at_once(decoding(body, media_type, ARRIVAL, most))
 
 
 def refused(body: bytes, media_type: str = NDJSON) -> InvalidBodyError:

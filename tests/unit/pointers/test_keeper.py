@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.topics.keeper import keep_transactions
-from oplogd.topics.pointers.keeper import keep_pointers
+from oplogd.topics.keeper import keep
 from tests.kits.processes.logged import DEADLINE
 
 
@@ -40,8 +39,8 @@ def test_a_failure_of_one_keeper_is_logged_once_and_stops_none(
         pointers: Any = Part(away, away, 2, ValueError("broken"), 0)
         transactions: Any = Part(0, 0, 0, 0, 0)
         tasks = [
-            asyncio.create_task(keep_pointers(pointers, 0)),
-            asyncio.create_task(keep_transactions(transactions, 0)),
+            asyncio.create_task(keep(part.keep, part.stats, name, name, 0))
+            for name, part in (("pointers", pointers), ("transactions", transactions))
         ]
         async with asyncio.timeout(DEADLINE):
             await pointers.taken.wait()

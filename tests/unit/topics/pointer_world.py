@@ -9,7 +9,8 @@ from oplogd.model.message_id import stamp
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, Snapshot
 from oplogd.model.transaction import Isolation
-from oplogd.store.topics import MessageBatch, Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
+from oplogd.store.topic_bounds import TopicBounds
+from oplogd.store.topics import MessageBatch, Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.store.transactions import Limits
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters

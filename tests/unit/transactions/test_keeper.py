@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.topics.keeper import keep_transactions
+from oplogd.topics.keeper import keep
 
 AWAY = StoreUnavailableError("store x: away")
 
@@ -46,7 +46,9 @@ def logged(
 
     async def work() -> None:
         store: Any = Answers(answers, hangs)
-        store.keeper = asyncio.create_task(keep_transactions(store, 0))
+        store.keeper = asyncio.create_task(
+            keep(store.keep, store.stats, "transactions", "transactions", 0)
+        )
         with pytest.raises(asyncio.CancelledError):
             await store.keeper
         assert store.left == []

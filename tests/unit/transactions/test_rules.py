@@ -23,8 +23,8 @@ from oplogd.model.operation import Operation
 from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, Run, Transaction
 from oplogd.topics.codec.codec import InvalidMessagesError
-from oplogd.topics.transactions import rules
-from oplogd.topics.transactions.rules import Begin, Given
+from oplogd.topics.transactions import answers, rules
+from oplogd.topics.transactions.rules import Begin, GivenRecord
 
 NOW = "2024-12-01T10:00:00.000Z"
 LATER = "2024-12-01T10:00:01.000Z"
@@ -47,17 +47,17 @@ def done(pieces: Pieces[Any]) -> tuple[Any, int]:
         count += 1
 
 
-def records(*given: dict[str, Any], arrival: str = NOW, most: int = 100_000) -> list[Given]:
+def records(*given: dict[str, Any], arrival: str = NOW, most: int = 100_000) -> list[GivenRecord]:
     return parsed(body(records=given), arrival, most)
 
 
-def parsed(raw: bytes, arrival: str = NOW, most: int = 100_000) -> list[Given]:
+def parsed(raw: bytes, arrival: str = NOW, most: int = 100_000) -> list[GivenRecord]:
     writing, _ = done(rules.parsing_records(raw, arrival, most))
     assert {record.topic for record in writing.records} == set(writing.topics)
     return [*writing.records]
 
 
-def one(**members: Any) -> Given:
+def one(**members: Any) -> GivenRecord:
     (record,) = records({"topic": "ns/t", "lsn": 0, "payload": "a", **members})
     return record
 
@@ -307,7 +307,7 @@ NAMES = {0: "system/oplog", 4: "ns/t"}
 
 
 def test_an_open_transaction_shows_the_topics_that_exist() -> None:
-    assert rules.shown(OPEN, NAMES) == {
+    assert answers.shown(OPEN, NAMES) == {
         "txn": "4611686018427387909",
         "state": "open",
         "group": "g",
@@ -322,10 +322,10 @@ def test_an_open_transaction_shows_the_topics_that_exist() -> None:
 
 def test_a_finished_transaction_shows_its_reason_or_its_commit() -> None:
     aborted = OPEN._replace(state=State.ABORTED, reason=Reason.TIMEOUT)
-    shown = rules.shown(aborted, NAMES)
+    shown = answers.shown(aborted, NAMES)
     assert (shown["state"], shown["reason"]) == ("aborted", "timed out")
     committed = OPEN._replace(state=State.COMMITTED, group=None, only_log=4, commit=Mark(9, 8, 7))
-    shown = rules.shown(committed, NAMES)
+    shown = answers.shown(committed, NAMES)
     assert (shown["topic"], shown["commit"], "group" in shown) == ("ns/t", str(MessageId(8, 7)), 0)
 
 
@@ -335,7 +335,7 @@ def test_the_answer_to_a_commit_names_every_record_by_lsn() -> None:
     order = array("I", [*[0] * (count - 2), 1, OPLOG_INDEX])
     transaction = OPEN._replace(commit=Mark(2, 6, 1))
     commit = Commit(transaction, logs, (Run(5, 1, 1_700_000_000_123),), order)
-    raw, pieces = done(rules.encoding_commit(commit))
+    raw, pieces = done(answers.encoding_commit(commit))
     answer = json.loads(raw)
     assert (answer["begin"], answer["commit"]) == (str(MessageId(5, 2)), str(MessageId(6, 1)))
     ids = answer["records"]
@@ -348,7 +348,7 @@ def test_the_answer_to_a_commit_names_every_record_by_lsn() -> None:
     ]
     assert pieces > count / 1000
     empty = commit._replace(order=array("I"), runs=())
-    assert json.loads(done(rules.encoding_commit(empty))[0])["records"] == []
+    assert json.loads(done(answers.encoding_commit(empty))[0])["records"] == []
 
 
 def test_names_of_groups_are_checked() -> None:

@@ -1,10 +1,11 @@
-"""Voiding the entries of pointers that were aborted. The sweep does it.
+"""Voiding the entries of aborted pointers. The sweep does it.
 
 ``oplog_aborted`` holds ``{_id, log}`` for each pointer whose entries are to be voided: see
 ``rows``. A note leaves when no entry of the pointer is left, in a log that is gone, too. They are
 voided as a rollback does it: the rings of agents that hold them learn of it from the log.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from pymongo.errors import DuplicateKeyError
@@ -25,13 +26,11 @@ class Aborted:
 
     async def note(self, pointer: int, log: int) -> None:
         """Note that the sweep may void all entries of a pointer."""
-        try:
+        with contextlib.suppress(DuplicateKeyError):
             await self._notes.insert_one({"_id": key(pointer, log), "log": log})
-        except DuplicateKeyError:
-            return
 
     async def void_all(self, is_allowed: Callable[[], bool]) -> None:
-        """Void the entries of all pointers that were noted while it is allowed."""
+        """Void the entries of all pointers noted while it is allowed."""
         while is_allowed() and (note := await self._notes.find_one({})) is not None:
             pointer, log = pointer_and_log(note)
             todo = await self._rollbacks.pending(pointer, log)

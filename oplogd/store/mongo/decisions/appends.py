@@ -1,4 +1,4 @@
-"""Appends under pointers: those that wait at the same time share one."""
+"""Appends under pointers: those waiting at the same time share one."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from oplogd.model.event_id import Mark
 from oplogd.store.mongo.topics.append import TopicAppender
-from oplogd.store.mongo.topics.groups import Group, Numbered, Once, Under, Unless
+from oplogd.store.mongo.topics.groups import Group, Numbered, Unless
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.pointers import Marks
 
@@ -15,18 +15,11 @@ class PointerAppender:
     """Appends entries under pointers.
 
     An append runs to its end, also if a caller is cancelled meanwhile. Otherwise another caller
-    that shares it would repeat it, and DIRECT entries have no identity that is known before.
+    that shares it would repeat it, and DIRECT entries have no identity known before.
     """
 
     def __init__(self, appender: TopicAppender) -> None:
-        self._appender = appender
         self._shared = SharedAppender(appender)
-
-    def under(self, kind: str, data: bytes, under: Under, ttl: int | None = None) -> Numbered:
-        return self._appender.numbered(kind, data, ttl, under=under)
-
-    def once(self, kind: str, data: bytes, once: Once, ttl: int | None = None) -> Numbered:
-        return self._appender.numbered(kind, data, ttl, once)
 
     async def run(self, groups: Sequence[Group]) -> None:
         """Append the entries of groups in this order. Raises as ``TopicAppender``."""

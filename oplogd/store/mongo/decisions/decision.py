@@ -3,8 +3,8 @@
 A report is recorded for the pointer before: see ``reports``. The time-out is only here.
 
 The entry is appended once per log. Its digest is the decision, so another decision meets it. Every
-append under the pointer is judged against it, so nothing follows it. The rest can be done by
-anybody who sees the entry.
+append under the pointer is judged against it, so nothing follows it. Any agent that sees the entry
+can do the rest.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -16,39 +16,28 @@ from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.decisions.late import TimedOutList
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.published import end_of
-from oplogd.store.mongo.pointers.rows import Rows, key, pointer_and_log
+from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
-from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.mongo.topics.judgement import entries_of
-from oplogd.store.mongo.transactions.completion import Step
 from oplogd.store.pointers import PointerDecisions
 
 
-class Decider:
+class PointerDecider:
     """Methods raise PyMongo's errors, and StoreUnavailableError.
 
-    ``decisions`` counts those of this process. ``topics_per_step``: see ``Timing``.
+    ``decisions`` counts those of this process.
     """
 
     def __init__(
-        self,
-        link: Link,
-        rows: Rows,
-        stored: StoredMessages,
-        aborted: Aborted,
-        timed_out: TimedOutList,
-        appender: PointerAppender,
-        step: Step,
-        topics_per_step: int,
+        self, link: Link, stored: StoredMessages, aborted: Aborted, appender: PointerAppender
     ) -> None:
         self._link = link
-        self._rows = rows
+        self._rows = PointerRows(link)
         self._stored = stored
         self._aborted = aborted
-        self._timed_out = timed_out
+        self._timed_out = TimedOutList(link)
         self._appender = appender
-        self._step = step
-        self._topics_per_step = topics_per_step
         self.decisions = PointerDecisions()
 
     async def decide(
@@ -59,18 +48,18 @@ class Decider:
         Return the groups by pair. Each has its outcome: see ``Group``.
         """
         groups = {pair: self._entry(*pair, decision) for pair in given}
-        pairs = list(groups)
-        for start in range(0, len(pairs), self._topics_per_step):
-            some = [groups[pair] for pair in pairs[start : start + self._topics_per_step]]
+        todo, size = list(groups.values()), self._link.timing.topics_per_step
+        for start in range(0, len(todo), size):
+            some = todo[start : start + size]
             await self._appender.run(some)
             self._count(some, decision)
-            await self._step("decision")
+            await self._link.step("decision")
         return groups
 
     async def finish(self, decided: Mapping[tuple[int, int], Decision]) -> None:
         """Carry out the decisions about pairs of a pointer and a log, if any step is left.
 
-        Messages that wait for their publish are dropped. The sweep is told about aborted ones, and
+        Messages waiting for their publish are dropped. Aborted ones are noted for the sweep, and
         those that timed out are listed.
         """
         keys = {key(*pair): decision for pair, decision in decided.items()}
@@ -84,11 +73,11 @@ class Decider:
                 end = end_of(pointer, log)
                 if ended := (await entries_of(self._link, [Once(end)])).get(end):
                     await self._timed_out.add(pointer, log, int(row["begun"]), ended.mark.ms)
-            await self._step("dropped")
+            await self._link.step("dropped")
             await self._rows.remove([row["_id"]])
 
     async def forget(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Remove all that is left of pointers of topics that were deleted."""
+        """Remove what is left of pointers of deleted topics."""
         gone = list(pairs)
         await self._stored.remove([(*pair, MAX_NUMBER) for pair in gone])
         await self._rows.remove(key(*pair) for pair in gone)
@@ -96,7 +85,7 @@ class Decider:
     def _entry(self, pointer: int, log: int, decision: Decision) -> Group:
         data = encode_marker(Marker(str(pointer))).encode()
         once = Once(end_of(pointer, log), digest=str(decision))
-        return Group(log, [self._appender.once(decision.kind, data, once)])
+        return Group(log, [new_entry(decision.kind, data, once=once)])
 
     def _count(self, groups: Iterable[Group], decision: Decision) -> None:
         new = sum(group.last is not None and not group.repeated for group in groups)

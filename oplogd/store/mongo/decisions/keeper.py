@@ -1,43 +1,41 @@
-"""The work on pointers that nobody asked about. Only the holder of the lease does it."""
+"""The regular work on pointers. Only the holder of the lease does it."""
 
 from pymongo.errors import PyMongoError
 
 from oplogd.errors import StoreUnavailableError, TransactionConflictError
 from oplogd.model.pointer import Decision
-from oplogd.store.mongo.decisions.decision import Decider
+from oplogd.store.mongo.decisions.decision import PointerDecider
 from oplogd.store.mongo.decisions.late import TimedOutList
 from oplogd.store.mongo.decisions.reporting import Reporting
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.published import decisions_of
 from oplogd.store.mongo.pointers.reports import Reports, report_of
-from oplogd.store.mongo.pointers.rows import Rows, pointer_and_log
+from oplogd.store.mongo.pointers.rows import PointerRows, pointer_and_log
 from oplogd.store.mongo.topics.setup import TopicsSetup
 
 # Time between two checks of the indexes.
 _TIDY_SECONDS = 60.0
 
 
-class Keeper:
+class PointerKeeper:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
     def __init__(
         self,
         link: Link,
-        lease: Lease,
-        rows: Rows,
-        decider: Decider,
-        reports: Reports,
+        lease: FoldLease,
+        decider: PointerDecider,
         reporting: Reporting,
         rollbacks: Rollbacks,
         setup: TopicsSetup,
     ) -> None:
         self._link = link
         self._lease = lease
-        self._rows = rows
+        self._rows = PointerRows(link)
         self._decider = decider
-        self._reports = reports
+        self._reports = Reports(link)
         self._reporting = reporting
         self._timed_out = TimedOutList(link)
         self._rollbacks = rollbacks

@@ -9,6 +9,7 @@ repeated report appends nothing, also after these entries have left.
 messages. ``_id``: see ``rows``. It leaves with a report, or with the time-out.
 """
 
+import contextlib
 from collections.abc import AsyncIterator, Iterable
 
 from pymongo.asynchronous.collection import AsyncCollection
@@ -35,8 +36,7 @@ from oplogd.store.mongo.pointers.rows import key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.reading.topic_log import TopicReader
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.groups import Group, Numbered, Once
-from oplogd.store.mongo.transactions.completion import Step
+from oplogd.store.mongo.topics.groups import Group, Numbered, Once, new_entry
 from oplogd.store.pointers import TimedOutPointer
 from oplogd.store.topics import EntryKind
 
@@ -44,9 +44,9 @@ TIMED_OUT = "oplog_timed_out"
 
 _FIRST_PLACES = {"$in": [EntryKind.DIRECT.value, EntryKind.PUBLISH.value]}
 
-# Entries, and octets of messages, of one append.
+# Entries, and bytes of messages, of one append.
 _ENTRIES = 500
-_OCTETS = 4_000_000
+_BYTES = 4_000_000
 
 
 class LateReports:
@@ -59,23 +59,21 @@ class LateReports:
         reader: TopicReader,
         stored: StoredMessages,
         appender: PointerAppender,
-        reports: Reports,
         aborted: Aborted,
-        step: Step,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
         self._reader = reader
         self._stored = stored
         self._appender = appender
-        self._reports = reports
+        self._reports = Reports(link)
         self._aborted = aborted
-        self._step = step
         self._list = TimedOutList(link)
 
     async def abort(self, pointer: int, log: int) -> bool:
-        """Let the sweep void the entries of a pointer that has timed out. Return whether that is
-        new.
+        """Let the sweep void the entries of a pointer that has timed out.
+
+        Return whether that is new.
         """
         end = {"x": end_of(pointer, log), "d": str(Decision.TIMED_OUT)}
         await self._aborted.note(pointer, log)
@@ -95,13 +93,13 @@ class LateReports:
             return known, False
         mark = ended
         todo: list[Numbered] = []
-        octets = 0
+        size = 0
         async for each in self._messages(pointer, log):
             todo.append(each)
-            octets += len(each.data)
-            if len(todo) == _ENTRIES or octets > _OCTETS:
+            size += len(each.data)
+            if len(todo) == _ENTRIES or size > _BYTES:
                 mark = await self._append(log, todo)
-                todo, octets = [], 0
+                todo, size = [], 0
         if todo:
             mark = await self._append(log, todo)
         is_new = await self._reports.set_late(pointer, log, mark)
@@ -111,7 +109,7 @@ class LateReports:
     async def _append(self, log: int, entries: list[Numbered]) -> Mark:
         group = Group(log, entries)
         await self._appender.run([group])
-        await self._step("late")
+        await self._link.step("late")
         if group.last is None:
             raise no_topic(f"of log {log}")
         return group.last
@@ -155,7 +153,7 @@ class LateReports:
         self, pointer: int, log: int, offset: int, number: int, data: str, ttl: int | None
     ) -> Numbered:
         once = Once(late_identity(pointer, log, offset, number))
-        return self._appender.once(EntryKind.LATE, data.encode(), once, ttl)
+        return new_entry(EntryKind.LATE, data.encode(), ttl, once)
 
     async def select(self, log: int, limit: int) -> list[TimedOutPointer]:
         """See ``Pointers.timed_out``."""
@@ -180,10 +178,8 @@ class TimedOutList:
 
     async def add(self, pointer: int, log: int, begun: int, ended: int) -> None:
         row = {"_id": key(pointer, log), "log": log, "begun": begun, "ended": ended}
-        try:
+        with contextlib.suppress(DuplicateKeyError):
             await self._rows.insert_one(row)
-        except DuplicateKeyError:
-            return
 
     async def remove(self, keys: Iterable[str]) -> None:
         for some in parts(keys):

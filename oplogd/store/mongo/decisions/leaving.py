@@ -17,7 +17,7 @@ from oplogd.store.mongo.link.topic_layout import (
     owner_of,
 )
 from oplogd.store.mongo.pointers.reports import Reports
-from oplogd.store.mongo.pointers.rows import Rows, key, pointer_and_number
+from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_number
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -29,12 +29,10 @@ class Leaving:
     def __init__(
         self, link: Link, catalogue: Catalogue, stored: StoredMessages, appender: TopicAppender
     ) -> None:
-        self._rows = Rows(link)
+        self._rows = PointerRows(link)
         self._reports = Reports(link)
         self._timed_out = TimedOutList(link)
-        rollbacks = Rollbacks(
-            link, catalogue, stored, PointerAppender(appender), self._reports, _no_step
-        )
+        rollbacks = Rollbacks(link, catalogue, stored, PointerAppender(appender))
         self._aborted = Aborted(link, rollbacks)
         self._stored = stored
 
@@ -63,11 +61,7 @@ class Leaving:
             await self._reports.leave(log, ended)
 
     async def remove_log(self, log: int) -> None:
-        """Remove all that is left of the pointers of a log."""
+        """Remove what is left of the pointers of a log."""
         keys = await self._rows.of_log(log)
         await self._stored.remove([(*pointer_and_number(each), MAX_NUMBER) for each in keys])
         await self._rows.remove(keys)
-
-
-async def _no_step(name: str) -> None:
-    """Do nothing at the steps of a rollback."""

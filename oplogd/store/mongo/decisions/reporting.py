@@ -1,40 +1,32 @@
-"""Reports, from their record to the last of their logs."""
+"""Reports, from their record to the last of their logs, and the rollbacks that meet them."""
 
 from collections.abc import Collection, Sequence
 
 from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.model.event_id import Mark
-from oplogd.model.pointer import Decision, decided
-from oplogd.store.mongo.decisions.decision import Decider
+from oplogd.model.pointer import Decision, decided, too_late
+from oplogd.store.mongo.decisions.decision import PointerDecider
 from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import Document
 from oplogd.store.mongo.pointers.published import decisions_of, end_of
 from oplogd.store.mongo.pointers.reports import REPORTED, Reports, pointer_of, report_of
-from oplogd.store.mongo.topics.groups import Once
+from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.mongo.topics.judgement import entries_of
-from oplogd.store.mongo.transactions.completion import Step
 
 
 class Reporting:
     """Methods raise PyMongo's errors, StoreUnavailableError and TransactionConflictError."""
 
     def __init__(
-        self,
-        link: Link,
-        reports: Reports,
-        decider: Decider,
-        late: LateReports,
-        rollbacks: Rollbacks,
-        step: Step,
+        self, link: Link, decider: PointerDecider, late: LateReports, rollbacks: Rollbacks
     ) -> None:
         self._link = link
-        self._reports = reports
+        self._reports = Reports(link)
         self._decider = decider
         self._late = late
         self._rollbacks = rollbacks
-        self._step = step
 
     async def report(
         self, logs: Sequence[int], pointer: int, decision: Decision
@@ -46,7 +38,7 @@ class Reporting:
             if found.digest not in (None, decision, Decision.TIMED_OUT):
                 raise decided(pointer, Decision(found.digest))
         report = await self._reports.record(pointer, decision, logs, self._rollbacks.help)
-        await self._step("recorded")
+        await self._link.step("recorded")
         if "due" in report:
             return await self.complete_all(report)
         marks = await self._complete(report, decision, logs)
@@ -65,9 +57,7 @@ class Reporting:
         self, report: Document, decision: Decision, logs: Collection[int]
     ) -> dict[int, Mark]:
         pointer = pointer_of(report)
-        groups = await self._decider.decide([(pointer, log) for log in logs], decision)
-        marks = {log: group.last for (_, log), group in groups.items() if group.last}
-        await self._decider.finish({(pointer, log): decision for log in marks})
+        groups, marks = await self._decide(pointer, decision, logs)
         for (_, log), group in groups.items():
             if group.clash is not None:
                 try:
@@ -78,7 +68,58 @@ class Reporting:
                 await self._reports.leave(log, [pointer])
         return marks
 
-    async def is_aborted(self, pointer: int, log: int) -> bool:
+    async def time_out(self, pointer: int, logs: Sequence[int]) -> dict[int, Mark]:
+        """Decide a pointer as timed out where it is open. Return the marks of these decisions."""
+        return (await self._decide(pointer, Decision.TIMED_OUT, logs))[1]
+
+    async def _decide(
+        self, pointer: int, decision: Decision, logs: Collection[int]
+    ) -> tuple[dict[tuple[int, int], Group], dict[int, Mark]]:
+        groups = await self._decider.decide([(pointer, log) for log in logs], decision)
+        marks = {log: group.last for (_, log), group in groups.items() if group.last}
+        await self._decider.finish({(pointer, log): decision for log in marks})
+        return groups, marks
+
+    async def roll_back(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool
+    ) -> Mark | None:
+        """See ``Pointers.rollback``.
+
+        Entries appended while it runs stay.
+        """
+        try:
+            return await self._roll_back(log, pointer, stamps, force=force)
+        except TransactionConflictError:
+            if not force:
+                raise
+        # The report of a commit has overtaken it: now it is late.
+        return await self._roll_back(log, pointer, stamps, force=force)
+
+    async def _roll_back(
+        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool
+    ) -> Mark | None:
+        is_free = await self._is_aborted(pointer, log)
+        is_late = not is_free and await self.is_committed(pointer, log)
+        if is_late and not force:
+            raise too_late(pointer)
+        if is_late:
+            # Another agent may be about to append the rest of a late commit: it must meet
+            # entries, which are voided here.
+            await self.report([log], pointer, Decision.COMMITTED)
+        mark = None
+        for note in await self._rollbacks.pending(pointer, log):
+            try:
+                mark = await self._rollbacks.complete(note)
+            except TransactionConflictError:
+                if not is_late:  # else it is another rollback that the report has overtaken
+                    raise
+        for note in await self._rollbacks.note(
+            pointer, log, stamps, is_free=is_free or is_late, is_gap=is_late
+        ):
+            mark = await self._rollbacks.complete(note) or mark
+        return mark
+
+    async def _is_aborted(self, pointer: int, log: int) -> bool:
         """Return whether a pointer was aborted. After the time-out, this is the report of it."""
         ended = (await decisions_of(self._link, log, [pointer])).get(pointer)
         if ended is Decision.TIMED_OUT:

@@ -1,7 +1,7 @@
-"""Rollbacks. Each is noted before it changes anything, so that anybody can complete it.
+"""Rollbacks. Each is noted before it changes anything, so any agent can complete it.
 
     note it: the places of the entries, and the numbers of the stored messages
-    claim the pointer in this log, so that no report of a commit comes meanwhile: see ``reports``
+    claim the pointer in this log: no report of a commit then comes meanwhile, see ``reports``
     void the entries in place, and empty these messages
     one VOID entry that names the places, once
     remove the note
@@ -19,7 +19,7 @@ unique. One more document, ``#``, has none. So agents of earlier versions, which
 write no ``u``, can note no rollback.
 
 A rollback concerns the entries that are in the log when it is noted. Entries that land meanwhile
-stay, except PUBLISH entries of messages that are rolled back. Such an entry may also publish newer
+stay, except PUBLISH entries of messages rolled back. Such an entry may also publish newer
 messages. They are rolled back with it: agents remember the messages of an entry, so an entry is
 voided as a whole or not at all.
 """
@@ -33,7 +33,7 @@ from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import stamp
-from oplogd.model.pointer import Decision, Voided, encode_voided, runs_of, too_late
+from oplogd.model.pointer import Decision, Voided, encode_voided, too_late
 from oplogd.model.transaction import decode_marker
 from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.link.errors import DUPLICATE_KEY
@@ -52,8 +52,8 @@ from oplogd.store.mongo.pointers.rows import SETTLED_MS, key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import ROLLED_BACK, StoredMessages
 from oplogd.store.mongo.pointers.voiding import STANDING, covers, flat, offsets_of, pairs_of, void
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.groups import Group, Once
-from oplogd.store.mongo.transactions.completion import Step
+from oplogd.store.mongo.topics.groups import Group, Once, new_entry
+from oplogd.store.pointers import runs_of
 from oplogd.store.topics import EntryKind
 
 ROLLBACKS = "oplog_rollbacks"
@@ -70,21 +70,14 @@ class Rollbacks:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
     def __init__(
-        self,
-        link: Link,
-        catalogue: Catalogue,
-        stored: StoredMessages,
-        appender: PointerAppender,
-        reports: Reports,
-        step: Step,
+        self, link: Link, catalogue: Catalogue, stored: StoredMessages, appender: PointerAppender
     ) -> None:
         self._link = link
         self._catalogue = catalogue
-        self._reports = reports
+        self._reports = Reports(link)
         self._notes: AsyncCollection[Document] = link.database[ROLLBACKS]
         self._stored = stored
         self._appender = appender
-        self._step = step
 
     async def create_indexes(self) -> None:
         """Create the collection and its indexes, unless they are there."""
@@ -104,7 +97,7 @@ class Rollbacks:
             return await self._notes.find(chosen, session=session).sort("_id", 1).to_list()
 
     async def due(self, after: str) -> list[Document]:
-        """Return some rollbacks past a key that nobody has completed in time."""
+        """Return some rollbacks past a key that were not completed in time."""
         now_ms = await self._link.now_ms()
         chosen = {"_id": {"$gt": after}, **is_past("due", now_ms)}
         return await self._notes.find(chosen).sort("_id", 1).limit(1).to_list()
@@ -118,7 +111,7 @@ class Rollbacks:
         is_free: bool = False,
         is_gap: bool = False,
     ) -> list[Document]:
-        """Note the entries that have these stamps, all if None. Return the notes.
+        """Note the entries with these stamps, all if None. Return the notes.
 
         ``is_free`` and ``is_gap``: see ``free`` and ``gap`` above.
         """
@@ -151,7 +144,7 @@ class Rollbacks:
         for note in notes:
             await self._notes.insert_one(note)
         if notes:
-            await self._step("rollback-noted")
+            await self._link.step("rollback-noted")
         return notes
 
     async def complete(self, note: Document) -> Mark | None:
@@ -167,7 +160,7 @@ class Rollbacks:
             for each in await self._of_token(pointer, log, token):
                 await self._notes.delete_one({"_id": each["_id"]})
             raise too_late(pointer)
-        await self._step("claimed")
+        await self._link.step("claimed")
         mark = await self._carry_out(note, pointer, log)
         if not await self._of_token(pointer, log, token):
             await self._reports.release(pointer, log, token)
@@ -192,16 +185,16 @@ class Rollbacks:
                 await self._link.topics.update_one(same, {"$max": {"purged": gap}})
         # A reader that misses messages of a PUBLISH entry takes them for gone unless it is void.
         await void(self._link, pointer, log, offsets_of(runs))
-        await self._step("voided")
+        await self._link.step("voided")
         for after, last in pairs_of(note["stored"]):
             await self._stored.drop(pointer, log, after, last, ROLLED_BACK)
-        await self._step("dropped")
+        await self._link.step("dropped")
         if note["upto"] >= 0:
             noted, runs = runs, await self._with_late(note, pointer, log, runs)
             if runs != noted:
                 await void(self._link, pointer, log, offsets_of(runs))
         mark = await self._append(note["_id"], pointer, log, runs, is_gap=bool(gap))
-        await self._step("void-entry")
+        await self._link.step("void-entry")
         await self._notes.delete_one({"_id": note["_id"]})
         return mark
 
@@ -251,7 +244,7 @@ class Rollbacks:
             some = [*runs[start : start + _RUNS_PER_ENTRY]]
             data = encode_voided(Voided(str(pointer), some, is_gap))
             once = Once(f"{token[:22]}v{token[22:]}{start:08x}")
-            entries.append(self._appender.once(EntryKind.VOID, data.encode(), once))
+            entries.append(new_entry(EntryKind.VOID, data.encode(), once=once))
         if not entries:
             return None
         group = Group(log, entries)

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from oplogd.model.names import SYSTEM
 from oplogd.model.transaction import GROUP_PREFIX
 from oplogd.store.mongo.interface.topics import MongoTopics
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import CATALOGUE, Document, log_of, number
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import IDLE_MS
 
 # Logs judged together.
@@ -32,7 +32,9 @@ class IdleGroups:
     Only the holder of the lease deletes.
     """
 
-    def __init__(self, link: Link, lease: Lease, rows: Rows, topics: MongoTopics) -> None:
+    def __init__(
+        self, link: Link, lease: FoldLease, rows: TransactionRows, topics: MongoTopics
+    ) -> None:
         self._link = link
         self._lease = lease
         self._rows = rows

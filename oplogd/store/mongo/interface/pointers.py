@@ -19,36 +19,31 @@ from collections.abc import Sequence
 from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
-from oplogd.model.names import no_topic
 from oplogd.model.pointer import (
     Decision,
-    PointerRules,
     decided,
     nothing_stored,
     stored_before,
     switched_off,
-    too_late,
 )
 from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, to_end
-from oplogd.store.mongo.decisions.decision import Decider
-from oplogd.store.mongo.decisions.keeper import Keeper
-from oplogd.store.mongo.decisions.late import LateReports, TimedOutList
+from oplogd.store.mongo.decisions.decision import PointerDecider
+from oplogd.store.mongo.decisions.keeper import PointerKeeper
+from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.reporting import Reporting
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.interface.topics import MongoTopics
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.link.topic_layout import PUBLISH_BASE, stamp_of
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
-from oplogd.store.mongo.pointers.reports import Reports
-from oplogd.store.mongo.pointers.rows import Rows
+from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
 from oplogd.store.mongo.pointers.waiting import new_octets
 from oplogd.store.mongo.reading.topic_log import Working
-from oplogd.store.mongo.topics.groups import Group, Under, Unless
+from oplogd.store.mongo.topics.groups import Group, Under, Unless, new_entry
 from oplogd.store.pointers import (
     FoundPointer,
     Marks,
@@ -65,45 +60,22 @@ from oplogd.store.transactions import Limits
 class MongoPointers:
     """See ``Pointers``. ``working`` guards each call."""
 
-    def __init__(
-        self, link: Link, lease: Lease, topics: MongoTopics, timing: Timing, working: Working
-    ) -> None:
+    def __init__(self, link: Link, lease: FoldLease, topics: MongoTopics, working: Working) -> None:
         self._link = link
         self._topics = topics
+        self._catalogue = catalogue = topics.catalogue
         self._working = working
-        self._at_step = timing.at_step
         self._stored = topics.stored
-        self._rows = Rows(link)
+        self._rows = PointerRows(link)
         self._appender = PointerAppender(topics.appender)
-        catalogue, stored, appender, step = (
-            topics.catalogue, self._stored, self._appender, self._step
-        )  # fmt: skip
-        self._reports = reports = Reports(link)
-        self._rollbacks = Rollbacks(link, catalogue, stored, appender, reports, step)
+        stored, appender = topics.stored, self._appender
+        self._rollbacks = Rollbacks(link, catalogue, stored, appender)
         aborted = Aborted(link, self._rollbacks)
-        self._late = LateReports(
-            link, catalogue, topics.reader, stored, appender, reports, aborted, step
-        )
-        self._decider = Decider(
-            link,
-            self._rows,
-            stored,
-            aborted,
-            TimedOutList(link),
-            appender,
-            step,
-            timing.topics_per_step,
-        )
-        self._reporting = Reporting(link, reports, self._decider, self._late, self._rollbacks, step)
-        self._keeper = Keeper(
-            link,
-            lease,
-            self._rows,
-            self._decider,
-            reports,
-            self._reporting,
-            self._rollbacks,
-            topics.setup,
+        self._late = LateReports(link, catalogue, topics.reader, stored, appender, aborted)
+        self._decider = PointerDecider(link, stored, aborted, appender)
+        self._reporting = Reporting(link, self._decider, self._late, self._rollbacks)
+        self._keeper = PointerKeeper(
+            link, lease, self._decider, self._reporting, self._rollbacks, topics.setup
         )
 
     @property
@@ -114,7 +86,9 @@ class MongoPointers:
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> Marks:
         async with self._working():
-            row, rules = await asyncio.gather(self._rows.find(pointer, log), self._rules(log))
+            row, rules = await asyncio.gather(
+                self._rows.find(pointer, log), self._catalogue.rules_of(log)
+            )
             if not rules.is_on:
                 raise await self._switched_off(pointer, log)
             self._topics.bounds.require_room(log)
@@ -125,11 +99,10 @@ class MongoPointers:
                     raise stored_before(pointer)
             if not row.get("entries"):
                 await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
-                await self._step("registered")
+                await self._link.step("registered")
             end = end_of(pointer, log)
-            under = Under(pointer)
             entries = (
-                self._appender.under(EntryKind.DIRECT, each.data, under, each.ttl)
+                new_entry(EntryKind.DIRECT, each.data, each.ttl, under=Under(pointer))
                 for each in messages
             )
             group = DirectGroup(log, entries, Unless(end, end))
@@ -145,28 +118,26 @@ class MongoPointers:
         limits: Limits,
     ) -> None:
         async with self._working():
-            _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
+            _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
             if not rules.is_on:
                 raise await self._switched_off(pointer, log)
             self._topics.bounds.require_room(log)
             check(pointer, await self._stored.find(pointer, log), messages, limits)
             await self._rows.register_stored(pointer, log, rules.timeout_ms(timeout_ms))
-            await self._step("registered")
+            await self._link.step("registered")
             try:
-                await self._stored.append(
-                    pointer, log, messages, limits, lambda: self._step("looked-up")
-                )
+                await self._stored.append(pointer, log, messages, limits)
             except TransactionConflictError:
                 raise await self._refusal(pointer, log) from None
-            await self._step("stored")
+            await self._link.step("stored")
             if await decisions_of(self._link, log, [pointer]):
-                # It may have come before the messages, which nobody would ever read.
+                # It may have come before the messages, which no reader would ever get.
                 await self._stored.drop_new(pointer, log)
                 raise await self._refusal(pointer, log)
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
         async with self._working():
-            _, rules = await asyncio.gather(self._check_topic(log), self._rules(log))
+            _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
             is_registered = False
             while True:
                 found = await self._stored.find(pointer, log)
@@ -189,12 +160,12 @@ class MongoPointers:
                     continue
                 if not is_registered:
                     await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
-                    await self._step("registered")
+                    await self._link.step("registered")
                     is_registered = True
                 group = await self._publish_entry(pointer, log, found)
-                await self._step("looked-up")
+                await self._link.step("looked-up")
                 await self._appender.run([group])
-                await self._step("appended")
+                await self._link.step("appended")
                 if group.last is not None:
                     return group.last
                 if group.is_refused:
@@ -203,67 +174,27 @@ class MongoPointers:
     async def rollback(
         self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
     ) -> Mark | None:
-        """See ``Pointers.rollback``.
-
-        Entries that are appended while it runs stay.
-        """
         async with self._working():
             await self._check_topic(log)
-            try:
-                return await self._roll_back(log, pointer, stamps, force=force)
-            except TransactionConflictError:
-                if not force:
-                    raise
-            # The report of a commit has overtaken it: now it is late.
-            return await self._roll_back(log, pointer, stamps, force=force)
-
-    async def _roll_back(
-        self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool
-    ) -> Mark | None:
-        is_free = await self._reporting.is_aborted(pointer, log)
-        is_late = not is_free and await self._reporting.is_committed(pointer, log)
-        if is_late and not force:
-            raise too_late(pointer)
-        if is_late:
-            # Another agent may be about to append the rest of a late commit: it must meet
-            # entries, which are voided here.
-            await self._reporting.report([log], pointer, Decision.COMMITTED)
-        mark = None
-        for note in await self._rollbacks.pending(pointer, log):
-            try:
-                mark = await self._rollbacks.complete(note)
-            except TransactionConflictError:
-                if not is_late:  # else it is another rollback that the report has overtaken
-                    raise
-        for note in await self._rollbacks.note(
-            pointer, log, stamps, is_free=is_free or is_late, is_gap=is_late
-        ):
-            mark = await self._rollbacks.complete(note) or mark
-        return mark
+            return await self._reporting.roll_back(log, pointer, stamps, force=force)
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
     ) -> dict[int, Mark]:
         async with self._working():
-            # A decision that was made before the topic was deleted is still in the log.
+            # A decision made before the topic was deleted is still in the log.
             heads = (await self._topics.heads.newest(logs)).logs
             for log in logs:
                 if (head := heads.get(log)) is None or head.is_ended:
                     raise await self._refusal(pointer, log)
             if decision is Decision.TIMED_OUT:
-                marks = await self._time_out(logs, pointer)
+                marks = await self._reporting.time_out(pointer, logs)
             else:
                 marks = await self._reporting.report(logs, pointer, decision)
             for log in logs:
                 if log not in marks:
                     raise await self._refusal(pointer, log)
             return {log: marks[log] for log in logs}
-
-    async def _time_out(self, logs: Sequence[int], pointer: int) -> dict[int, Mark]:
-        groups = await self._decider.decide([(pointer, log) for log in logs], Decision.TIMED_OUT)
-        marks = {log: group.last for (_, log), group in groups.items() if group.last}
-        await self._decider.finish({(pointer, log): Decision.TIMED_OUT for log in marks})
-        return marks
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
         async with self._working():
@@ -296,16 +227,19 @@ class MongoPointers:
         assert found.last_new is not None
         after = await self._stored.stamp_of(pointer, log, first - 1) if first > 1 else 0
         marker = Marker(str(pointer), last - first + 1, int(found.last_new["t"]), after, last)
-        entry = self._appender.under(
-            EntryKind.PUBLISH, encode_marker(marker).encode(), Under(pointer, PUBLISH_BASE + last)
+        entry = new_entry(
+            EntryKind.PUBLISH,
+            encode_marker(marker).encode(),
+            under=Under(pointer, PUBLISH_BASE + last),
+            more=new_octets(found),
         )
         unless = Unless(publish_identity(pointer, log, number + 1), end_of(pointer, log))
-        return Group(log, [entry._replace(more=new_octets(found))], unless=unless)
+        return Group(log, [entry], unless=unless)
 
     async def _append_all(self, pointer: int, log: int, group: DirectGroup) -> None:
         """Append all entries of a group, or take back those that are in the log."""
         await self._appender.run([group])
-        await self._step("appended")
+        await self._link.step("appended")
         if group.is_closed or group.is_refused:
             # A part may be in the log, if it takes several inserts.
             await self._take_back(pointer, log, group.marks)
@@ -321,9 +255,6 @@ class MongoPointers:
             ):
                 await self._rollbacks.complete(note)
 
-    async def _rules(self, log: int) -> PointerRules:
-        return await self._topics.catalogue.rules_of(log)
-
     async def _switched_off(self, pointer: int, log: int) -> Exception:
         """Return the error for messages in a topic that takes none under pointers."""
         if await decisions_of(self._link, log, [pointer]):
@@ -331,7 +262,7 @@ class MongoPointers:
         return switched_off()
 
     async def _refusal(self, pointer: int, log: int) -> Exception:
-        """Return the error for a pointer that is decided in this log, or whose topic is gone."""
+        """Return the error for a pointer decided in this log, or whose topic is gone."""
         try:
             await self._check_topic(log)
         except TopicNotFoundError as error:
@@ -344,10 +275,6 @@ class MongoPointers:
 
     async def _check_topic(self, log: int) -> None:
         """Raise TopicNotFoundError if the topic was deleted."""
-        head = (await self._topics.heads.newest([log])).logs.get(log)
+        head = await self._topics.heads.of(log)
         if head is None or head.is_ended:
-            raise no_topic(await self._topics.catalogue.name_of_log(log) or f"with log {log}")
-
-    async def _step(self, name: str) -> None:
-        if self._at_step is not None:
-            await self._at_step(name)
+            raise await self._catalogue.no_topic(log)

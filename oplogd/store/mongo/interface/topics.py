@@ -8,12 +8,11 @@ from oplogd.model.names import TopicName, no_topic
 from oplogd.model.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.mongo.decisions.leaving import Leaving
 from oplogd.store.mongo.link.damage import whole
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.timing import Timing
-from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS, stamp_of
+from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS
 from oplogd.store.mongo.pointers.stored import StoredMessages
-from oplogd.store.mongo.pointers.waiting import Waiting
+from oplogd.store.mongo.pointers.waiting import WaitingBytes
 from oplogd.store.mongo.reading.expiry import Expiry
 from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.ahead import AheadTopics
@@ -45,8 +44,7 @@ class MongoTopics:
     def __init__(
         self,
         link: Link,
-        lease: Lease,
-        timing: Timing,
+        lease: FoldLease,
         ttl: int | None,
         working: Working,
         max_bytes: int | None = None,
@@ -55,12 +53,12 @@ class MongoTopics:
         self._working = working
         self.catalogue = Catalogue(link)
         # No sweep removes a head that was seen so recently.
-        recent_seconds = max(timing.settle_seconds / 2, timing.late_seconds)
+        recent_seconds = max(link.timing.settle_seconds / 2, link.timing.late_seconds)
         self.heads = TopicHeads(link, self.catalogue, recent_seconds)
         self._ahead = AheadTopics(link, self.catalogue, self.heads)
-        self.appender = TopicAppender(link, self.catalogue, self.heads, timing)
-        self.stored = StoredMessages(link, timing)
-        self.reader = TopicReader(link, self.catalogue, self.heads, self.stored, self._forget)
+        self.appender = TopicAppender(link, self.catalogue, self.heads)
+        self.stored = StoredMessages(link)
+        self.reader = TopicReader(link, self.catalogue, self.heads, self.stored)
         self.expiry = Expiry(link, self.catalogue, self.reader)
         self.setup = TopicsSetup(link, self.catalogue, self.expiry.set_default_ttl, ttl, max_bytes)
         self.sweeper = Sweeper(
@@ -68,9 +66,7 @@ class MongoTopics:
             self.catalogue,
             self.heads,
             self.reader,
-            self._forget,
             lease,
-            timing,
             Leaving(link, self.catalogue, self.stored, self.appender),
         )
         self.bounds = Bounds(
@@ -78,9 +74,8 @@ class MongoTopics:
             self.catalogue,
             self.heads,
             self.sweeper.remove_past,
-            Waiting(link, self.stored).octets,
+            WaitingBytes(link, self.stored).octets,
             lease,
-            timing,
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)
 
@@ -114,7 +109,7 @@ class MongoTopics:
     async def delete(self, name: TopicName) -> None:
         """See ``Topics.delete``. First end the log, then free the name.
 
-        Any agent that meets the end of a log frees its name, so a deletion that was cut between
+        Any agent that meets the end of a log frees its name, so a deletion cut between
         both steps is finished.
         """
         async with self._working():
@@ -123,14 +118,14 @@ class MongoTopics:
                 raise no_topic(name)
             end = await self.appender.end(topic.log)
             if end is not None:
-                await self._forget(topic.log, end)
+                await self.catalogue.forget(topic.log, end)
 
     async def end_behind(self, log: int, head: Mark) -> bool:
         """Delete a topic unless an entry follows this head. Return whether the topic is gone."""
         end = await self.appender.end(log, head.offset)
         if end is None:
             return False
-        await self._forget(log, end)
+        await self.catalogue.forget(log, end)
         return True
 
     async def newest_ms(self) -> int:
@@ -173,7 +168,7 @@ class MongoTopics:
             groups = await self.appender.append(rest)
             for group in groups:
                 if group.ended is not None:
-                    await self._forget(group.log, group.ended)
+                    await self.catalogue.forget(group.log, group.ended)
         placed = (group.outcome for group in groups)
         return [Full(full[batch.log]) if batch.log in full else next(placed) for batch in batches]
 
@@ -203,11 +198,8 @@ class MongoTopics:
         topic = await self.catalogue.find(name)
         if topic is None:
             return True
-        head = (await self.heads.newest([topic.log])).logs.get(topic.log)
+        head = await self.heads.of(topic.log)
         if head is None or not head.is_ended:
             return False
-        await self._forget(topic.log, head.mark)
+        await self.catalogue.forget(topic.log, head.mark)
         return True
-
-    async def _forget(self, log: int, end: Mark) -> None:
-        await self.catalogue.forget(log, stamp_of(end))

@@ -1,7 +1,7 @@
 """The transactions of a database that several agents share.
 
 A decision is one compare-and-set in the row. Everything before it can be given up, everything
-after it can be completed by anybody.
+after it can be completed by any agent.
 
     begin: the row, then the begin record
     write: register the topics in the row while it is open, then append
@@ -13,32 +13,29 @@ from collections.abc import Callable, Sequence
 from oplogd.errors import (
     StaleFenceError,
     TopicError,
-    TopicNotFoundError,
     TransactionConflictError,
     TransactionTooLargeError,
 )
 from oplogd.model.commit_log import begin_record
 from oplogd.model.lease import stale
-from oplogd.model.names import no_topic
 from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, reused
 from oplogd.store.mongo.interface.idle_groups import IdleGroups
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.fences import holding
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.link.topic_layout import BEGIN_NUMBER, number_of
 from oplogd.store.mongo.reading.topic_log import Working
-from oplogd.store.mongo.topics.groups import Group
+from oplogd.store.mongo.topics.groups import Group, new_entry
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.completion import Completion
-from oplogd.store.mongo.transactions.decision import Decider, conflict
-from oplogd.store.mongo.transactions.keeper import Keeper
+from oplogd.store.mongo.transactions.decision import TransactionDecider, conflict
+from oplogd.store.mongo.transactions.keeper import TransactionKeeper
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.records import Records, once
-from oplogd.store.mongo.transactions.row import Phase, Row
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.records import CommittedRecords, once
+from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
+from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
     Commit,
@@ -56,33 +53,23 @@ class MongoTransactions:
     def __init__(
         self,
         link: Link,
-        lease: Lease,
+        lease: FoldLease,
         topics: MongoTopics,
         payloads: Payloads,
         operations: OperationAppender,
-        timing: Timing,
         working: Working,
     ) -> None:
         self._link = link
         self._topics = topics
         self._payloads = payloads
         self._working = working
-        self._at_step = timing.at_step
-        self._rows = Rows(link)
+        self._rows = TransactionRows(link)
         self._appender = SharedAppender(topics.appender)
-        self._records = Records(link, self._appender, payloads)
-        self._completion = Completion(
-            link,
-            self._rows,
-            self._appender,
-            payloads,
-            operations,
-            self._step,
-            timing.topics_per_step,
-        )
-        self._decider = Decider(link, self._rows, self._completion, self._step)
+        self._records = CommittedRecords(link, self._appender, payloads)
+        self._completion = Completion(link, self._rows, self._appender, payloads, operations)
+        self._decider = TransactionDecider(link, self._rows, self._completion)
         self._idle_groups = IdleGroups(link, lease, self._rows, topics)
-        self._keeper = Keeper(
+        self._keeper = TransactionKeeper(
             link,
             lease,
             self._rows,
@@ -102,28 +89,28 @@ class MongoTransactions:
             if new.fence is not None:
                 if not await holding(self._link, [new.fence]):
                     raise StaleFenceError(stale(new.fence))
-                await self._step("fence")
+                await self._link.step("fence")
             row = await self._rows.insert(new)
-            await self._step("begun-row")
+            await self._link.step("begun-row")
             id_, log, group, *_ = row.transaction
             kind, data = EntryKind.MESSAGE, begin_record(id_, row.transaction.expires_ms).data
             if group is None:
                 kind, data = EntryKind.BEGIN, encode_marker(Marker(str(id_))).encode()
             condition = once(id_, log, BEGIN_NUMBER)
-            entry = Group(log, [self._appender.numbered(kind, data, condition)])
+            entry = Group(log, [new_entry(kind, data, once=condition)])
             await self._appender.run([entry])
-            await self._step("begin-record")
+            await self._link.step("begin-record")
             if entry.last is not None:
                 row = await self._rows.begun(id_, entry.last) or row
             elif not entry.is_closed:
                 await self._rows.remove(id_)
-                raise await self._no_topic(log)
+                raise await self._topics.catalogue.no_topic(log)
             return row.transaction
 
     async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
         async with self._working():
             row = await self._decider.fenced(await self._decider.current(id_))
-            if row.phase is not Phase.OPEN:
+            if row.phase is not TxnPhase.OPEN:
                 raise conflict(row)
             only = row.transaction.only_log
             for record in records:
@@ -138,13 +125,13 @@ class MongoTransactions:
                 return row.transaction
             self._topics.bounds.require_room(*{each.log for each in todo if each.log})
             row = await self._reserve(row, todo, limits)
-            await self._step("registered")
+            await self._link.step("registered")
             groups = await self._records.append(id_, [each for each in todo if each.log])
             await self._check(id_, groups)
-            await self._step("appended")
+            await self._link.step("appended")
             if operations := [each for each in todo if not each.log]:
                 await self._payloads.write(id_, operations)
-            await self._step("written")
+            await self._link.step("written")
             if repeated := [entry for group in groups for entry in group.repeated]:
                 octets = sum(len(entry.data) for entry in repeated)
                 row = await self._rows.release(id_, len(repeated), octets) or row
@@ -153,9 +140,9 @@ class MongoTransactions:
     async def commit(self, id_: int, records: int) -> Commit:
         async with self._working():
             row = await self._decider.current(id_)
-            if row.phase is Phase.OPEN:
+            if row.phase is TxnPhase.OPEN:
                 row = await self._decide(row, records)
-            if row.phase not in (Phase.COMMITTING, Phase.COMMITTED):
+            if row.phase not in (TxnPhase.COMMITTING, TxnPhase.COMMITTED):
                 raise conflict(row)
             if row.transaction.records != records:
                 raise TransactionConflictError(
@@ -166,9 +153,9 @@ class MongoTransactions:
     async def abort(self, id_: int) -> Transaction:
         async with self._working():
             row = await self._decider.current(id_)
-            if row.phase is Phase.OPEN:
+            if row.phase is TxnPhase.OPEN:
                 row = await self._decider.abort(row, Reason.CLIENT)
-            if row.phase not in (Phase.ABORTING, Phase.ABORTED):
+            if row.phase not in (TxnPhase.ABORTING, TxnPhase.ABORTED):
                 raise conflict(row)
             return (await self._completion.complete(row)).transaction
 
@@ -204,7 +191,7 @@ class MongoTransactions:
         async with self._working():
             return await self._idle_groups.retire(is_followed)
 
-    async def _decide(self, row: Row, records: int) -> Row:
+    async def _decide(self, row: TransactionRow, records: int) -> TransactionRow:
         """Decide to commit an open transaction. Return its row, which tells the decision.
 
         Whoever ends a transaction meanwhile removes its payloads, so that they seem to be missing.
@@ -213,14 +200,16 @@ class MongoTransactions:
             order = await self._records.order(row, records)
         except TransactionConflictError:
             row = await self._decider.current(row.transaction.id)
-            if row.phase is Phase.OPEN:
+            if row.phase is TxnPhase.OPEN:
                 raise
             return row
         row = await self._decider.fenced(row)
-        await self._step("fence")
-        return await self._decider.commit(row, order) if row.phase is Phase.OPEN else row
+        await self._link.step("fence")
+        return await self._decider.commit(row, order) if row.phase is TxnPhase.OPEN else row
 
-    async def _reserve(self, row: Row, todo: Sequence[Record], limits: Limits) -> Row:
+    async def _reserve(
+        self, row: TransactionRow, todo: Sequence[Record], limits: Limits
+    ) -> TransactionRow:
         """Register the logs of records in the row, and count them, while it is open."""
         id_ = row.transaction.id
         topics = sorted({each.log for each in todo if each.log} - set(row.topics))
@@ -228,7 +217,7 @@ class MongoTransactions:
             current = await self._topics.catalogue.current(topics)
             for log in topics:
                 if log not in current:
-                    raise await self._no_topic(log)
+                    raise await self._topics.catalogue.no_topic(log)
         octets = sum(len(each.content.data) for each in todo)
         has_operations = any(not each.log for each in todo)
         reserved = await self._rows.reserve(
@@ -243,7 +232,7 @@ class MongoTransactions:
         if reserved is not None:
             return reserved
         row = await self._decider.current(id_)
-        if row.phase is not Phase.OPEN:
+        if row.phase is not TxnPhase.OPEN:
             raise conflict(row)
         raise TransactionTooLargeError(
             f"a transaction has at most {limits.octets:,} bytes; this one would have"
@@ -258,11 +247,4 @@ class MongoTransactions:
             if group.is_closed:
                 raise conflict(await self._decider.current(id_))
             if group.is_refused:
-                raise await self._no_topic(group.log)
-
-    async def _no_topic(self, log: int) -> TopicNotFoundError:
-        return no_topic(await self._topics.catalogue.name_of_log(log) or f"with log {log}")
-
-    async def _step(self, name: str) -> None:
-        if self._at_step is not None:
-            await self._at_step(name)
+                raise await self._topics.catalogue.no_topic(group.log)

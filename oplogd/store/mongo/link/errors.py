@@ -8,6 +8,7 @@ from typing import Any
 
 from pymongo.common import URI_OPTIONS_VALIDATOR_MAP
 from pymongo.errors import (
+    BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
     InvalidURI,
@@ -88,7 +89,7 @@ def _raise_if_cancelled() -> None:
 def refused_url(error: Exception, url: str) -> StoreFlagError:
     """Return the error for a URL that PyMongo refuses.
 
-    PyMongo's message may quote the URL, so only the kind of the error is told.
+    PyMongo's message may quote the URL, so only the kind of the error is named.
     """
     return StoreFlagError(f"--mongo-url ({shown(url)}): {_refusal(error, url)}")
 
@@ -108,6 +109,15 @@ def _refusal(error: Exception, url: str) -> str:
         "one of its options is not understood or cannot be used; see the manual's Connection"
         " Strings"
     )
+
+
+def duplicates_in(error: BulkWriteError) -> list[int]:
+    """Return the indices of the documents that met a duplicate key. Raise any other error."""
+    errors: list[dict[str, Any]] = error.details["writeErrors"]
+    has_others = any(each["code"] != DUPLICATE_KEY for each in errors)
+    if not errors or has_others or error.details["writeConcernErrors"]:
+        raise error
+    return [int(each["index"]) for each in errors]
 
 
 def is_existing(error: OperationFailure) -> bool:

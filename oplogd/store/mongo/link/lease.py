@@ -34,7 +34,7 @@ LEAST_STALL_SECONDS = 15.0
 HoldLease = Callable[[], Awaitable[bool]]
 
 
-class Lease:
+class FoldLease:
     """``seconds``: how long a silent holder keeps the lease.
 
     ``stall_seconds``: see ``Timing``. ``clock`` returns monotonic seconds.

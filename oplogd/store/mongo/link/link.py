@@ -1,6 +1,6 @@
-"""The client, and the things that all parts of the store share.
+"""The client, shared by all parts of the store.
 
-These are the collections, the server's quirks and clock, and causally consistent reads.
+It has the collections, the server's quirks and clock, and causally consistent reads.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ from oplogd.store.mongo.link.errors import (
 )
 from oplogd.store.mongo.link.layout import CLOCK, LOG, META, STATES, Document
 from oplogd.store.mongo.link.quirks import Quirks, quirks_of
+from oplogd.store.mongo.link.timing import DEFAULT_TIMING, Timing
 from oplogd.store.mongo.link.topic_layout import ENTRIES, TOPICS
 
 DEFAULT_DATABASE = "oplog"
@@ -50,7 +51,7 @@ _PROMPT_SECONDS = 2.0
 
 
 class _Told(NamedTuple):
-    """The time that the server told in ms, and that of the boot clock then."""
+    """The server's time in ms, and that of the boot clock then."""
 
     ms: int
     at: float
@@ -70,13 +71,15 @@ class Link:
         brief: bool = False,
         event_listeners: Sequence[CommandListener] = (),
         clock: Clock = SYSTEM,
+        timing: Timing = DEFAULT_TIMING,
     ) -> None:
-        """Contact nobody yet. ``brief``: for one question only.
+        """Contact no server yet. ``brief``: for one question only.
 
         Raises StoreFlagError for a URL that cannot be used.
         """
         self.hosts = shown(url)
         self.clock = clock
+        self.timing = timing
         given = url.partition("?")[2].lower()
         options: dict[str, Any] = {
             name: ms for name, ms in _DEFAULTS.items() if f"{name.lower()}=" not in given
@@ -115,7 +118,7 @@ class Link:
         self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        # The guarded time of the server. Until the server has told its time, that is unknown.
+        # The guarded time of the server. It is unknown until the server's first answer.
         self.guarded = GuardedClock(clock, self.server_ms)
         self._told: _Told | None = None
         self._clock_asked = float("-inf")
@@ -165,9 +168,9 @@ class Link:
         return self.server_ms()
 
     def server_ms(self) -> int:
-        """Return the server's time as last told, and measured since then. Any thread may call it.
+        """Return the server's time as last read, and measured since then. Any thread may call it.
 
-        Until the server has told it: this machine's.
+        Until the server's first answer: this machine's.
         """
         told = self._told
         if told is None:
@@ -225,6 +228,21 @@ class Link:
                 return False
             raise
         return True
+
+    async def create(self, name: str, **options: Any) -> bool:
+        """Create a collection. Return False if it exists."""
+        try:
+            await self.database.create_collection(name, check_exists=False, **options)
+        except OperationFailure as error:
+            if is_existing(error):
+                return False
+            raise
+        return True
+
+    async def step(self, name: str) -> None:
+        """See ``Timing.at_step``."""
+        if self.timing.at_step is not None:
+            await self.timing.at_step(name)
 
     async def _ask(self) -> None:
         """Let the server tell its time every ten seconds, and every second while it has stepped."""

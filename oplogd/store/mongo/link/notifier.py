@@ -1,4 +1,4 @@
-"""Waking tasks that wait for a change. No I/O."""
+"""Waking tasks waiting for a change. No I/O."""
 
 import asyncio
 import contextlib

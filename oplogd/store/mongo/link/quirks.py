@@ -32,11 +32,11 @@ class Quirks:
     # while it waits, and the end of the wait sometimes interrupts another query, which fails.
     awaits_tail: bool = True
 
-    # Whether a tailable cursor may skip an entry that is inserted during a read. FerretDB's does
+    # Whether a tailable cursor may skip an entry inserted during a read. FerretDB's does
     # sometimes, and stays silent then.
     tail_misses_inserts: bool = False
 
-    # Whether a range read may leave out a document that is inserted meanwhile. FerretDB's does.
+    # Whether a range read may leave out a document inserted meanwhile. FerretDB's does.
     ranges_miss_inserts: bool = False
 
     @property

@@ -13,7 +13,7 @@
   created}``.
   ``log``: the number of its log. ``generation``: see ``numbers``; missing for the first. Entries up
   to the offset ``floor`` are gone. Those up to ``expired`` had expired before the time to live
-  grew, so they stay expired. It is an offset, not a time: a message that is appended after the
+  grew, so they stay expired. It is an offset, not a time: a message appended after the
   clock was set back is past it.
 
 ``left``: the sweep has left entries at or below the floor. ``pointers: "off"``: nothing is
@@ -176,7 +176,7 @@ def stamp_of(mark: Mark) -> int:
 
 
 def following(head: Mark, now_ms: int) -> Mark:
-    """Return the mark of the entry that is appended to a log now."""
+    """Return the mark of the entry appended to a log now."""
     return Mark(head.offset + 1, *unstamp(max(stamp(now_ms, 0), stamp_of(head) + 1)))
 
 
@@ -221,7 +221,7 @@ def rules_of(document: Document) -> PointerRules:
 
 
 def rules_members(rules: PointerRules) -> Document:
-    """Return the members of a topic's document that hold these rules."""
+    """Return the members of a topic's document holding these rules."""
     given: Document = {} if rules.is_on else {"pointers": "off"}
     return given if rules.timeout is None else {**given, "pointer_timeout": rules.timeout}
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier, wait
 from oplogd.store.mongo.log.log import Log
@@ -13,12 +13,12 @@ ASK_SECONDS = 0.03
 
 
 class CheckpointWaiter:
-    """``changed`` notifies of entries that were folded by this process.
+    """``changed`` notifies of entries folded by this process.
 
-    Other agents may fold, too: while somebody waits, the checkpoint is read every 30 ms.
+    Other agents may fold, too: while a caller waits, the checkpoint is read every 30 ms.
     """
 
-    def __init__(self, link: Link, log: Log, lease: Lease, changed: Notifier) -> None:
+    def __init__(self, link: Link, log: Log, lease: FoldLease, changed: Notifier) -> None:
         self._link = link
         self._log = log
         self._lease = lease
@@ -29,8 +29,8 @@ class CheckpointWaiter:
     async def reached(self, upto: int) -> LogRow:
         """Wait until the checkpoint is at an offset or past it. Return the row read then.
 
-        Raises StoreUnavailableError if it stands still for ``Lease.stall_seconds``, and PyMongo's
-        errors.
+        Raises PyMongo's errors, and StoreUnavailableError if it stands still for
+        ``FoldLease.stall_seconds``.
         """
         folded, moved = -1, self._link.clock.monotonic()
         while True:

@@ -1,39 +1,29 @@
-"""The conditional append: everything that is written to the log goes through it.
+"""The conditional append: everything written to the log goes through it.
 
-    loop:  head := the newest entry that a majority has
-           judge which operations may go in behind it
-           insert these at exactly head + 1, in order
-           duplicate key → loop
+See ``inserts``. The order of the steps matters. If operations are judged before the head is read,
+they may land in between, and are doubled. If the head is read without a majority, it may vanish in
+a fail-over, and leave a hole.
 
-Everything that changes the judgement is itself an entry, and takes head + 1. So the unique index on
-the offset refuses an insert whose judgement is out of date, and new offsets bring a new judgement.
-The order of the steps matters. If operations are judged before the head is read, they may land in
-between, and are doubled. If the head is read without a majority, it may vanish in a fail-over, and
-leave a hole.
-
-A slow insert may be carried out after the log was trimmed past its place. Then it meets no
-duplicate key, and becomes a stray that nobody reads. So a late insert counts only if the checkpoint
-shows that it is folded or will be.
+A stray is before the front of the log, where no reader looks. So a late insert counts only if the
+checkpoint shows that it is folded or will be.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
-
-from pymongo.errors import BulkWriteError
+from typing import NamedTuple, Protocol
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
-from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.inserts import Obstacle, insert_until_taken
 from oplogd.store.mongo.link.layout import Numbered, OfTransaction, entry_document, entry_id
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.obstacle import Obstacle
-from oplogd.store.mongo.link.timing import RECENT_SECONDS, Timing
-from oplogd.store.mongo.log.head import Head, server_seconds
+from oplogd.store.mongo.link.timing import RECENT_SECONDS
+from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.room import Room
+from oplogd.store.mongo.log.room import LogRoom
 
 # As RECENT_SECONDS by the cluster's clock, for a machine whose own clock stood still. That clock
-# moves only with writes, such as renewals of the lease, and is told in whole seconds.
+# moves only with writes, such as renewals of the lease, in whole seconds.
 RECENT_SERVER_SECONDS = 3
 
 # A writer that inserts strays so often in a row was not late: the log does not fit its checkpoint.
@@ -41,7 +31,7 @@ _MOST_STRAYS = 3
 
 
 class ConditionalBatch(Protocol):
-    """Operations that are appended under one condition. ``todo``: the rest of them."""
+    """Operations appended under one condition. ``todo``: the rest of them."""
 
     todo: list[Numbered]
 
@@ -75,11 +65,31 @@ class ConditionalBatch(Protocol):
         """
 
 
-class Landing(NamedTuple):
-    """The result of an insert.
+class OrderedBatch(ABC):
+    """A ``ConditionalBatch`` whose numbers ascend along the log, each appended once."""
 
-    ``number``: how many operations landed. ``head``: the last of them.
-    """
+    def __init__(self, todo: list[Numbered]) -> None:
+        self.todo = todo
+
+    @abstractmethod
+    async def folded(self) -> tuple[int, int]:
+        """Return the checkpoint's offset, and the largest number folded at least.
+
+        -1: none is.
+        """
+
+    async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
+        folded, last = await self.folded()
+        return [
+            each for offset, each in enumerate(landed, first) if offset > folded or each[0] <= last
+        ]
+
+    def remove(self, last: int) -> None:
+        self.todo = [each for each in self.todo if each[0] > last]
+
+
+class LogLanding(NamedTuple):
+    """``number``: how many operations landed. ``head``: the last of them. See ``Landing``."""
 
     number: int
     head: Head
@@ -89,18 +99,17 @@ class Landing(NamedTuple):
 class ConditionalAppender:
     """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
 
-    def __init__(self, link: Link, log: Log, room: Room, timing: Timing) -> None:
+    def __init__(self, link: Link, log: Log, room: LogRoom) -> None:
         self._link = link
         self._log = log
         self._room = room
-        self._majority_seconds = timing.majority_seconds
 
     async def append(self, batch: ConditionalBatch) -> None:
         """Append all operations of a batch that its condition lets in.
 
         Raises StoreUnavailableError if a majority lags for ``Timing.majority_seconds``.
         """
-        obstacle = Obstacle(self._link, self._majority_seconds)
+        obstacle = Obstacle(self._link)
         strays = 0
         while batch.todo:
             chunk = await self._room.chunk(batch.todo)
@@ -135,7 +144,7 @@ class ConditionalAppender:
 
     async def insert(
         self, head: Head, chunk: Sequence[Numbered], writer: str | OfTransaction | None
-    ) -> Landing:
+    ) -> LogLanding:
         """Insert a chunk behind ``head``, up to the first offset that another entry has.
 
         A majority has the operations that landed.
@@ -146,28 +155,18 @@ class ConditionalAppender:
             entry_document(operation, mark, writer, sequence)
             for mark, (sequence, operation) in zip(marks, chunk, strict=True)
         ]
-        count = len(documents)
-        began = self._link.clock.boot()
-        session = self._link.session()
-        try:
-            await self._link.log.insert_many(documents, ordered=True, session=session)
-        except BulkWriteError as error:
-            errors: list[dict[str, Any]] = error.details["writeErrors"]
-            is_beaten = errors and errors[0]["code"] == DUPLICATE_KEY
-            if not is_beaten or error.details["writeConcernErrors"]:
-                raise
-            count = int(errors[0]["index"])
-        finally:
-            server_at = server_seconds(session)
-            if session:
-                await session.end_session()
-        is_late = self._link.clock.boot() - head.asked_at > RECENT_SECONDS
-        is_late |= head.mark.offset < self._log.known.folded
-        if server_at is not None and head.server_seconds is not None:
-            is_late |= server_at - head.server_seconds > RECENT_SERVER_SECONDS
-        if not count:
-            return Landing(0, head, is_late)
-        return Landing(count, Head(marks[count - 1], began, server_at), is_late)
+        landing = await insert_until_taken(
+            self._link,
+            self._link.log,
+            documents,
+            head.asked,
+            RECENT_SECONDS,
+            RECENT_SERVER_SECONDS,
+        )
+        is_late = landing.is_late or head.mark.offset < self._log.known.folded
+        if landing.number:
+            head = Head(marks[landing.number - 1], landing.asked)
+        return LogLanding(landing.number, head, is_late)
 
     async def _remove_strays(
         self, head: Mark, inserted: Sequence[Numbered], standing: Sequence[Numbered], last: Mark

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.base import Correction, CorrectionResult
+from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.layout import (
     Document,
     Numbered,
@@ -22,7 +23,7 @@ from oplogd.store.mongo.link.layout import (
 )
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.conditional import ConditionalAppender
-from oplogd.store.mongo.log.head import Head, server_seconds
+from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
 
 PAGE = 1_000
@@ -42,7 +43,7 @@ class ObjectsAtHead:
     """The last operations of some objects, as of ``head``."""
 
     def __init__(self, keys: set[str]) -> None:
-        self.head = Head(Mark(0, 0), 0.0)
+        self.head = Head(Mark(0, 0), AskTime(0.0))
         self.last: dict[str, LastOperation] = {}
         self._keys = keys
 
@@ -110,7 +111,7 @@ class CorrectionGuard:
             asked = {"_id": {"$in": list(keys)}}
             async for document in self._link.states.find(asked, session=session).batch_size(5_000):
                 objects.take(document["_id"], document)
-            objects.head = Head(row.folded, asked_at, server_seconds(session))
+            objects.head = Head(row.folded, AskTime(asked_at, server_seconds(session)))
         if not await self._log.has(row.folded.offset):
             # The log is empty. A rebuilt log has raised the checkpoint first.
             await self._log.check_index()
@@ -124,13 +125,13 @@ class CorrectionGuard:
             asked_at = self._link.clock.boot()
             async with self._link.reading() as session:
                 documents = await self._log.documents(objects.head.mark.offset, PAGE, session)
-                server_at = server_seconds(session)
+                asked = AskTime(asked_at, server_seconds(session))
             if documents and documents[0]["n"] != objects.head.mark.offset + 1:
                 return False
             for document in documents:
                 objects.take(key_of(document), state_document(document))
             mark = mark_of(documents[-1]) if documents else objects.head.mark
-            objects.head = Head(mark, asked_at, server_at)
+            objects.head = Head(mark, asked)
             if len(documents) < PAGE:
                 return True
 

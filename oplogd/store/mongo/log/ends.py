@@ -1,7 +1,7 @@
 """Finding the newest and the oldest entry of the log.
 
 The log is dense from its oldest entry to its newest. An entry before the oldest is a stray: an
-insert that was carried out after the log had been trimmed past its place. No writer relies on it
+insert carried out after the log had been trimmed past its place. No writer relies on it
 (see ``conditional``), and no reader counts it.
 """
 

@@ -1,16 +1,19 @@
 """Reading the log collection in offset order. Every read sees entries that a majority has."""
 
+from collections.abc import Awaitable, Callable
+
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.base import Entry, LogBounds
 from oplogd.store.mongo.link.damage import has_offset
+from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.log.ends import LogEnds
-from oplogd.store.mongo.log.head import Head, server_seconds
+from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.known import KnownLog
 from oplogd.store.mongo.log.row import LogRow
 
@@ -98,7 +101,28 @@ class Log:
                 self.known.saw_empty(mark)
             else:
                 self.known.saw_head(mark, asked_at)
-            return Head(mark, asked_at, server_seconds(session), known.offset, passed)
+            return Head(mark, AskTime(asked_at, server_seconds(session)), known.offset, passed)
+
+    async def last_number(
+        self, writer: Document, member: str, folded: Callable[[], Awaitable[tuple[int, int]]]
+    ) -> int:
+        """Return the largest number of a writer, folded entries included; -1 if it has none.
+
+        ``writer``: the filter of its entries. ``member``: their number. ``folded``: see
+        ``OrderedBatch``.
+        """
+        async with self._link.reading() as session:
+            upto = (await self.row(session)).folded.offset
+            last = await self._link.log.find_one(
+                {"n": {"$gt": upto}, **writer},
+                {"n": 1, member: 1},
+                sort=[("n", -1)],
+                session=session,
+            )
+        upto, known = await folded()
+        # The log may have been trimmed meanwhile. Then an entry before the checkpoint may be a
+        # stray, and the checkpoint, read after the log, knows all others.
+        return int(last[member]) if last and last["n"] > upto else known
 
     async def check_index(self) -> None:
         """Raise StoreUnavailableError if the log is gone.

@@ -2,20 +2,20 @@
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.link.layout import ENTRY_OVERHEAD, Numbered
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.log import Log
 
 _ASK_SECONDS = 0.05
 
 
-class Room:
+class LogRoom:
     """Divides operations into chunks that fit, and lets writers wait for the fold.
 
     A plain log needs no room: it is trimmed only behind the checkpoint.
     """
 
-    def __init__(self, link: Link, log: Log, lease: Lease) -> None:
+    def __init__(self, link: Link, log: Log, lease: FoldLease) -> None:
         self._link = link
         self._log = log
         self._lease = lease

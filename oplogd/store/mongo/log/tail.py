@@ -76,7 +76,7 @@ class Tail:
     async def close(self) -> None:
         cursor, self._cursor = self._cursor, _NONE
         session, self._session = self._session, None
-        with contextlib.suppress(PyMongoError):  # the server ends a cursor that nobody reads
+        with contextlib.suppress(PyMongoError):  # the server ends an idle cursor
             if cursor:
                 await self._link.database.command(
                     "killCursors", LOG, cursors=[cursor], session=session

@@ -128,7 +128,7 @@ class Reports:
         return bool(changed.modified_count)
 
     async def due(self, after: str) -> list[Document]:
-        """Return some documents past a key that nobody has completed in time."""
+        """Return some documents past a key that were not completed in time."""
         now_ms = await self._link.now_ms()
         chosen = {"_id": {"$gt": after}, **is_past("due", now_ms)}
         return await self._reports.find(chosen).sort("_id", 1).limit(STEP).to_list()
@@ -145,7 +145,7 @@ class Reports:
             await self._remove({"_id": {"$in": some}})
 
     async def _change(self, found: Document, change: dict[str, Any]) -> bool:
-        """Change a document unless somebody else has. Return whether it was changed."""
+        """Change a document unless another change came first. Return whether it was changed."""
         if not found["v"]:
             try:
                 version = 1 + secrets.randbits(_VERSION_BITS)

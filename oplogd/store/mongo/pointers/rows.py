@@ -1,4 +1,4 @@
-"""The open pointers: the list of things to do for the keeper.
+"""The open pointers: the work of the keeper.
 
 ``oplog_pointers`` holds ``{_id, log, begun, expires, entries, stored, due}`` for each pointer in
 each log. ``_id``: 16 hex digits of the pointer and 6 of the log. ``begun`` and ``expires`` are ms.
@@ -6,7 +6,7 @@ each log. ``_id``: 16 hex digits of the pointer and 6 of the log. ``begun`` and 
 earlier version was deciding; the keeper looks after this time.
 
 A row is there before the first entry is appended or the first message stored, and is removed only
-after the decision was seen in the log. Nobody decides by it: it need not be right, only there.
+after the decision was seen in the log. No decision depends on its content: it need only be there.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ def pointer_and_log(document: Document) -> tuple[int, int]:
     return pointer, int(document.get("log", number))
 
 
-class Rows:
+class PointerRows:
     """Methods raise PyMongo's errors."""
 
     def __init__(self, link: Link) -> None:
@@ -94,14 +94,14 @@ class Rows:
         return True
 
     async def calm(self, keys: Iterable[str]) -> None:
-        """Note that nobody has decided these pointers in time."""
+        """Note that these pointers were not decided in time."""
         passed = is_past("due", await self._link.now_ms())
         for some in parts(keys):
             chosen = {"_id": {"$in": some}, **passed}
             await self._rows.update_many(chosen, {"$unset": {"due": ""}})
 
     async def among(self, keys: Iterable[str]) -> list[Document]:
-        """Return the rows that have these keys."""
+        """Return the rows with these keys."""
         return [
             each
             for some in parts(keys)
@@ -113,7 +113,7 @@ class Rows:
             await self._rows.delete_many({"_id": {"$in": some}})
 
     async def due(self, after: str) -> list[Document]:
-        """Return some rows past a key that are overdue, or that somebody did not finish."""
+        """Return some rows past a key that are overdue, or were not finished."""
         present = await self._link.present()
         chosen = {
             "_id": {"$gt": after},

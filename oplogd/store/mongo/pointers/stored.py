@@ -1,26 +1,20 @@
-"""Messages that were stored under a pointer: their append, and reading them by a PUBLISH entry.
+"""Messages stored under a pointer: their append, and reading them by a PUBLISH entry.
 
 They are in ``oplog_payloads``, beside the operations of transactions, whose ids are larger than all
 pointers: ``{_id, t, data, ttl, o, z, v}``. ``_id``: 16 hex digits of the pointer, 6 of the log and
 10 of the number. The numbers of a pointer in a log are dense from 1, so its index gives each to one
-message. ``t``: the write stamp. It ascends with the number. ``o``: octets of all messages before
+message. ``t``: the write stamp. It ascends with the number. ``o``: bytes of all messages before
 it, ``z``: its own.
 
-    loop:  last := the newest one that a majority has
-           insert at exactly last + 1, in order
-           duplicate key → loop
-
-A message that lands late therefore has a larger number than all that a PUBLISH entry covers. So
-that this holds for ever, a message that is dropped stays as an empty document, with ``v``: 1 if it
-was rolled back, 2 if the pointer was decided before it was published. They leave with the entries
-of the pointer.
+The next ones are inserted at exactly last + 1: see ``inserts``. So a message that lands late has a
+larger number than all that a PUBLISH entry covers. For this to hold for ever, a message that is
+dropped stays as an empty document, with ``v``: 1 if it was rolled back, 2 if the pointer was
+decided before it was published. They leave with the entries of the pointer.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-from pymongo.errors import BulkWriteError
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from oplogd.errors import NotConfirmedError
 from oplogd.model.event_id import Mark
@@ -28,12 +22,10 @@ from oplogd.model.message import Message
 from oplogd.model.message_id import next_write_stamp, unstamp
 from oplogd.model.pointer import decided, too_many_stored
 from oplogd.model.transaction import decode_marker
-from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.inserts import AskTime, Obstacle, insert_until_taken
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.obstacle import Obstacle
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.search import last_before
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.link.topic_layout import Document, stamp_of
 from oplogd.store.mongo.pointers.published import Published, published_of
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
@@ -46,10 +38,10 @@ DECIDED = 2
 
 MAX_NUMBER = (1 << 39) - 2
 
-# Octets of messages of one insert, approximately.
-_MOST_OCTETS = 8_000_000
+# Bytes of messages of one insert, approximately.
+_MOST_BYTES = 8_000_000
 
-# Messages that are dropped at a time.
+# Messages dropped at a time.
 _DROPS = 5_000
 
 # Ranges of one removal.
@@ -88,11 +80,9 @@ class Stored(NamedTuple):
 class StoredMessages:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
-    def __init__(self, link: Link, timing: Timing) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
         self._payloads = link.database[PAYLOADS]
-        self._majority_seconds = timing.majority_seconds
-        self._late_seconds = timing.late_seconds
         self._read_size = ReadSize()
 
     async def find(self, pointer: int, log: int) -> Stored:
@@ -119,30 +109,27 @@ class StoredMessages:
         return 0 if found is None else int(found["t"])
 
     async def append(
-        self,
-        pointer: int,
-        log: int,
-        messages: Sequence[Message],
-        limits: Limits,
-        at_step: Callable[[], Any],
+        self, pointer: int, log: int, messages: Sequence[Message], limits: Limits
     ) -> None:
         """Append messages behind all that are stored. A majority has them when the call returns.
 
-        ``at_step`` is called between the look-up of the last one and the insert. Raises
-        TransactionConflictError and TransactionTooLargeError: then nothing was stored.
+        Raises TransactionConflictError and TransactionTooLargeError: then nothing was stored.
         """
         todo = list(messages)
-        obstacle = Obstacle(self._link, self._majority_seconds)
+        obstacle = Obstacle(self._link)
         while todo:
-            asked_at = self._link.clock.boot()
+            asked = AskTime(self._link.clock.boot())
             found = await self.find(pointer, log)
             obstacle.compare(found.number)
             if len(todo) == len(messages):
                 check(pointer, found, messages, limits)
             documents = self._documents(pointer, log, todo, found, await self._link.now_ms())
-            await at_step()
-            landed = await self._insert(documents)
-            if landed and self._link.clock.boot() - asked_at > self._late_seconds:
+            await self._link.step("looked-up")
+            late = self._link.timing.late_seconds
+            landed, _, is_late = await insert_until_taken(
+                self._link, self._payloads, documents, asked, late, late
+            )
+            if landed and is_late:
                 raise NotConfirmedError(
                     f"MongoDB at {self._link.hosts}: storing messages took too long"
                 )
@@ -161,7 +148,7 @@ class StoredMessages:
         most = min(MOST_PAYLOADS, self._link.quirks.inserts_per_command)
         for number, message in enumerate(messages[:most], found.number + 1):
             size += len(message.data)
-            if documents and size > _MOST_OCTETS:
+            if documents and size > _MOST_BYTES:
                 break
             write_stamp = next_write_stamp(write_stamp, now_ms)
             document = {
@@ -176,19 +163,6 @@ class StoredMessages:
             documents.append(document)
             octets += len(message.data)
         return documents
-
-    async def _insert(self, documents: Sequence[Document]) -> int:
-        """Insert documents up to the first number that is taken. Return how many landed."""
-        try:
-            async with self._link.reading() as session:
-                await self._payloads.insert_many(documents, ordered=True, session=session)
-        except BulkWriteError as error:
-            errors: list[dict[str, Any]] = error.details["writeErrors"]
-            is_beaten = errors and errors[0]["code"] == DUPLICATE_KEY
-            if not is_beaten or error.details["writeConcernErrors"]:
-                raise
-            return int(errors[0]["index"])
-        return len(documents)
 
     async def page(self, log: int, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         """See ``TopicLog.expand``."""
@@ -222,7 +196,7 @@ class StoredMessages:
             await self._payloads.update_many(chosen, {"$set": {"data": "", "v": reason}})
 
     async def drop_new(self, pointer: int, log: int) -> None:
-        """Empty the messages of a pointer that was decided before they were published."""
+        """Empty the messages of a pointer decided before they were published."""
         found = await self.find(pointer, log)
         await self.drop(pointer, log, found.published.number, found.number, DECIDED)
 

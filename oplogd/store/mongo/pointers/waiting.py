@@ -1,7 +1,7 @@
-"""The bytes of messages that wait for their publish."""
+"""The bytes of messages waiting for their publish."""
 
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.pointers.rows import Rows
+from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.pointers.stored import Stored, StoredMessages, number_in
 from oplogd.store.topics import ENTRY_OCTETS
 
@@ -9,11 +9,11 @@ from oplogd.store.topics import ENTRY_OCTETS
 _MOST = 200
 
 
-class Waiting:
+class WaitingBytes:
     """Methods raise PyMongo's errors."""
 
     def __init__(self, link: Link, stored: StoredMessages) -> None:
-        self._rows = Rows(link)
+        self._rows = PointerRows(link)
         self._stored = stored
 
     async def octets(self, log: int) -> int:

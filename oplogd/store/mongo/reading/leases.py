@@ -5,7 +5,7 @@ set as one value: from some servers a read returns old values of some members be
 others. ``ended``: the transactions of all terms before this one have ended, missing: of none.
 
 A new term, and a release, is answered after the transactions of the terms before it have ended: see
-``fences``. A call that was cut before leaves that to the next one.
+``fences``. A call cut short leaves that to the next one.
 
 Each change is one compare-and-set of the document that was read, so one call raises a term at most
 once. Nothing is repeated after a lost answer: the next poll reads the outcome. If a poll
@@ -37,21 +37,16 @@ _JITTER_SECONDS = 0.02
 
 
 class MongoLeases:
-    """See ``Leases``. ``working`` guards each call. ``majority_seconds``: see ``Timing``.
+    """See ``Leases``. ``working`` guards each call.
 
     ``end_terms`` ends the transactions of the terms of a lease before one.
     """
 
     def __init__(
-        self,
-        link: Link,
-        majority_seconds: float,
-        working: Working,
-        end_terms: Callable[[str, int], Awaitable[None]],
+        self, link: Link, working: Working, end_terms: Callable[[str, int], Awaitable[None]]
     ) -> None:
         self._link = link
         self._rows = link.database[LEASES]
-        self._majority_seconds = majority_seconds
         self._working = working
         self._end_terms = end_terms
 
@@ -159,7 +154,7 @@ class MongoLeases:
         At most as long as the caller, who began at a time, has tried already.
         """
         tried_seconds = time.monotonic() - began
-        if tried_seconds > self._majority_seconds:
+        if tried_seconds > self._link.timing.majority_seconds:
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: the lease {name} changes too often, or no majority"
                 " of the replica set has what its primary wrote"

@@ -35,15 +35,14 @@ from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.front import Front, last_written_before
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.numbers import begin_of
-from oplogd.store.topics import EntryKind, Topic, TopicBounds, TopicEntry, TopicRecord
+from oplogd.store.topic_bounds import TopicBounds
+from oplogd.store.topics import EntryKind, Topic, TopicEntry, TopicRecord
 
 _READS = 5
 
 # Logs whose fronts are remembered.
 _REMEMBERED = 20_000
 
-# Frees the name of a topic whose log has ended at a mark.
-Forget = Callable[[int, Mark], Awaitable[None]]
 Working = Callable[[], AbstractAsyncContextManager[None]]
 
 
@@ -56,13 +55,11 @@ class TopicReader:
         catalogue: Catalogue,
         heads: TopicHeads,
         stored: StoredMessages,
-        forget: Forget,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
         self._stored = stored
-        self._forget = forget
         self._size = ReadSize()
         self._record_size = ReadSize()
         # Fronts found, by log. A front never moves back, so the next search begins there.
@@ -89,7 +86,8 @@ class TopicReader:
                 return []
             if entries[0].offset != start + 1:
                 continue  # the sweep was faster, or the server's answer has a gap
-            if not rule.may_be_gone(_mark(entries[0])):
+            first = entries[0]
+            if not rule.may_be_gone(Mark(first.offset, first.ms, first.sequence)):
                 return entries[:limit]
             low = self._low(topic, floor)
             past = (await self.front(topic, rule, low)).offset
@@ -101,11 +99,11 @@ class TopicReader:
 
     async def locate(self, topic: Topic, ms: int, sequence: int) -> TopicBounds:
         rule = await self.rule(topic)
-        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        head = await self._heads.of(topic.log)
         if head is None:
             raise no_topic(topic.name)
         if head.is_ended:
-            await self._forget(topic.log, head.mark)
+            await self._catalogue.forget(topic.log, head.mark)
             raise no_topic(topic.name)
         front = await self.front(topic, rule, self._low(topic, rule.floor))
         newest = max(head.mark, front)
@@ -132,7 +130,7 @@ class TopicReader:
 
     async def front(self, topic: Topic, rule: Front, low: Mark) -> Mark:
         """Return the newest entry that is gone. ``low`` is gone."""
-        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        head = await self._heads.of(topic.log)
         if head is None:
             raise no_topic(topic.name)
         front = newest = max(head.mark, low)
@@ -153,7 +151,7 @@ class TopicReader:
         return front
 
     async def _before_kept(self, topic: Topic, rule: Front, low: Mark, front: Mark) -> Mark:
-        """Return the mark before the first entry that was written later than its stamp tells.
+        """Return the mark before the first entry written later than its stamp tells.
 
         ``front``, if there is none before it. Looks at all entries in between.
         """
@@ -178,7 +176,7 @@ class TopicReader:
         }
 
     def _low(self, topic: Topic, floor: Mark) -> Mark:
-        """Return the newest entry that is known to be gone."""
+        """Return the newest entry known to be gone."""
         return max(floor, self._fronts.get(topic.log, floor))
 
     async def mark_at(self, topic: Topic, offset: int) -> Mark | None:
@@ -217,7 +215,7 @@ class TopicReader:
         async with cursor.batch_size(self._size.documents(limit)):
             async for document in cursor:
                 if document["kind"] == END:
-                    await self._forget(topic.log, mark_of(document))
+                    await self._catalogue.forget(topic.log, mark_of(document))
                     raise no_topic(topic.name)
                 if entries and number_and_offset(document["_id"])[1] != entries[-1].offset + 1:
                     break
@@ -291,7 +289,3 @@ class MongoTopicLog:
             return {}
         async with self._working():
             return await self._reader.decisions(self._topic, pointers)
-
-
-def _mark(found: TopicEntry) -> Mark:
-    return Mark(found.offset, found.ms, found.sequence)

@@ -1,8 +1,8 @@
-"""Repair: rebuild the log from a collection that was set aside, without losing an entry.
+"""Repair: rebuild the log from a collection set aside, without losing an entry.
 
 Before the first collection is renamed, the row in ``oplog_meta`` gets a note (``repair``). It names
-the collections set aside and stays until the new log is in place. Meanwhile nobody reads or writes
-the log (``Log.row``). A repair may be cut off after any command: any holder of the lease can
+the collections set aside and stays until the new log is in place. Meanwhile no agent reads or
+writes the log (``Log.row``). A repair may be cut off after any command: any holder of the lease can
 continue it. The new log is filled under another name, with its index, and renamed when it is
 complete, so no late insert of a writer can get into the middle of it.
 """
@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 from bson.datetime_ms import DatetimeMS
 from pymongo.asynchronous.collection import AsyncCollection
-from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import MAX_OFFSET, Mark
-from oplogd.store.mongo.link.errors import is_existing
 from oplogd.store.mongo.link.layout import (
     LOG,
     OFFSET_INDEX,
@@ -217,11 +215,7 @@ class Repair:
     ) -> None:
         """Fill the new log in batches. Skip entries that an earlier attempt has inserted."""
         options: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
-        try:
-            await self._link.database.create_collection(new_name, check_exists=False, **options)
-        except OperationFailure as error:
-            if not is_existing(error):
-                raise
+        await self._link.create(new_name, **options)
         target = self._link.database[new_name]
         await target.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
         newest = await target.find_one({}, {"n": 1}, sort=[("n", -1)])

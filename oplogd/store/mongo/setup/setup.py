@@ -11,7 +11,6 @@ import pymongo
 from pymongo.errors import OperationFailure
 
 from oplogd.errors import StoreError, StoreFlagError, StoreUnavailableError
-from oplogd.store.mongo.link.errors import is_existing
 from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, STATES, STATES_INDEXES, Document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
@@ -187,19 +186,15 @@ class Setup:
         )
 
     async def _create_log(self) -> None:
-        """Create the log. The index comes last: without it nobody appends."""
+        """Create the log. The index comes last: without it no agent appends."""
         size = (await self._log.row()).max_bytes
         kind: dict[str, Any] = {}
         if self._kind != "plain":
             kind = {"capped": True, "size": max(self._max_bytes or size, LEAST_CAPPED_BYTES)}
-        try:
-            await self._link.database.create_collection(LOG, check_exists=False, **kind)
-        except OperationFailure as error:
-            if not is_existing(error):
-                raise
+        if not await self._link.create(LOG, **kind):
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: another program has created {LOG}"
-            ) from None
+            )
         self._check_collection(await self._link.options(LOG) or {})
         await self._link.log.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
 

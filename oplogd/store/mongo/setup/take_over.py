@@ -1,5 +1,6 @@
 """Taking over a database: a new one, or the first server's."""
 
+import contextlib
 import logging
 
 from pymongo.errors import DuplicateKeyError
@@ -51,7 +52,5 @@ async def create_row(link: Link, max_bytes: int) -> None:
         "max_bytes": max_bytes,
         "writers": {},
     }
-    try:
+    with contextlib.suppress(DuplicateKeyError):
         await link.meta.insert_one(row)
-    except DuplicateKeyError:
-        return

@@ -5,12 +5,11 @@ is harmless to fold a batch twice or late.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
-from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.errors import duplicates_in
 from oplogd.store.mongo.link.layout import LOG, Document, key_of, mark_of, state_document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
@@ -39,10 +38,7 @@ async def fold(link: Link, documents: Sequence[Document], hold: HoldLease) -> bo
         try:
             await link.states.insert_many([{"_id": key, **last[key]} for key in new], ordered=False)
         except BulkWriteError as error:
-            errors: list[dict[str, Any]] = error.details["writeErrors"]
-            if not errors or any(each["code"] != DUPLICATE_KEY for each in errors):
-                raise
-            existing.update(new[each["index"]] for each in errors)
+            existing.update(new[index] for index in duplicates_in(error))
     updates = [
         UpdateOne({"_id": key, "n": {"$not": {"$gte": last[key]["n"]}}}, {"$set": last[key]})
         for key in last

@@ -1,9 +1,10 @@
-"""Reading the states by the page, in the order of their time."""
+"""Reading the states by the page, in the order of their time, and counting deleted ones."""
 
 import contextlib
 
+import pymongo
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.base import State, StateCursor, StatesPage
@@ -17,9 +18,12 @@ from oplogd.store.mongo.link.layout import (
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 
+# How long the server may count deleted states, in the background.
+_COUNT_SECONDS = 60.0
+
 
 class StatePages:
-    """Methods raise PyMongo's errors and StoreUnavailableError."""
+    """``page`` raises PyMongo's errors and StoreUnavailableError."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -37,6 +41,15 @@ class StatePages:
                         start, upto, limit, LIVE_STATES_ORDER, session, live_only=True
                     )
             return await self._page(start, upto, limit, STATES_ORDER, session, live_only=live_only)
+
+    async def count_deleted(self) -> tuple[int | None, float]:
+        """Return the number of tombstones, None if counting takes too long; and the seconds."""
+        started = self._link.clock.monotonic()
+        count: int | None = None
+        # Without an answer the figure is missing; `stats` tells when the server is unreachable.
+        with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
+            count = await self._link.states.count_documents({"event": "delete"})
+        return count, self._link.clock.monotonic() - started
 
     async def _page(
         self,

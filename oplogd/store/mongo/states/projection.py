@@ -9,10 +9,9 @@ from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.link.layout import mark_of
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier, wait
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.log.tail import Tail
 from oplogd.store.mongo.log.trim import Trimmer
@@ -34,19 +33,17 @@ logger = logging.getLogger("oplogd.store")
 class Projection:
     """``ready``: the log is set up and can be read and written. ``trouble``: the last error."""
 
-    def __init__(
-        self, link: Link, log: Log, setup: Setup, lease: Lease, tail: Tail, timing: Timing
-    ) -> None:
+    def __init__(self, link: Link, log: Log, setup: Setup, lease: FoldLease, tail: Tail) -> None:
         self._link = link
         self._log = log
         self._setup = setup
         self._lease = lease
         self._tail = tail
-        self._keep_seconds = timing.keep_seconds
-        self.trimmer = Trimmer(link, log, timing.trim_seconds)
+        self._keep_seconds = link.timing.keep_seconds
+        self.trimmer = Trimmer(link, log, link.timing.trim_seconds)
         self.ready = False
         self.trouble: StoreError | None = None
-        # Notifies of changes of ``ready`` and ``trouble``, and of entries that were folded here.
+        # Notifies of changes of ``ready`` and ``trouble``, and of entries folded here.
         self.changed = Notifier()
         self._task: asyncio.Task[None] | None = None
         self._is_greeted = False
@@ -60,7 +57,7 @@ class Projection:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the task ended by itself, by an error that nobody expects."""
+        """Whether the task ended by itself, by an unexpected error."""
         return self._task is not None and self._task.done()
 
     def start(self) -> None:

@@ -1,50 +1,29 @@
 """The conditional append to topics: one insert carries entries of many logs.
 
-    loop:  heads := the newest entries that a majority has
-           judge: refuse the batches of logs that have ended, and see ``judgement``
-           insert the others at exactly head + 1 of each log, in order
-           duplicate key → loop
-
-See ``conditional`` for the reasons. Plain batches have one condition: the topic still exists. A
-deletion appends an entry, so the heads tell the judgement. A batch may also have a fence. That loop
-keeps the oplog's capped collection from filling, finds its strays by the checkpoint, and identifies
-operations over several calls. Nothing of that exists here, and nothing there knows several logs.
-They share ``Obstacle``.
+See ``inserts`` and ``judgement``. Plain batches have one condition: the topic still exists. A
+deletion appends an entry, so the heads tell the judgement. A batch may also have a fence.
 
 If a connection breaks during an insert, it is repeated: then the entries in its places tell which
 ones have landed. They carry the writer's token and number, and the repetition has the same places,
 so none lands twice. The rest is judged again.
 
 If the term of a fence ends before all of its batch is in the log, the rest is refused. If a part of
-it is in the log, or may still land because an answer was lost, the append raises: nobody may be
-told that nothing was stored.
+it is in the log, or may still land because an answer was lost, the append raises: the answer must
+not claim that nothing was stored.
 """
 
-import itertools
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from pymongo.errors import AutoReconnect, BulkWriteError, ServerSelectionTimeoutError
+from pymongo.errors import AutoReconnect, ServerSelectionTimeoutError
 
 from oplogd.model.event_id import Mark
-from oplogd.store.mongo.link.errors import DUPLICATE_KEY
 from oplogd.store.mongo.link.fences import ended_meanwhile, holding
+from oplogd.store.mongo.link.inserts import Obstacle, insert_until_taken
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.obstacle import Obstacle
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.link.topic_layout import END, floor_of, parts
-from oplogd.store.mongo.log.head import server_seconds
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.groups import (
-    Attempt,
-    Group,
-    Landing,
-    Numbered,
-    Once,
-    Under,
-    entry_document,
-)
+from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, entry_document, new_entry
 from oplogd.store.mongo.topics.heads import Heads, TopicHeads
 from oplogd.store.mongo.topics.judgement import Chunk, entries_of, judge
 from oplogd.store.topics import EntryKind, MessageBatch
@@ -60,40 +39,21 @@ _REPETITIONS = 2
 
 
 class TopicAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError.
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
-    ``late_seconds``: see ``Timing``.
-    """
-
-    def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads, timing: Timing) -> None:
+    def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
-        self._late_seconds = timing.late_seconds
-        self._majority_seconds = timing.majority_seconds
+        self._late_seconds = link.timing.late_seconds
         self._writer = secrets.token_hex(8)
-        self._numbers = itertools.count()
-
-    def numbered(
-        self,
-        kind: str,
-        data: bytes = b"",
-        ttl: int | None = None,
-        once: Once | None = None,
-        under: Under | None = None,
-    ) -> Numbered:
-        """Return an entry for ``run``."""
-        return Numbered(next(self._numbers), kind, data, ttl, once, under)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Group]:
         """Append batches of messages. Return a group with the outcome for each."""
         groups = [
             Group(
                 batch.log,
-                [
-                    Numbered(next(self._numbers), EntryKind.MESSAGE, each.data, each.ttl)
-                    for each in batch.messages
-                ],
+                [new_entry(EntryKind.MESSAGE, each.data, each.ttl) for each in batch.messages],
                 batch.fence,
             )
             for batch in batches
@@ -107,7 +67,7 @@ class TopicAppender:
         If the log has ended already, return the mark of its end. ``behind``: only behind an entry
         with this offset; None is returned if the log has another one behind it.
         """
-        group = Group(log, [self.numbered(END)], behind=behind)
+        group = Group(log, [new_entry(END)], behind=behind)
         await self.run([group])
         return group.last or group.ended
 
@@ -128,23 +88,28 @@ class TopicAppender:
             if not attempts:
                 continue
             try:
-                landing = await self._insert(attempts, heads)
+                landing = await insert_until_taken(
+                    self._link,
+                    self._link.entries,
+                    [entry_document(each, self._writer) for each in attempts],
+                    heads.asked,
+                    self._late_seconds,
+                    self._late_seconds,
+                )
             except ServerSelectionTimeoutError:
                 raise
             except AutoReconnect:
                 repetitions += 1
                 if repetitions > _REPETITIONS:
                     raise
-                doubtful_since = doubtful_since or heads.asked_at
+                doubtful_since = doubtful_since or heads.asked.at
                 doubtful |= {each.key: each for each in attempts}
                 continue
             landed = attempts[: landing.number]
-            await self._placed(landed, heads.asked_at, is_late=landing.is_late)
+            await self._placed(landed, heads.asked.at, is_late=landing.is_late)
             if landing.number < len(attempts):
                 beaten = attempts[landing.number]
-                obstacle = obstacles.setdefault(
-                    beaten.group.log, Obstacle(self._link, self._majority_seconds)
-                )
+                obstacle = obstacles.setdefault(beaten.group.log, Obstacle(self._link))
                 await obstacle.met(beaten.mark.offset)
 
     def _chunk(self, todo: Sequence[Group]) -> dict[Group, list[Numbered]]:
@@ -178,34 +143,8 @@ class TopicAppender:
                 raise ended_meanwhile(self._link, group.fence)
         return attempts
 
-    async def _insert(self, attempts: Sequence[Attempt], heads: Heads) -> Landing:
-        """Insert entries up to the first place that another entry has."""
-        count = len(attempts)
-        session = self._link.session()
-        try:
-            await self._link.entries.insert_many(
-                [entry_document(each, self._writer) for each in attempts],
-                ordered=True,
-                session=session,
-            )
-        except BulkWriteError as error:
-            # The index is reliable, ``nInserted`` is not on every server.
-            errors: list[dict[str, Any]] = error.details["writeErrors"]
-            is_beaten = errors and errors[0]["code"] == DUPLICATE_KEY
-            if not is_beaten or error.details["writeConcernErrors"]:
-                raise
-            count = int(errors[0]["index"])
-        finally:
-            server_at = server_seconds(session)
-            if session:
-                await session.end_session()
-        is_late = self._link.clock.boot() - heads.asked_at > self._late_seconds
-        if server_at is not None and heads.server_seconds is not None:
-            is_late |= server_at - heads.server_seconds > self._late_seconds
-        return Landing(count, is_late)
-
     async def _placed(self, landed: Sequence[Attempt], asked_at: float, *, is_late: bool) -> None:
-        """Note the entries that landed behind heads that were asked for at a time.
+        """Note the entries that landed behind heads asked for at a time.
 
         Remove late ones at places that were swept before.
         """
@@ -224,7 +163,7 @@ class TopicAppender:
             self._heads.appended.notify()
 
     async def _strays(self, landed: Sequence[Attempt]) -> dict[str, Attempt]:
-        """Return the entries at or below the floor of their log. Nobody reads them.
+        """Return the entries at or below the floor of their log. No reader sees them.
 
         A sweep raises the floor before it removes entries.
         """

@@ -3,16 +3,17 @@
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 
 from pymongo import ReturnDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.clock.rule import MAX_LEAD_MS
-from oplogd.errors import NoLogNumberError, StoreUnavailableError
+from oplogd.errors import NoLogNumberError, StoreUnavailableError, TopicNotFoundError
+from oplogd.model.event_id import Mark
 from oplogd.model.message_id import stamp, unstamp
-from oplogd.model.names import TopicName, topic_exists
+from oplogd.model.names import TopicName, no_topic, topic_exists
 from oplogd.model.pointer import DEFAULT_RULES, PointerRules
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier
@@ -33,6 +34,7 @@ from oplogd.store.mongo.link.topic_layout import (
     reserved,
     rules_members,
     rules_of,
+    stamp_of,
     topic_of,
 )
 from oplogd.store.numbers import begin_of, generation_of, is_log, used_up
@@ -72,7 +74,7 @@ class Catalogue:
         return found[CATALOGUE], found.get(str(name))
 
     async def of_log(self, log: int, session: AsyncClientSession | None = None) -> Document | None:
-        """Return the document of the topic that has this log; None after it was deleted."""
+        """Return the document of the topic with this log; None after it was deleted."""
         found = await self._link.topics.find_one(reserved(log), session=session)
         if found is None:
             return None
@@ -85,10 +87,10 @@ class Catalogue:
         document = await self.of_log(log)
         return DEFAULT_RULES if document is None else rules_of(document)
 
-    async def name_of_log(self, log: int) -> str | None:
-        """Return the name of the topic that has, or had, this log; None long after its end."""
+    async def no_topic(self, log: int) -> TopicNotFoundError:
+        """Return the error for a deleted topic. It has no name long after its end."""
         found = await self._link.topics.find_one(reserved(log))
-        return None if found is None else str(found["name"])
+        return no_topic(f"with log {log}" if found is None else str(found["name"]))
 
     async def create(
         self, name: TopicName, ttl: int | None, pointers: PointerRules, max_bytes: int | None
@@ -168,13 +170,13 @@ class Catalogue:
         inside = {"_id": places_of(log, begin_of(log))}
         return await self._link.entries.find_one(inside, {"_id": 1}) is None
 
-    async def forget(self, log: int, ended_stamp: int) -> None:
-        """Free the name of a topic whose log has ended. May be repeated.
+    async def forget(self, log: int, end: Mark) -> None:
+        """Free the name of a topic whose log has ended at a mark. May be repeated.
 
         First the catalogue takes over the log's last stamp: a topic created afterwards continues
         behind it. If that stamp is ahead, it concerns no topic but the next of this name.
         """
-        topics = self._link.topics
+        topics, ended_stamp = self._link.topics, stamp_of(end)
         found = await topics.find_one(reserved(log))
         if ended_stamp <= stamp(await self._link.now_ms() + MAX_LEAD_MS, 0):
             await topics.update_one({"_id": CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}})
@@ -215,19 +217,19 @@ class Catalogue:
         return await asyncio.to_thread(_past, counts, after, limit)
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
+        return {log: topic_of(each) for log, each in (await self._documents(logs)).items()}
+
+    async def _documents(self, logs: Collection[int]) -> dict[int, Document]:
+        """Return the documents of the topics with these logs, by log."""
         names: list[str] = []
         for keys in parts(map(reservation, logs)):
-            found = self._link.topics.find({"_id": {"$in": keys}})
-            names += [each["name"] async for each in found]
-        topics = [topic_of(each) for each in await self.documents(sorted(set(names)))]
-        wanted = set(logs)
-        return {topic.log: topic for topic in topics if topic.log in wanted}
-
-    async def documents(self, names: Sequence[str]) -> list[Document]:
-        found: list[Document] = []
-        for keys in parts(names):
-            found += await self._link.topics.find({"_id": {"$in": keys}}).to_list()
-        return found
+            kept = self._link.topics.find({"_id": {"$in": keys}})
+            names += [each["name"] async for each in kept]
+        found: dict[int, Document] = {}
+        for keys in parts(sorted(set(names))):
+            async for each in self._link.topics.find({"_id": {"$in": keys}}):
+                found[log_of(each)] = each
+        return {log: found[log] for log in logs if log in found}
 
     async def default_ttl(self) -> int:
         catalogue = await self._link.topics.find_one({"_id": CATALOGUE})
@@ -244,7 +246,7 @@ class Catalogue:
             last = page[-1]["_id"]
 
     async def ended_ms(self) -> int:
-        """Return the last time in the logs of topics that were deleted; 0 if there are none."""
+        """Return the last time in the logs of deleted topics; 0 if there are none."""
         found = await self._link.topics.find_one({"_id": CATALOGUE}, {"ended_stamp": 1})
         return 0 if found is None else unstamp(number(found, "ended_stamp"))[0]
 
@@ -255,17 +257,11 @@ class Catalogue:
 
     async def floors(self, logs: Collection[int]) -> dict[int, int]:
         """Return the offsets of the floors of these logs that have one."""
-        names: list[str] = []
-        for keys in parts(map(reservation, logs)):
-            found = self._link.topics.find({"_id": {"$in": keys}})
-            names += [each["name"] async for each in found]
-        floors = {
-            log_of(each): number(each, "floor") for each in await self.documents(sorted(set(names)))
-        }
-        return {log: floor for log, floor in floors.items() if floor and log in logs}
+        floors = {log: number(each, "floor") for log, each in (await self._documents(logs)).items()}
+        return {log: floor for log, floor in floors.items() if floor}
 
     async def bump(self) -> None:
-        """Tell the followers of all agents that the catalogue has changed."""
+        """Let the followers of all agents see that the catalogue has changed."""
         await self._link.topics.update_one({"_id": CATALOGUE}, {"$inc": {"version": 1}})
         self.changed.notify()
 

@@ -1,5 +1,6 @@
 """Entries on their way to their logs. No I/O."""
 
+import itertools
 from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -45,11 +46,26 @@ class Numbered(NamedTuple):
 
     number: int
     kind: str
-    data: bytes = b""
-    ttl: int | None = None
-    once: Once | None = None
-    under: Under | None = None
-    more: int = 0
+    data: bytes
+    ttl: int | None
+    once: Once | None
+    under: Under | None
+    more: int
+
+
+_numbers = itertools.count()
+
+
+def new_entry(
+    kind: str,
+    data: bytes = b"",
+    ttl: int | None = None,
+    once: Once | None = None,
+    under: Under | None = None,
+    more: int = 0,
+) -> Numbered:
+    """Return an entry to append, with the next number of this process."""
+    return Numbered(next(_numbers), kind, data, ttl, once, under, more)
 
 
 class Group:
@@ -133,13 +149,6 @@ class Attempt(NamedTuple):
     @property
     def key(self) -> str:
         return place(self.group.log, self.mark.offset)
-
-
-class Landing(NamedTuple):
-    """The first ``number`` attempts of an insert landed. ``is_late``: they may be strays."""
-
-    number: int
-    is_late: bool
 
 
 def entry_document(attempt: Attempt, writer: str) -> Document:

@@ -8,6 +8,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier
 from oplogd.store.mongo.link.search import PROBES
@@ -21,7 +22,6 @@ from oplogd.store.mongo.link.topic_layout import (
     place,
     places_of,
 )
-from oplogd.store.mongo.log.head import server_seconds
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.numbers import begin_of
 
@@ -43,15 +43,10 @@ class LogHead(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """The heads of logs; logs that are gone are missing.
-
-    ``asked_at``: time by the clock at which the question was sent. ``server_seconds``: see
-    ``Head``.
-    """
+    """The heads of logs; logs that are gone are missing."""
 
     logs: Mapping[int, LogHead]
-    asked_at: float
-    server_seconds: int | None
+    asked: AskTime
 
 
 class TopicHeads:
@@ -71,6 +66,10 @@ class TopicHeads:
         self._seal: object = None
         self._sealed_at = float("-inf")
         self.appended = Notifier()
+
+    async def of(self, log: int) -> LogHead | None:
+        """Return the head of a log; None if the log is gone."""
+        return (await self.newest([log])).logs.get(log)
 
     async def newest(self, logs: Collection[int]) -> Heads:
         """Return the heads of logs.
@@ -109,10 +108,10 @@ class TopicHeads:
                 else:
                     found[log] = head
                     self._remember(log, head, asked_at)
-            return Heads(found, asked_at, server_seconds(session))
+            return Heads(found, AskTime(asked_at, server_seconds(session)))
 
     def saw(self, log: int, mark: Mark, asked_at: float) -> None:
-        """Note an own entry behind the head that was asked for at a time."""
+        """Note an own entry behind the head asked for at a time."""
         self._remember(log, LogHead(mark), asked_at)
 
     def past(self, ms: int) -> dict[int, int]:

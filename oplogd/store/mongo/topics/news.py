@@ -34,10 +34,10 @@ class NewsWatcher:
         self._catalogue = catalogue
         self._heads = heads
         self._version: int | None = None
-        # Floors raised by bounds in bytes, of which the last call has told.
+        # Floors raised by bounds in bytes, that the last call returned.
         self._floors = 0
         self._active: dict[int, float] = {}
-        # The last idle log that was asked for.
+        # The last idle log asked for.
         self._turn = 0
         # Logs that existed when a call first named them, and logs that did not exist.
         self._present: set[int] = set()
@@ -106,7 +106,7 @@ class NewsWatcher:
         return [*self._active, *chosen]
 
     async def _past(self, heads: Mapping[int, int], logs: Collection[int]) -> list[int]:
-        """Return the logs that have the entry that follows their offset."""
+        """Return the logs with the entry that follows their offset."""
         if not logs:
             return []
         keys = {place(log, heads[log] + 1): log for log in logs}

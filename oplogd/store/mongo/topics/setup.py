@@ -1,5 +1,6 @@
 """Setup of the collections of topics. Only the holder of the lease creates anything here."""
 
+import contextlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
@@ -8,7 +9,6 @@ import pymongo
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from oplogd.model.message_id import stamp
-from oplogd.store.mongo.link.errors import is_existing
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
@@ -59,14 +59,14 @@ class TopicsSetup:
         self._is_applied = ttl is None and max_bytes is None
 
     async def keep(self, hold: HoldLease) -> bool:
-        """Create missing collections and indexes. The seal comes last: without it nobody appends.
+        """Create missing collections and indexes. The seal comes last: without it no agent appends.
 
         Return whether there was nothing to do.
         """
         is_whole = False
         if await self._link.entries.find_one({"_id": SEAL}, {"_id": 1}) is None:
-            await self._create(TOPICS)
-            await self._create(ENTRIES)
+            await self._link.create(TOPICS)
+            await self._link.create(ENTRIES)
             await self.create_index()
             await self._insert_catalogue()
             if not await self._renew(hold):
@@ -76,7 +76,7 @@ class TopicsSetup:
             except DuplicateKeyError:
                 return False
         elif await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
-            # No writer may go on with a log that it remembers: nobody finds it any more.
+            # No writer may go on with a log that it remembers: no reader finds it any more.
             sealed = {"$set": {"ts": await self._link.now_ms()}}
             await self._link.entries.update_one({"_id": SEAL}, sealed)
             await self._insert_catalogue()
@@ -97,13 +97,6 @@ class TopicsSetup:
             bound = {"$set": {"topics_max_bytes": self._max_bytes or None}}
             await self._link.topics.update_one({"_id": CATALOGUE}, bound)
         self._is_applied = True
-
-    async def _create(self, collection: str) -> None:
-        try:
-            await self._link.database.create_collection(collection, check_exists=False)
-        except OperationFailure as error:
-            if not is_existing(error):
-                raise
 
     async def create_index(self) -> None:
         """Create the index that only entries of transactions are in, unless it is there.
@@ -134,10 +127,8 @@ class TopicsSetup:
             "logs": max(await self._catalogue.largest_log(), secrets.randbelow(MAX_LOG // 2)),
             "ended_stamp": 0,
         }
-        try:
+        with contextlib.suppress(DuplicateKeyError):
             await self._link.topics.insert_one(document)
-        except DuplicateKeyError:
-            return
 
     async def _renew(self, hold: HoldLease) -> bool:
         """Give each topic a new log, because the entries of the old ones are lost.

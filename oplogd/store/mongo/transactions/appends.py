@@ -1,14 +1,14 @@
-"""Appends of transactions: those that wait at the same time share one."""
+"""Appends of transactions: those waiting at the same time share one."""
 
 import asyncio
 from collections.abc import Sequence
 
 from oplogd.store.mongo.topics.append import TopicAppender
-from oplogd.store.mongo.topics.groups import Group, Numbered, Once
+from oplogd.store.mongo.topics.groups import Group
 
 
 class _Request:
-    """The groups of one caller. ``error``: of the append that was made for it."""
+    """The groups of one caller. ``error``: of the append made for it."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.groups = groups
@@ -25,9 +25,6 @@ class SharedAppender:
         self._appender = appender
         self._waiting: list[_Request] = []
         self._turn = asyncio.Lock()
-
-    def numbered(self, kind: str, data: bytes, once: Once, ttl: int | None = None) -> Numbered:
-        return self._appender.numbered(kind, data, ttl, once)
 
     async def run(self, groups: Sequence[Group]) -> None:
         """Append the entries of groups in this order. Each entry has a condition.

@@ -1,4 +1,4 @@
-"""Completing transactions that are decided. Anybody may do it, at any time and together.
+"""Completing decided transactions. Any agent may do it, at any time and together.
 
     commit record, once
     everything of earlier commits: those of the same commit log with a smaller offset there
@@ -6,14 +6,14 @@
     the row: committed
 
 All commits of one commit log end in the order of their commit records. A commit record that is not
-in the log when another one was found there comes after it. So the earlier ones are known, and
-nobody writes a COMMIT entry before all entries of the earlier commits are there.
+in the log when another one was found there comes after it. So the earlier ones are known, and all
+their entries are there before any later COMMIT entry.
 
-An abort has no order. Topics that were deleted get no entry.
+An abort has no order. Deleted topics get no entry.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
@@ -23,32 +23,29 @@ from oplogd.model.message import Message
 from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import END_NUMBER, identity
-from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.records import lasts
-from oplogd.store.mongo.transactions.row import Phase, Row, finished
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, finished
+from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import CommittedLog, Run
-
-# Called after each step with its name.
-Step = Callable[[str], Awaitable[None]]
 
 
 class Ordered(NamedTuple):
     """A commit with the mark of its commit record; None: the commit log was deleted."""
 
-    row: Row
+    row: TransactionRow
     commit: Mark | None
 
 
 class _Request:
-    """A commit that waits for its turn."""
+    """A commit waiting for its turn."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: TransactionRow) -> None:
         self.row = row
         self.is_done = False
 
@@ -62,40 +59,33 @@ class _Turns:
 
 
 class Completion:
-    """Methods raise PyMongo's errors, and StoreUnavailableError.
-
-    ``topics_per_step``: topics that get their entries by one insert.
-    """
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
     def __init__(
         self,
         link: Link,
-        rows: Rows,
+        rows: TransactionRows,
         appender: SharedAppender,
         payloads: Payloads,
         operations: OperationAppender,
-        step: Step,
-        topics_per_step: int,
     ) -> None:
         self._link = link
         self._rows = rows
         self._appender = appender
         self._payloads = payloads
         self._operations = operations
-        self._step = step
-        self._topics_per_step = topics_per_step
         # By commit log, while there is a commit.
         self._turns: dict[int, _Turns] = {}
 
-    async def complete(self, row: Row) -> Row:
-        """Complete a transaction that is decided. Return its row."""
-        if row.phase is Phase.COMMITTING:
+    async def complete(self, row: TransactionRow) -> TransactionRow:
+        """Complete a decided transaction. Return its row."""
+        if row.phase is TxnPhase.COMMITTING:
             return await self._commit(row)
-        if row.phase is Phase.ABORTING:
+        if row.phase is TxnPhase.ABORTING:
             return await self._abort(row)
         return row
 
-    async def _commit(self, row: Row) -> Row:
+    async def _commit(self, row: TransactionRow) -> TransactionRow:
         """Commit in turns, one per commit log: the first one in a turn completes all that wait."""
         id_, log, *_ = row.transaction
         request = _Request(row)
@@ -116,10 +106,10 @@ class Completion:
         # Another request for this transaction may have failed, in whose turn it was.
         return await self.complete(await self._rows.find(id_))
 
-    async def _complete_all(self, log: int, rows: Sequence[Row]) -> None:
+    async def _complete_all(self, log: int, rows: Sequence[TransactionRow]) -> None:
         groups = [self._commit_record(row) for row in rows]
         await self._appender.run(groups)
-        await self._step("commit-record")
+        await self._link.step("commit-record")
         commits = [Ordered(row, group.last) for row, group in zip(rows, groups, strict=True)]
         upto = max((each.commit.offset for each in commits if each.commit), default=0)
         own = {row.transaction.id for row in rows}
@@ -171,7 +161,9 @@ class Completion:
             ]
             await self._end(row, mark, logs)
 
-    async def _end(self, row: Row, commit: Mark | None, logs: Sequence[CommittedLog]) -> None:
+    async def _end(
+        self, row: TransactionRow, commit: Mark | None, logs: Sequence[CommittedLog]
+    ) -> None:
         """Append the operations of a commit, and end it."""
         id_ = row.transaction.id
         runs: tuple[Run, ...] = ()
@@ -179,51 +171,51 @@ class Completion:
             try:
                 runs = await self._operations.append(id_, row.transaction.records)
             except (StoreUnavailableError, TransactionNotFoundError):
-                if (await self._rows.find(id_)).phase is Phase.COMMITTING:
+                if (await self._rows.find(id_)).phase is TxnPhase.COMMITTING:
                     raise
-                return  # somebody else was faster, and has removed the payloads
-            await self._step("operations")
-        await self._rows.finish(id_, Phase.COMMITTING, finished(commit, logs, runs))
-        await self._step("finished")
+                return  # another agent was faster, and has removed the payloads
+            await self._link.step("operations")
+        await self._rows.finish(id_, TxnPhase.COMMITTING, finished(commit, logs, runs))
+        await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(id_)
 
-    async def _abort(self, row: Row) -> Row:
+    async def _abort(self, row: TransactionRow) -> TransactionRow:
         txn = row.transaction
         assert txn.reason is not None
         marker = Marker(str(txn.id))
         record = marker if txn.group is None else abort_record(txn.id, txn.reason)
         group = self._entry(row, txn.log, EntryKind.ABORT, record)
         await self._appender.run([group])
-        await self._step("abort-record")
+        await self._link.step("abort-record")
         others = [log for log in sorted(row.topics) if log != txn.log]
         await self._append([self._entry(row, log, EntryKind.ABORT, marker) for log in others])
-        await self._rows.finish(txn.id, Phase.ABORTING, {"phase": Phase.ABORTED})
-        await self._step("finished")
+        await self._rows.finish(txn.id, TxnPhase.ABORTING, {"phase": TxnPhase.ABORTED})
+        await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(txn.id)
         return await self._rows.find(txn.id)
 
-    def _commit_record(self, row: Row) -> Group:
+    def _commit_record(self, row: TransactionRow) -> Group:
         txn = row.transaction
         if txn.group is not None:
             return self._entry(row, txn.log, EntryKind.COMMIT, commit_record(txn.id, txn.records))
-        return self._commit_entry(row, txn.log, lasts(row).get(txn.log, (0, -1)))
+        marker = Marker(str(txn.id), *lasts(row).get(txn.log, (0, -1)))
+        return self._entry(row, txn.log, EntryKind.COMMIT, marker)
 
-    def _commit_entry(self, row: Row, log: int, found: tuple[int, int]) -> Group:
-        marker = Marker(str(row.transaction.id), *found)
-        return self._entry(row, log, EntryKind.COMMIT, marker)
-
-    def _entry(self, row: Row, log: int, kind: EntryKind, content: Message | Marker) -> Group:
+    def _entry(
+        self, row: TransactionRow, log: int, kind: EntryKind, content: Message | Marker
+    ) -> Group:
         """Return the entry that ends a transaction in a log. In a group's log it is a message."""
         if isinstance(content, Marker):
             data = encode_marker(content).encode()
         else:
             kind, data = EntryKind.MESSAGE, content.data
         condition = Once(identity(row.transaction.id, log, END_NUMBER))
-        return Group(log, [self._appender.numbered(kind, data, condition)])
+        return Group(log, [new_entry(kind, data, once=condition)])
 
     async def _append(self, groups: Sequence[Group]) -> None:
-        for start in range(0, len(groups), self._topics_per_step):
-            await self._appender.run(groups[start : start + self._topics_per_step])
-            await self._step("marker")
+        size = self._link.timing.topics_per_step
+        for start in range(0, len(groups), size):
+            await self._appender.run(groups[start : start + size])
+            await self._link.step("marker")

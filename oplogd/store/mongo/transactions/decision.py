@@ -8,26 +8,25 @@ from oplogd.model.lease import stale_transaction
 from oplogd.model.transaction import Reason
 from oplogd.store.mongo.link.fences import holding
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.transactions.completion import Completion, Step
-from oplogd.store.mongo.transactions.row import Phase, Row, decided
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.completion import Completion
+from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, decided
+from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import Decisions
 
 
-class Decider:
+class TransactionDecider:
     """Methods raise PyMongo's errors, and StoreUnavailableError.
 
     ``decisions`` counts those of this process.
     """
 
-    def __init__(self, link: Link, rows: Rows, completion: Completion, step: Step) -> None:
+    def __init__(self, link: Link, rows: TransactionRows, completion: Completion) -> None:
         self._link = link
         self._rows = rows
         self._completion = completion
-        self._step = step
         self.decisions = Decisions()
 
-    async def current(self, id_: int) -> Row:
+    async def current(self, id_: int) -> TransactionRow:
         """Return a transaction. Abort it first if it is overdue.
 
         Raises TransactionNotFoundError.
@@ -37,14 +36,14 @@ class Decider:
             return await self.abort(row, Reason.TIMEOUT)
         return row
 
-    async def fenced(self, row: Row) -> Row:
+    async def fenced(self, row: TransactionRow) -> TransactionRow:
         """Return an open transaction as it is. Abort it first if its fence does not hold.
 
         The row was there before the lease is read. So if the fence holds, a later term has not
         begun to end the transactions of this one: it will meet this row. See ``fences``.
         """
         fence = row.transaction.fence
-        if fence is None or row.phase is not Phase.OPEN or await holding(self._link, [fence]):
+        if fence is None or row.phase is not TxnPhase.OPEN or await holding(self._link, [fence]):
             return row
         return await self.abort(row, Reason.FENCE)
 
@@ -54,21 +53,21 @@ class Decider:
             with suppress(TransactionNotFoundError):
                 id_ = row.transaction.id
                 row = await self.current(id_)
-                if row.phase is Phase.OPEN:
+                if row.phase is TxnPhase.OPEN:
                     row = await self.abort(row, Reason.FENCE)
                 await self._completion.complete(row)
 
-    async def commit(self, row: Row, order: "array[int]") -> Row:
+    async def commit(self, row: TransactionRow, order: "array[int]") -> TransactionRow:
         """Decide to commit an open transaction. Return its row, which tells the decision."""
         id_ = row.transaction.id
         members = decided(order, await self._link.now_ms())
         if (changed := await self._rows.decide(id_, members)) is None:
             return await self.current(id_)
         self.decisions.committed += 1
-        await self._step("decided")
+        await self._link.step("decided")
         return changed
 
-    async def abort(self, row: Row, reason: Reason) -> Row:
+    async def abort(self, row: TransactionRow, reason: Reason) -> TransactionRow:
         """Decide to abort an open transaction, and complete that.
 
         Return its row, which tells the decision.
@@ -84,16 +83,16 @@ class Decider:
             self.decisions.timed_out += 1
         else:
             self.decisions.aborted += 1
-        await self._step("decided")
+        await self._link.step("decided")
         return await self._completion.complete(changed)
 
 
-def conflict(row: Row) -> OplogError:
+def conflict(row: TransactionRow) -> OplogError:
     """Return the error for a transaction that is in another state."""
     id_, reason, fence = row.transaction.id, row.transaction.reason, row.transaction.fence
     if reason is Reason.FENCE and fence is not None:
         return stale_transaction(id_, fence)
-    if row.phase in (Phase.COMMITTING, Phase.COMMITTED):
+    if row.phase in (TxnPhase.COMMITTING, TxnPhase.COMMITTED):
         return TransactionConflictError(f"transaction {id_} has committed")
     if reason is Reason.CLIENT:
         return TransactionConflictError(f"transaction {id_} was {reason}")

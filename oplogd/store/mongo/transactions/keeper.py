@@ -1,18 +1,18 @@
-"""The work on transactions that nobody asked about. Only the holder of the lease does it."""
+"""The regular work on transactions. Only the holder of the lease does it."""
 
 import asyncio
 
 from pymongo.errors import PyMongoError
 
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.transactions.completion import Completion
-from oplogd.store.mongo.transactions.decision import Decider
+from oplogd.store.mongo.transactions.decision import TransactionDecider
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.rows import Rows
+from oplogd.store.mongo.transactions.rows import TransactionRows
 
 # Time after a decision in which the agent that has decided may complete it alone.
 _SETTLED_MS = 3_000
@@ -21,13 +21,13 @@ _SETTLED_MS = 3_000
 _TIDY_SECONDS = 60.0
 
 
-class Keeper:
+class TransactionKeeper:
     def __init__(
         self,
         link: Link,
-        lease: Lease,
-        rows: Rows,
-        decider: Decider,
+        lease: FoldLease,
+        rows: TransactionRows,
+        decider: TransactionDecider,
         completion: Completion,
         payloads: Payloads,
         operations: OperationAppender,

@@ -2,12 +2,12 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.link.layout import Numbered, OfTransaction
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.log.conditional import ConditionalAppender
+from oplogd.store.mongo.log.conditional import ConditionalAppender, OrderedBatch
 from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import Payloads
@@ -16,24 +16,15 @@ from oplogd.store.transactions import Run
 
 
 class OperationAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used.
-
-    ``at_step``: see ``Timing``.
-    """
+    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
 
     def __init__(
-        self,
-        link: Link,
-        log: Log,
-        appender: ConditionalAppender,
-        payloads: Payloads,
-        at_step: Callable[[str], Awaitable[None]] | None = None,
+        self, link: Link, log: Log, appender: ConditionalAppender, payloads: Payloads
     ) -> None:
         self._link = link
         self._log = log
         self._appender = appender
         self._payloads = payloads
-        self._at_step = at_step
 
     async def append(self, txn: int, upto_lsn: int) -> tuple[Run, ...]:
         """Append the payloads of a transaction below an ``lsn``, in order. Return their places.
@@ -57,8 +48,7 @@ class OperationAppender:
             page = await self._page(txn, last, lsns)
             await self._appender.append(OperationBatch(places, self._log, writer, page))
             last = page[-1][0]
-            if self._at_step is not None:
-                await self._at_step("page")
+            await self._link.step("page")
         return await places.runs(lsns)
 
     async def forget(self, txns: Sequence[int]) -> None:
@@ -75,8 +65,8 @@ class OperationAppender:
         return page
 
 
-class OperationBatch:
-    """A ``ConditionalBatch`` whose condition is that no agent has appended an operation yet.
+class OperationBatch(OrderedBatch):
+    """Its condition is that no agent has appended an operation yet.
 
     Its numbers are each ``lsn``. A writer's token would not do: several processes append at once,
     so all entries up to the head are judged again before each insert.
@@ -85,28 +75,22 @@ class OperationBatch:
     def __init__(
         self, places: OperationPlaces, log: Log, writer: OfTransaction, page: list[Numbered]
     ) -> None:
+        super().__init__(page)
         self._places = places
         self._log = log
         self.writer = writer
-        self.todo = page
 
     async def head(self) -> Head:
         return await self._log.newest()
 
     async def judge(self, head: Head, chunk: Sequence[Numbered]) -> list[Numbered]:
         last = await self._places.last()
-        self._remove(last)
+        self.remove(last)
         return [each for each in chunk if each[0] > last]
 
-    async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
-        folded, last = await self._places.folded()
-        return [
-            each for offset, each in enumerate(landed, first) if offset > folded or each[0] <= last
-        ]
+    async def folded(self) -> tuple[int, int]:
+        return await self._places.folded()
 
     def landed(self, landed: Sequence[Numbered], head: Head | None, *, is_beaten: bool) -> None:
         if landed and head is not None:
-            self._remove(landed[-1][0])
-
-    def _remove(self, last: int) -> None:
-        self.todo = [each for each in self.todo if each[0] > last]
+            self.remove(landed[-1][0])

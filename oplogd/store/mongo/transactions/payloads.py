@@ -2,21 +2,20 @@
 
 ``oplog_payloads`` holds ``{_id, event, key, data, d}``. ``_id``: 16 hex digits of the transaction
 and 10 of the ``lsn``, so that its index keeps an ``lsn`` unique. ``d``: the record's digest. The
-notes of ``places`` are in the same collection, and messages that were stored under a pointer: their
+notes of ``places`` are in the same collection, and messages stored under a pointer: their
 keys sort before all of these.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any
 
 from pymongo.errors import BulkWriteError
 
 from oplogd.model.operation import Operation
 from oplogd.model.transaction import Record, reused
-from oplogd.store.mongo.link.errors import DUPLICATE_KEY
+from oplogd.store.mongo.link.errors import duplicates_in
+from oplogd.store.mongo.link.inserts import Obstacle
 from oplogd.store.mongo.link.layout import Document, Numbered
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.obstacle import Obstacle
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.topic_layout import parts
 
@@ -31,10 +30,8 @@ _LSN_BATCH = 1_000
 class Payloads:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
-    def __init__(self, link: Link, majority_seconds: float) -> None:
-        """``majority_seconds``: see ``Timing``."""
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._majority_seconds = majority_seconds
         self._payloads = link.database[PAYLOADS]
         self._read_size = ReadSize()
 
@@ -90,17 +87,14 @@ class Payloads:
         todo: dict[int, Record] = {}
         for record in records:
             _check(todo.setdefault(record.lsn, record), record.digest)
-        obstacle = Obstacle(self._link, self._majority_seconds)
+        obstacle = Obstacle(self._link)
         while True:
             documents = [_document(txn, record) for record in todo.values()]
             try:
                 await self._payloads.insert_many(documents, ordered=False)
                 return
             except BulkWriteError as error:
-                errors: list[dict[str, Any]] = error.details["writeErrors"]
-                is_beaten = errors and all(each["code"] == DUPLICATE_KEY for each in errors)
-                if not is_beaten or error.details["writeConcernErrors"]:
-                    raise
+                duplicates_in(error)
             for lsn, digest in (await self.existing(txn, todo)).items():
                 _check(todo.pop(lsn), digest)
             if not todo:

@@ -9,6 +9,7 @@ length, its first offset and its time in ms. A run may be folded again, and begi
 The note is created before the first operation is appended, and removed after the payloads.
 """
 
+import contextlib
 import logging
 from array import array
 from bisect import bisect_left
@@ -53,10 +54,8 @@ class OperationPlaces:
 
     async def create(self) -> None:
         """Create the note, unless it is there."""
-        try:
+        with contextlib.suppress(DuplicateKeyError):
             await self._notes.insert_one({"_id": note_id(self._txn), "runs": {}})
-        except DuplicateKeyError:
-            return
 
     async def last(self) -> int:
         """Return the largest ``lsn`` in the log or in the note; -1 if none.
@@ -64,22 +63,14 @@ class OperationPlaces:
         Operations are appended in order, so all smaller ones are there. Raises
         TransactionNotFoundError if the note is gone: then the transaction ended long ago.
         """
-        async with self._link.reading() as session:
-            folded = (await self._log.row(session)).folded.offset
-            unfolded = {"n": {"$gt": folded}, "txn": self._txn}
-            last = await self._link.log.find_one(
-                unfolded, {"n": 1, "lsn": 1}, sort=[("n", -1)], session=session
-            )
-        folded, noted = await self.folded()
-        # The log may have been trimmed meanwhile. Then an entry before the checkpoint may be a
-        # stray, and the note has all others.
-        return int(last["lsn"]) if last and last["n"] > folded else noted
+        return await self._log.last_number({"txn": self._txn}, "lsn", self.folded)
 
     async def folded(self) -> tuple[int, int]:
         """Return the checkpoint's offset, and the largest ``lsn`` that is folded at least."""
         async with self._link.reading() as session:
             offset = (await self._log.row(session)).folded.offset
-            return offset, await self._last_folded(session)
+            last = max((run.last_lsn for run in await self._note(session)), default=-1)
+            return offset, last
 
     async def runs(self, lsns: "array[int]") -> tuple[Run, ...]:
         """Return the places of these operations, in order. Offset 0: not known."""
@@ -105,9 +96,6 @@ class OperationPlaces:
             for run in await self._note(session):
                 put(run)
         return tuple(_compressed(offsets, times))
-
-    async def _last_folded(self, session: AsyncClientSession | None) -> int:
-        return max((run.last_lsn for run in await self._note(session)), default=-1)
 
     async def _note(self, session: AsyncClientSession | None) -> list[Noted]:
         note = await self._notes.find_one({"_id": note_id(self._txn)}, session=session)

@@ -14,10 +14,10 @@ from oplogd.store.mongo.link.topic_layout import (
     identity,
     number_of,
 )
-from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.row import Row
+from oplogd.store.mongo.transactions.row import TransactionRow
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import OPLOG_INDEX
 
@@ -32,7 +32,7 @@ def once(txn: int, log: int, number: int, digest: str | None = None) -> Once:
     return Once(identity(txn, log, number), identity(txn, log, END_NUMBER), digest)
 
 
-class Records:
+class CommittedRecords:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
     def __init__(self, link: Link, appender: SharedAppender, payloads: Payloads) -> None:
@@ -40,7 +40,7 @@ class Records:
         self._appender = appender
         self._payloads = payloads
 
-    async def missing(self, row: Row, records: Sequence[Record]) -> list[Record]:
+    async def missing(self, row: TransactionRow, records: Sequence[Record]) -> list[Record]:
         """Return the records that are not written yet.
 
         Raises TransactionConflictError if an lsn has another digest.
@@ -79,15 +79,13 @@ class Records:
             assert isinstance(message, Message)
             condition = once(txn, record.log, record.lsn, record.digest)
             group = by_log.setdefault(record.log, Group(record.log, []))
-            group.todo.append(
-                self._appender.numbered(EntryKind.DEFERRED, message.data, condition, message.ttl)
-            )
+            group.todo.append(new_entry(EntryKind.DEFERRED, message.data, message.ttl, condition))
         groups = list(by_log.values())
         await self._appender.run(groups)
         return groups
 
-    async def order(self, row: Row, count: int) -> "array[int]":
-        """Return the topic of each record of a commit: see ``Row.order``.
+    async def order(self, row: TransactionRow, count: int) -> "array[int]":
+        """Return the topic of each record of a commit: see ``TransactionRow.order``.
 
         Raises TransactionConflictError if one is missing, or if an lsn is in two topics.
         """
@@ -120,7 +118,7 @@ class Records:
         return order
 
 
-def lasts(row: Row) -> dict[int, tuple[int, int]]:
+def lasts(row: TransactionRow) -> dict[int, tuple[int, int]]:
     """Return number and last lsn of the committed records of each touched topic."""
     order = row.order
     counts = Counter(order)

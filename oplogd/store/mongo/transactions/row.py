@@ -44,7 +44,7 @@ _RANDOM_BITS = 20
 LARGE = {"order": 0, "marks": 0, "runs": 0}
 
 
-class Phase(StrEnum):
+class TxnPhase(StrEnum):
     """The state of a transaction as the row has it."""
 
     OPEN = "open"
@@ -56,23 +56,23 @@ class Phase(StrEnum):
 
 
 STATES = {
-    Phase.OPEN: State.OPEN,
-    Phase.COMMITTING: State.COMMITTING,
-    Phase.ABORTING: State.ABORTED,
-    Phase.COMMITTED: State.COMMITTED,
-    Phase.ABORTED: State.ABORTED,
+    TxnPhase.OPEN: State.OPEN,
+    TxnPhase.COMMITTING: State.COMMITTING,
+    TxnPhase.ABORTING: State.ABORTED,
+    TxnPhase.COMMITTED: State.COMMITTED,
+    TxnPhase.ABORTED: State.ABORTED,
 }
-UNFINISHED = (Phase.COMMITTING, Phase.ABORTING)
+UNFINISHED = (TxnPhase.COMMITTING, TxnPhase.ABORTING)
 
 
-class Row(NamedTuple):
+class TransactionRow(NamedTuple):
     """A row as it was read. ``topics``: the touched logs without the oplog.
 
     ``high``: no record with a larger lsn was written before.
     """
 
     transaction: Transaction
-    phase: Phase
+    phase: TxnPhase
     topics: tuple[int, ...]
     has_operations: bool
     high: int
@@ -80,7 +80,7 @@ class Row(NamedTuple):
 
     def is_overdue(self, present: Present) -> bool:
         begun, expires = self.transaction.begun_ms, self.transaction.expires_ms
-        return self.phase is Phase.OPEN and present.is_over(begun, expires)
+        return self.phase is TxnPhase.OPEN and present.is_over(begun, expires)
 
     @property
     def order(self) -> "array[int]":
@@ -110,7 +110,7 @@ def new_row(id_: int, new: NewTransaction, now_ms: int) -> Document:
         "_id": id_,
         "log": new.log,
         "group": new.group,
-        "phase": Phase.OPEN,
+        "phase": TxnPhase.OPEN,
         "begun": now_ms,
         "expires": now_ms + new.timeout_ms,
         "logs": [],
@@ -125,7 +125,7 @@ def new_row(id_: int, new: NewTransaction, now_ms: int) -> Document:
     return document if new.only_log is None else {**document, "only": new.only_log}
 
 
-def row_of(document: Document) -> Row:
+def row_of(document: Document) -> TransactionRow:
     """Read a row. Raises StoreUnavailableError if the document is damaged."""
     try:
         return _row_of(document)
@@ -135,8 +135,8 @@ def row_of(document: Document) -> Row:
         ) from None
 
 
-def _row_of(document: Document) -> Row:
-    phase = Phase(document["phase"])
+def _row_of(document: Document) -> TransactionRow:
+    phase = TxnPhase(document["phase"])
     topics = tuple(document["logs"])
     has_operations = bool(document["oplog"])
     reason, fence = document.get("reason"), document.get("fence")
@@ -156,7 +156,9 @@ def _row_of(document: Document) -> Row:
         _mark(document.get("commit")),
         None if fence is None else Fence(str(fence["lease"]), _number(fence, "term")),
     )
-    return Row(transaction, phase, topics, has_operations, _number(document, "high"), document)
+    return TransactionRow(
+        transaction, phase, topics, has_operations, _number(document, "high"), document
+    )
 
 
 def _number(document: Document, member: str) -> int:
@@ -167,15 +169,20 @@ def _number(document: Document, member: str) -> int:
 
 
 def decided(records: "array[int]", now_ms: int) -> Document:
-    """Return the members that a decision to commit adds. ``records``: see ``Row.order``."""
+    """Return the members of a decision to commit. ``records``: see ``TransactionRow.order``."""
     order = zlib.compress(records.tobytes(), 1)
-    return {"phase": Phase.COMMITTING, "decided": now_ms, "n": len(records), "order": order}
+    return {
+        "phase": TxnPhase.COMMITTING,
+        "decided": now_ms,
+        "n": len(records),
+        "order": order,
+    }
 
 
 def finished(commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[Run]) -> Document:
     """Return the members that the end of a commit adds."""
     return {
-        "phase": Phase.COMMITTED,
+        "phase": TxnPhase.COMMITTED,
         "commit": mark_document(commit),
         "marks": [
             {"log": each.log, "mark": mark_document(each.mark), "last": each.last} for each in logs

@@ -19,8 +19,8 @@ from oplogd.store.mongo.transactions.row import (
     STATES,
     TXNS,
     UNFINISHED,
-    Phase,
-    Row,
+    TransactionRow,
+    TxnPhase,
     id_at,
     mark_document,
     new_row,
@@ -28,11 +28,11 @@ from oplogd.store.mongo.transactions.row import (
 )
 from oplogd.store.transactions import KEPT_MS, NewTransaction, TransactionStats
 
-# Rows that are forgotten at a time.
+# Rows forgotten at a time.
 _STEP = 500
 
 
-class Rows:
+class TransactionRows:
     """Methods raise PyMongo's errors, and StoreUnavailableError for a damaged row.
 
     Methods that change a row return it as it is then; None if it was in another state.
@@ -46,7 +46,7 @@ class Rows:
         """Create the collection and its index, unless they are there."""
         await self._rows.create_index([("active", 1)], name=ACTIVE_INDEX, sparse=True)
 
-    async def insert(self, new: NewTransaction) -> Row:
+    async def insert(self, new: NewTransaction) -> TransactionRow:
         while True:
             now_ms = await self._link.now_ms()
             document = new_row(id_at(now_ms, secrets.randbits(20)), new, now_ms)
@@ -56,7 +56,7 @@ class Rows:
                 continue
             return row_of(document)
 
-    async def find(self, id_: int) -> Row:
+    async def find(self, id_: int) -> TransactionRow:
         """Raises TransactionNotFoundError."""
         async with self._link.reading() as session:
             document = await self._rows.find_one({"_id": id_}, session=session)
@@ -64,7 +64,7 @@ class Rows:
             raise no_transaction(id_)
         return row_of(document)
 
-    async def begun(self, id_: int, begin: Mark) -> Row | None:
+    async def begun(self, id_: int, begin: Mark) -> TransactionRow | None:
         """Note the mark of the begin record."""
         return await self._change({"_id": id_}, {"$set": {"begin": mark_document(begin)}})
 
@@ -78,7 +78,7 @@ class Rows:
         *,
         high: int,
         has_operations: bool,
-    ) -> Row | None:
+    ) -> TransactionRow | None:
         """Register the logs of a write, and count its records. ``high``: their largest lsn.
 
         ``limit``: None is returned if there would be more octets.
@@ -93,29 +93,30 @@ class Rows:
         alive = await self._alive(id_)
         return await self._change({**alive, "octets": {"$lte": limit - octets}}, update)
 
-    async def release(self, id_: int, records: int, octets: int) -> Row | None:
-        """Take back a part of a reservation: somebody else has written these records."""
+    async def release(self, id_: int, records: int, octets: int) -> TransactionRow | None:
+        """Take back a part of a reservation: another call has written these records."""
         return await self._change(
-            {"_id": id_, "phase": Phase.OPEN}, {"$inc": {"records": -records, "octets": -octets}}
+            {"_id": id_, "phase": TxnPhase.OPEN},
+            {"$inc": {"records": -records, "octets": -octets}},
         )
 
-    async def decide(self, id_: int, members: Document) -> Row | None:
+    async def decide(self, id_: int, members: Document) -> TransactionRow | None:
         """Decide to commit. ``members``: see ``decided``. None also if it is overdue."""
         return await self._change(await self._alive(id_), {"$set": members})
 
-    async def abort(self, id_: int, reason: Reason) -> Row | None:
+    async def abort(self, id_: int, reason: Reason) -> TransactionRow | None:
         """Decide to abort. One that is overdue can only time out, and no other one can."""
         present = await self._link.present()
         condition = is_over(present) if reason is Reason.TIMEOUT else is_alive(present)
-        chosen: Document = {"_id": id_, "phase": Phase.OPEN, **condition}
+        chosen: Document = {"_id": id_, "phase": TxnPhase.OPEN, **condition}
         is_fenced = reason is Reason.FENCE
         stored = Reason.CLIENT if is_fenced else reason
-        aborting = {"phase": Phase.ABORTING, "reason": stored, "decided": present.ms}
+        aborting = {"phase": TxnPhase.ABORTING, "reason": stored, "decided": present.ms}
         if is_fenced:
             aborting["fenced"] = True
         return await self._change(chosen, {"$set": aborting})
 
-    async def finish(self, id_: int, phase: Phase, members: Document) -> Row | None:
+    async def finish(self, id_: int, phase: TxnPhase, members: Document) -> TransactionRow | None:
         """End a transaction that is in a phase."""
         return await self._change(
             {"_id": id_, "phase": phase}, {"$set": members, "$unset": {"active": ""}}
@@ -123,16 +124,16 @@ class Rows:
 
     async def remove(self, id_: int) -> None:
         """Remove a transaction that is open."""
-        await self._rows.delete_one({"_id": id_, "phase": Phase.OPEN})
+        await self._rows.delete_one({"_id": id_, "phase": TxnPhase.OPEN})
 
-    async def committing(self, log: int) -> list[Row]:
+    async def committing(self, log: int) -> list[TransactionRow]:
         """Return the transactions of a commit log whose commit is not finished."""
-        chosen = {"active": True, "phase": Phase.COMMITTING, "log": log}
+        chosen = {"active": True, "phase": TxnPhase.COMMITTING, "log": log}
         async with self._link.reading() as session:
             found = await self._rows.find(chosen, session=session).to_list()
         return [row_of(each) for each in found]
 
-    async def of_terms(self, lease: str, before: int) -> list[Row]:
+    async def of_terms(self, lease: str, before: int) -> list[TransactionRow]:
         """Return unfinished transactions of terms of a lease before one, the oldest first."""
         chosen = {"active": True, "fence.lease": lease, "fence.term": {"$lt": before}}
         async with self._link.reading() as session:
@@ -148,7 +149,7 @@ class Rows:
 
     async def due(self, settled_ms: int) -> list[int]:
         """Return overdue transactions, and unfinished ones decided before a time. Oldest first."""
-        overdue = {"phase": Phase.OPEN, **is_over(await self._link.present())}
+        overdue = {"phase": TxnPhase.OPEN, **is_over(await self._link.present())}
         decided = {"phase": {"$in": UNFINISHED}, **is_past("decided", settled_ms)}
         chosen = {"active": True, "$or": [overdue, decided]}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).to_list()
@@ -158,29 +159,29 @@ class Rows:
         """Let open transactions begin now that began before the clock was set back."""
         present = await self._link.present()
         now_ms, ahead = present.ms, present.known_to
-        chosen = {"active": True, "_id": {"$gte": id_at(ahead)}, "phase": Phase.OPEN}
+        chosen = {"active": True, "_id": {"$gte": id_at(ahead)}, "phase": TxnPhase.OPEN}
         async for each in self._rows.find(chosen, {"begun": 1, "expires": 1}):
             if each["begun"] > ahead:
                 again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-                same = {"_id": each["_id"], "begun": each["begun"], "phase": Phase.OPEN}
+                same = {"_id": each["_id"], "begun": each["begun"], "phase": TxnPhase.OPEN}
                 await self._rows.update_one(same, {"$set": again})
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None
-    ) -> list[Row]:
+    ) -> list[TransactionRow]:
         """See ``Transactions.select``."""
         chosen: Document = {} if group is None else {"group": group}
         if before is not None:
             chosen["_id"] = {"$lt": before}
         if state is not None:
-            chosen["phase"] = {"$in": [phase for phase in Phase if STATES[phase] is state]}
+            chosen["phase"] = {"$in": [phase for phase in TxnPhase if STATES[phase] is state]}
             if state in (State.OPEN, State.COMMITTING):
                 chosen["active"] = True
         found = self._rows.find(chosen, LARGE).sort("_id", -1).limit(limit)
         return [row_of(each) for each in await found.to_list()]
 
     async def stats(self) -> TransactionStats:
-        chosen = {"active": True, "phase": Phase.OPEN}
+        chosen = {"active": True, "phase": TxnPhase.OPEN}
         count = await self._rows.count_documents(chosen)
         if not count:
             return TransactionStats(0, 0)
@@ -199,9 +200,9 @@ class Rows:
 
     async def _alive(self, id_: int) -> Document:
         """Return the filter for a transaction that can still be written and committed."""
-        return {"_id": id_, "phase": Phase.OPEN, **is_alive(await self._link.present())}
+        return {"_id": id_, "phase": TxnPhase.OPEN, **is_alive(await self._link.present())}
 
-    async def _change(self, chosen: Document, update: Document) -> Row | None:
+    async def _change(self, chosen: Document, update: Document) -> TransactionRow | None:
         found: Any = await self._rows.find_one_and_update(
             chosen, update, return_document=ReturnDocument.AFTER
         )

@@ -17,9 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from oplogd.errors import TopicFullError
 from oplogd.model.event_id import Mark
 from oplogd.store.bounds import RECORDS_FILL, full_topic, full_total, slack
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
     NAMES_FROM,
@@ -64,8 +63,7 @@ class Bounds:
         heads: TopicHeads,
         remove: Remove,
         waiting: Callable[[int], Awaitable[int]],
-        lease: Lease,
-        timing: Timing,
+        lease: FoldLease,
     ) -> None:
         self._link = link
         self._look_ups = LookUps(link)
@@ -74,8 +72,8 @@ class Bounds:
         self._remove = remove
         self._waiting = waiting
         self._lease = lease
-        self._settle_seconds = timing.settle_seconds
-        self._pace_seconds = timing.bounds_seconds
+        self._settle_seconds = link.timing.settle_seconds
+        self._pace_seconds = link.timing.bounds_seconds
         self._next = float("-inf")
         # Reasons why publishes are refused, by log.
         self._full: dict[int, str] = {}

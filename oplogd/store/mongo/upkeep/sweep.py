@@ -1,4 +1,4 @@
-"""Removing the entries of topics that nobody can read any more.
+"""Removing the entries of topics that no reader can reach any more.
 
 A writer may pause between reading the head and inserting. If the front passed its place meanwhile,
 the insert would meet no duplicate key. So a sweep removes only entries below a head that an earlier
@@ -17,14 +17,10 @@ and ask for its stored messages or its decision. The messages leave with their P
 the rest of a pointer with its decision. The entries of aborted pointers are voided.
 """
 
-from collections.abc import Awaitable, Callable
-
 from oplogd.clock.ages import MAX_LEAD_MS
-from oplogd.model.event_id import Mark
 from oplogd.store.mongo.decisions.leaving import Leaving
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.timing import Timing
 from oplogd.store.mongo.link.topic_layout import (
     CATALOGUE,
     END,
@@ -67,20 +63,17 @@ class Sweeper:
         catalogue: Catalogue,
         heads: TopicHeads,
         reader: TopicReader,
-        forget: Callable[[int, Mark], Awaitable[None]],
-        lease: Lease,
-        timing: Timing,
+        lease: FoldLease,
         leaving: Leaving,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
         self._reader = reader
-        self._forget = forget
         self._lease = lease
         self._leaving = leaving
         self._look_ups = LookUps(link)
-        self._settle_seconds = timing.settle_seconds
+        self._settle_seconds = link.timing.settle_seconds
         # Per log with entries to remove: offset of a head, and the time at which it was seen.
         self._seen: dict[int, tuple[int, float]] = {}
 
@@ -115,10 +108,10 @@ class Sweeper:
     ) -> int:
         """Raise the floor of a topic to its front, then remove the entries up to there."""
         topic = topic_of(document)
-        head = (await self._heads.newest([topic.log])).logs.get(topic.log)
+        head = await self._heads.of(topic.log)
         if head is None or head.is_ended:
             if head is not None:
-                await self._forget(topic.log, head.mark)
+                await self._catalogue.forget(topic.log, head.mark)
             return 0
         now = self._link.clock.boot()
         noted = self._seen.get(topic.log, (head.mark.offset, now))
@@ -168,7 +161,7 @@ class Sweeper:
     ) -> tuple[int, bool]:
         """Remove the entries of a log up to an offset in small steps.
 
-        Those of transactions stay that are dated from a time on; without a rule none does. Return
+        Those of transactions stay dated from a time on; without a rule none does. Return
         the number of entries removed, and whether some have stayed.
         """
         count, after, has_left = 0, 0, False
@@ -225,7 +218,7 @@ class Sweeper:
         for each in await self._link.topics.find(deleted).sort("_id", 1).to_list():
             log = log_reserved(each)
             head = await self._heads.by_range(log)
-            # A deletion that was cut here may have left the name. Later no end of the log shows it.
+            # A deletion cut here may have left the name. Later no end of the log shows it.
             await self._catalogue.free(each["name"], log)
             count += (await self._remove(log, MAX_OFFSET))[0]
             await self._leaving.remove_log(log)

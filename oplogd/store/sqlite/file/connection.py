@@ -8,14 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from oplogd.clock import now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.host.descriptors import are_used_up
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.disk import Disk
-from oplogd.store.sqlite.file.schema import read_version
+from oplogd.store.sqlite.file.migration import read_version
 from oplogd.store.sqlite.file.wal import WriteAheadLog
 
 # How long a statement waits for another process's lock. After it the store counts as unavailable.
@@ -187,6 +187,14 @@ class ConnectionPool:
         self._open.discard(db)
         self._local.db = None
         db.close()
+
+
+class Pools(NamedTuple):
+    """The threads that the parts of a store share. No look-up waits for a page of entries."""
+
+    writer: ConnectionPool
+    readers: ConnectionPool
+    lookups: ConnectionPool
 
 
 def _identity(path: Path) -> Identity | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oplog_kit.backoff import Backoff
-from oplogd.store.space import UNKNOWN, Limits, SpaceFigures, has_room_for_reserve, limits_of
+from oplogd.store.space import UNKNOWN, SpaceFigures, SpaceLimits, has_room_for_reserve, limits_of
 from oplogd.store.sqlite.file.reserve import Reserve
 
 # Total and free bytes of the disk with a folder. Raises OSError.
@@ -111,7 +111,7 @@ class Disk:
             total, free = self._measure()
         return SpaceFigures(free, in_file, self._reserve.size(), self._refused, limits)
 
-    def _keep(self, limits: Limits, free: int, in_file: int) -> bool:
+    def _keep(self, limits: SpaceLimits, free: int, in_file: int) -> bool:
         """Return whether the reserve was changed."""
         present = self._reserve.size()
         missing = limits.reserve - present
@@ -123,7 +123,7 @@ class Disk:
             return True
         return False
 
-    def _try(self, limits: Limits, free: int, in_file: int, present: int) -> bool:
+    def _try(self, limits: SpaceLimits, free: int, in_file: int, present: int) -> bool:
         """Ask the system for the room that intake needs: quotas and inodes are known to it only.
 
         Return whether the reserve was changed.

@@ -1,11 +1,17 @@
-"""The division of an append into statements. No I/O."""
+"""The input of statements: JSON, and the division of an append. No I/O."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
 
 _T = TypeVar("_T")
+
+
+def as_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def parts(items: Sequence[_T], size_of: Callable[[_T], int]) -> Iterator[Sequence[_T]]:

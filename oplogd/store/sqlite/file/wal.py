@@ -1,4 +1,4 @@
-"""The size of the write-ahead log: SQLite cannot cut it back while somebody reads an old state."""
+"""The size of the write-ahead log: SQLite cannot cut it back while a reader has an old state."""
 
 import logging
 from pathlib import Path

@@ -19,12 +19,10 @@ from oplogd.store.pointers import (
     TimedOutPointer,
 )
 from oplogd.store.sqlite.file import ages as age_statements
-from oplogd.store.sqlite.file.connection import ConnectionPool
+from oplogd.store.sqlite.file.connection import Pools
 from oplogd.store.sqlite.file.shared_write import SharedWrite
-from oplogd.store.sqlite.pointers import ends as ends
-from oplogd.store.sqlite.pointers import rows as rows
+from oplogd.store.sqlite.pointers import ends, rows, steps
 from oplogd.store.sqlite.pointers import statements as sql
-from oplogd.store.sqlite.pointers import steps as steps
 from oplogd.store.sqlite.upkeep import room
 from oplogd.store.transactions import Limits
 
@@ -35,19 +33,11 @@ class SqlitePointers:
     ``wake``: called in the writer's thread after a step; it may have appended to any logs.
     """
 
-    def __init__(
-        self,
-        writer: ConnectionPool,
-        readers: ConnectionPool,
-        lookups: ConnectionPool,
-        wake: Callable[[], None],
-        clock: GuardedClock,
-    ) -> None:
+    def __init__(self, pools: Pools, wake: Callable[[], None], clock: GuardedClock) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
-        self._shared = SharedWrite(writer, wake, PointerDecisions)
-        self._readers = readers
-        self._lookups = lookups
+        self._shared = SharedWrite(pools.writer, wake, PointerDecisions)
+        _, self._readers, self._lookups = pools
 
     @property
     def decisions(self) -> PointerDecisions:

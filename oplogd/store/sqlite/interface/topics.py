@@ -1,5 +1,6 @@
 """The topics in the embedded store: see ``Topics``."""
 
+import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,21 +11,21 @@ from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.model.names import TopicName, no_topic
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.sqlite.file import statements as sql
-from oplogd.store.sqlite.file.connection import ConnectionPool, StoreFile
+from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile
 from oplogd.store.sqlite.pointers import records as topic_records
 from oplogd.store.sqlite.pointers import rows as pointer_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.news import Follower
 from oplogd.store.sqlite.upkeep import room, sweep
-from oplogd.store.sqlite.upkeep.bounds import BoundsKeeper
+from oplogd.store.sqlite.upkeep.bounds import BoundsKeeper, bound_figures
+from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
     MessageBatch,
     Namespace,
     News,
     Outcome,
     Topic,
-    TopicBounds,
     TopicEntry,
     TopicRecord,
     TopicStats,
@@ -32,13 +33,10 @@ from oplogd.store.topics import (
 
 
 class SqliteTopicLog:
-    def __init__(
-        self, topic: Topic, readers: ConnectionPool, lookups: ConnectionPool, clock: GuardedClock
-    ) -> None:
+    def __init__(self, topic: Topic, pools: Pools, clock: GuardedClock) -> None:
         self._topic = topic
         self._present = clock.present
-        self._readers = readers
-        self._lookups = lookups
+        _, self._readers, self._lookups = pools
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
         with self._naming():
@@ -78,7 +76,7 @@ class SqliteTopicLog:
 
 
 class SqliteTopics:
-    """Uses the pools of its store, and a thread of its own that waits for news.
+    """Uses the pools of its store, and a thread of its own waiting for news.
 
     That thread begins with the first call of ``news``.
     """
@@ -86,23 +84,20 @@ class SqliteTopics:
     def __init__(
         self,
         file: StoreFile,
-        writer: ConnectionPool,
-        readers: ConnectionPool,
-        lookups: ConnectionPool,
+        pools: Pools,
         clock: GuardedClock,
         monotonic: Callable[[], float],
     ) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
-        self._writer = writer
-        self._readers = readers
-        self._lookups = lookups
+        self._pools = pools
+        self._writer, self._readers, self._lookups = pools
         self._news = ConnectionPool(file, "store-news", 1, sql.SMALL_CACHE)
         self._follower = Follower()
         # The version that the follower knows; none before its first call.
         self._version: int | None = None
         self._turn = 0
-        self._bounds = BoundsKeeper(writer, readers, lookups, self._follower.wake, clock, monotonic)
+        self._bounds = BoundsKeeper(pools, self._follower.wake, clock, monotonic)
 
     async def create(
         self,
@@ -161,7 +156,7 @@ class SqliteTopics:
         return await self._lookups.run(catalogue.default_ttl)
 
     def log(self, topic: Topic) -> SqliteTopicLog:
-        return SqliteTopicLog(topic, self._readers, self._lookups, self._clock)
+        return SqliteTopicLog(topic, self._pools, self._clock)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
         if self._bounds.exist:
@@ -191,8 +186,7 @@ class SqliteTopics:
         return news
 
     async def stats(self) -> TopicStats:
-        count = await self._lookups.run(catalogue.count)
-        return count._replace(**(await self._bounds.figures())._asdict())
+        return await self._lookups.run(_stats)
 
     async def shrink(self) -> int:
         return await self._bounds.shrink()
@@ -232,3 +226,8 @@ class SqliteTopics:
     async def close(self) -> None:
         self._follower.close()
         await self._news.close()
+
+
+def _stats(db: sqlite3.Connection) -> TopicStats:
+    topics, numbers = catalogue.count(db)
+    return TopicStats(topics, numbers, *bound_figures(db))

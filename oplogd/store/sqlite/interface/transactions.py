@@ -6,19 +6,12 @@ from functools import partial
 from oplogd.clock.guard import GuardedClock
 from oplogd.model.transaction import Record, State
 from oplogd.store.sqlite.file import ages as age_statements
-from oplogd.store.sqlite.file.connection import ConnectionPool
+from oplogd.store.sqlite.file.connection import Pools
 from oplogd.store.sqlite.file.shared_write import SharedWrite
-from oplogd.store.sqlite.transactions import (
-    commit as transaction_commit,
-)
-from oplogd.store.sqlite.transactions import (
-    idle_groups,
-)
-from oplogd.store.sqlite.transactions import rows as rows
+from oplogd.store.sqlite.transactions import commit as transaction_commit
+from oplogd.store.sqlite.transactions import idle_groups, rows
 from oplogd.store.sqlite.transactions import statements as sql
-from oplogd.store.sqlite.transactions import (
-    steps as transaction_steps,
-)
+from oplogd.store.sqlite.transactions import steps as transaction_steps
 from oplogd.store.transactions import (
     KEPT_MS,
     Commit,
@@ -39,21 +32,12 @@ class SqliteTransactions:
     ``wake``: called in the writer's thread after a step; it may have appended to any logs.
     """
 
-    def __init__(
-        self,
-        writer: ConnectionPool,
-        readers: ConnectionPool,
-        lookups: ConnectionPool,
-        wake: Callable[[], None],
-        clock: GuardedClock,
-    ) -> None:
+    def __init__(self, pools: Pools, wake: Callable[[], None], clock: GuardedClock) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
         self._wake = wake
-        self._writer = writer
-        self._shared = SharedWrite(writer, wake, Decisions)
-        self._readers = readers
-        self._lookups = lookups
+        self._shared = SharedWrite(pools.writer, wake, Decisions)
+        self._writer, self._readers, self._lookups = pools
 
     @property
     def decisions(self) -> Decisions:

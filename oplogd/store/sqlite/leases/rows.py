@@ -3,11 +3,10 @@
 import sqlite3
 from collections.abc import Iterable
 
-import msgspec
-
 from oplogd.model.lease import Fence
 from oplogd.store.lease_rule import NEVER_HELD, LeaseRow, polled
 from oplogd.store.leases import Lease, LeaseRequest, lease_conflict, no_lease
+from oplogd.store.sqlite.file.parts import as_json
 
 _FIND = "SELECT holder, term, ends, ttl, note FROM leases WHERE name = ?"
 _SELECT = """
@@ -64,7 +63,7 @@ def select(db: sqlite3.Connection, after: str, limit: int, now: int) -> list[Lea
 def holding(db: sqlite3.Connection, fences: Iterable[Fence]) -> set[Fence]:
     """Return the fences that hold."""
     wanted = set(fences)
-    names = msgspec.json.encode(list({fence.lease for fence in wanted})).decode()
+    names = as_json(list({fence.lease for fence in wanted}))
     return wanted.intersection(Fence(*row) for row in db.execute(_HELD, (names,)))
 
 

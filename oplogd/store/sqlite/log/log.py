@@ -28,7 +28,9 @@ from oplogd.store.base import (
 )
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import snapshot, transaction
-from oplogd.store.sqlite.file.schema import CREATE_OPS, migrate
+from oplogd.store.sqlite.file.migration import migrate
+from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.schema import CREATE_OPS
 from oplogd.store.sqlite.file.template import READ_CHARACTERS
 from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.log import clock_rows
@@ -124,7 +126,7 @@ def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 
 def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]], now: int) -> None:
     """Append, fold and trim, in the open transaction or in one of its own."""
-    db.execute(sql.APPEND, (now, msgspec.json.encode(rows).decode()))
+    db.execute(sql.APPEND, (now, as_json(rows)))
 
 
 def correct(
@@ -134,7 +136,7 @@ def correct(
     rows = [
         (event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections
     ]
-    batch = msgspec.json.encode(rows).decode()
+    batch = as_json(rows)
     with transaction(db):
         results = [
             CorrectionResult(text)

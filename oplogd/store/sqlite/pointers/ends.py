@@ -6,16 +6,14 @@ A step that raises an OplogError has no effect.
 import sqlite3
 from collections.abc import Sequence
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision, decided
 from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite.file import ages as age_statements
-from oplogd.store.sqlite.file.parts import parts
-from oplogd.store.sqlite.pointers import rows as rows
+from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.pointers import rows
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.pointers.steps import append
 from oplogd.store.sqlite.topics import entries as topic_entries
@@ -66,13 +64,13 @@ def time_out(db: sqlite3.Connection, present: Present, decisions: PointerDecisio
 
 def _end(
     db: sqlite3.Connection,
-    ending: Sequence[rows.Row],
+    ending: Sequence[rows.PointerRow],
     decision: Decision,
     present: Present,
     decisions: PointerDecisions,
 ) -> dict[int, Mark]:
     """Decide open pointers. Return the marks of the decisions by log."""
-    by_log: dict[int, list[rows.Row]] = {}
+    by_log: dict[int, list[rows.PointerRow]] = {}
     for row in ending:
         by_log.setdefault(row.log, []).append(row)
     body = [
@@ -96,7 +94,7 @@ def _end(
 
 def _end_late(
     db: sqlite3.Connection,
-    row: rows.Row,
+    row: rows.PointerRow,
     decision: Decision,
     present: Present,
     decisions: PointerDecisions,
@@ -113,7 +111,7 @@ def _end_late(
     return mark
 
 
-def _publish_late(db: sqlite3.Connection, row: rows.Row, present: Present) -> Mark | None:
+def _publish_late(db: sqlite3.Connection, row: rows.PointerRow, present: Present) -> Mark | None:
     """Append the messages of a pointer that can still be read once more.
 
     Return the mark of the last one.
@@ -125,13 +123,9 @@ def _publish_late(db: sqlite3.Connection, row: rows.Row, present: Present) -> Ma
     standing = db.execute(sql.STANDING, given | {"front": place}).fetchall()
     mark = None
     for some in parts(standing, lambda entry: entry[1]):  # the messages of all may be gigabytes
-        places = _json([each for each, _ in some])
+        places = as_json([each for each, _ in some])
         found = db.execute(sql.MESSAGES, given | {"places": places}).fetchall()
         for part in parts(found, lambda message: len(message[1])):
             contents = [(ttl, data) for ttl, data, *_ in part]
             *_, mark = append(db, EntryKind.LATE, log, pointer, contents, present.ms)
     return mark
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

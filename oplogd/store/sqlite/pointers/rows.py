@@ -4,8 +4,6 @@ import sqlite3
 from collections.abc import Collection
 from typing import NamedTuple
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
@@ -18,6 +16,7 @@ from oplogd.store.pointers import (
     PointerStats,
     TimedOutPointer,
 )
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.topics.entries import deleted, mark_of
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
@@ -26,12 +25,12 @@ from oplogd.store.sqlite.topics.statements import MAX_STAMP
 _FIRST = PointerKey(-1, -1, -1)
 
 
-class Row(NamedTuple):
+class PointerRow(NamedTuple):
     """A pointer in a topic: see the table ``pointers``.
 
     ``decision``: None while it is open. ``begun``: None if there is no row yet. ``publish``,
     ``end`` and ``late``: marks of the last PUBLISH entry, of the decision, and of the last entry of
-    a commit that was reported after the time-out. ``rules``: of the topic.
+    a commit reported after the time-out. ``rules``: of the topic.
     """
 
     log: int
@@ -57,7 +56,7 @@ class Row(NamedTuple):
         return None if self.decision is Decision.TIMED_OUT else self.decision
 
 
-def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
+def find(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
     """Return the row of a pointer. Raises TopicNotFoundError."""
     found = db.execute(sql.FIND, {"log": log, "pointer": pointer}).fetchone()
     if found is None:
@@ -65,12 +64,12 @@ def find(db: sqlite3.Connection, log: int, pointer: int) -> Row:
     is_on, timeout, state, *numbers = found[:10]
     rules = PointerRules(bool(is_on), timeout)
     if state is None:
-        return Row(log, pointer, rules=rules)
+        return PointerRow(log, pointer, rules=rules)
     marks = [_mark(*found[at : at + 2]) for at in (10, 12, 14)]
-    return Row._make((log, pointer, _decision(pointer, state), *numbers, *marks, rules))
+    return PointerRow._make((log, pointer, _decision(pointer, state), *numbers, *marks, rules))
 
 
-def find_open(db: sqlite3.Connection, log: int, pointer: int) -> Row:
+def find_open(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
     """Return the row of a pointer that takes messages.
 
     Raises TopicNotFoundError and TransactionConflictError.
@@ -80,7 +79,7 @@ def find_open(db: sqlite3.Connection, log: int, pointer: int) -> Row:
     return row
 
 
-def require_open(row: Row) -> None:
+def require_open(row: PointerRow) -> None:
     """Raise TransactionConflictError unless messages may go in under this pointer."""
     if row.decision is not None:
         raise decided(row.pointer, row.decision)
@@ -88,13 +87,15 @@ def require_open(row: Row) -> None:
         raise switched_off()
 
 
-def save(db: sqlite3.Connection, row: Row) -> None:
+def save(db: sqlite3.Connection, row: PointerRow) -> None:
     state = sql.OPEN if row.decision is None else row.decision.value
     marks = [n for each in (row.publish, row.end, row.late) for n in _numbers(each)]
     db.execute(sql.SAVE, (row.log, row.pointer, state, *row[3:10], *marks))
 
 
-def registered(row: Row, present: Present, timeout_ms: int, *, has_entries: bool) -> Row:
+def registered(
+    row: PointerRow, present: Present, timeout_ms: int, *, has_entries: bool
+) -> PointerRow:
     """Return the row with its time-out, which runs from the first entry on if there is one.
 
     ``timeout_ms``: the agent's.
@@ -109,7 +110,7 @@ def registered(row: Row, present: Present, timeout_ms: int, *, has_entries: bool
 def decisions(db: sqlite3.Connection, log: int, pointers: Collection[int]) -> dict[int, Decision]:
     if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
         raise deleted(log)
-    given = msgspec.json.encode(list(pointers)).decode()
+    given = as_json(list(pointers))
     found = db.execute(sql.DECISIONS, (log, given)).fetchall()
     return {pointer: _decided(pointer, state) for pointer, state in found}
 

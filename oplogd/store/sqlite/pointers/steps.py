@@ -17,15 +17,14 @@ from oplogd.model.pointer import (
     Voided,
     encode_voided,
     nothing_stored,
-    runs_of,
     stored_before,
     too_late,
     too_many_stored,
 )
 from oplogd.model.transaction import Marker, decode_marker, encode_marker
-from oplogd.store.pointers import Marks, PointerDecisions
-from oplogd.store.sqlite.file.parts import parts
-from oplogd.store.sqlite.pointers import rows as rows
+from oplogd.store.pointers import Marks, PointerDecisions, runs_of
+from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.pointers import rows
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
@@ -83,7 +82,7 @@ def store(
         if len(part) == 1 and _size(part[0]) > topic_entries.LARGE:
             db.execute(sql.STORE_LARGE, (log, pointer, *lines[0]))
         else:
-            db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": _json(lines)})
+            db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": as_json(lines)})
     row = rows.registered(row, present, timeout_ms, has_entries=False)
     rows.save(db, row._replace(last=last, records=records, octets=octets))
 
@@ -131,7 +130,7 @@ def rollback(
     given: dict[str, object] = {"log": log, "pointer": pointer}
     some = stamps is not None
     if some:
-        given["stamps"] = _json(stamps)
+        given["stamps"] = as_json(stamps)
     found, published, markers = db.execute(sql.entries(given=some), given).fetchone()
     places = decode_numbers(found)
     db.execute(sql.remove_entries(given=some), given)
@@ -139,7 +138,8 @@ def rollback(
         for data in markers.split("\n") if markers else ():
             marker = decode_marker(data.split(" ", 1)[1])
             rows.remove_stored(db, log, pointer, marker.after, marker.last)
-        if row.publish is not None and _stamp(row.publish) in decode_numbers(published):
+        at = row.publish
+        if at is not None and stamp(at.ms, at.sequence) in decode_numbers(published):
             rows.save(db, row._replace(publish=None))
     else:
         rows.remove_stored(db, log, pointer, 0)
@@ -182,7 +182,7 @@ def void(
     Return the mark of the last one.
     """
     for part in parts(places, lambda _: 0):
-        db.execute(sql.VOID, (_json(part),))
+        db.execute(sql.VOID, (as_json(part),))
     runs = runs_of([place - base(log) for place in places])
     mark = None
     for start in range(0, len(runs), RUNS_PER_ENTRY):
@@ -197,11 +197,3 @@ def _size(message: Message) -> int:
 
 def _ms(ttl: int | None) -> int | None:
     return None if ttl is None else ttl * 1000
-
-
-def _stamp(mark: Mark) -> int:
-    return stamp(mark.ms, mark.sequence)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -64,7 +64,7 @@ SET_GONE = """
     UPDATE topic_sizes SET gone = ?, turn = (SELECT turn FROM topic_sizes WHERE log = 0)
     WHERE log = ?
 """
-# A transaction has ended: look again for its records, which nobody needs any more.
+# A transaction has ended: look again for its records: they are of no use any more.
 LOOK_AGAIN = """
     UPDATE topic_sizes SET swept = 0
     WHERE log IN (SELECT value FROM json_each(?)) AND swept > 0

@@ -3,22 +3,67 @@
 import sqlite3
 from collections.abc import Collection
 
-import msgspec
-
 from oplogd.clock.ages import MAX_LEAD_MS, Present
 from oplogd.errors import NoLogNumberError
 from oplogd.model.message_id import stamp
 from oplogd.model.names import TopicName, no_topic, topic_exists
 from oplogd.model.pointer import DEFAULT_RULES, PointerRules
-from oplogd.store.numbers import begin_of, is_log, used_up
+from oplogd.store.numbers import MAX_LOG, begin_of, is_log, used_up
 from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.topics import entries as topic_entries
-from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.sqlite.topics.bound_statements import SET_MAX, TOTAL_LOG
-from oplogd.store.topics import Namespace, Topic, TopicStats
+from oplogd.store.topics import Namespace, Topic
 
 # Logs that one creation looks at for a free number: some hundredths of a second.
 _LOOKED_AT = 50_000
+
+# Topics without a row of rules have the default ones.
+_TOPIC = """
+    SELECT log, namespace, name, ttl, coalesce(is_on, 1), timeout, max_bytes
+    FROM topics LEFT JOIN pointer_rules USING (log) LEFT JOIN topic_sizes USING (log)
+"""
+_FIND = f"{_TOPIC} WHERE namespace = ? AND name = ?"
+# A limit of -1: all.
+_IN_NAMESPACE = (
+    f"{_TOPIC} WHERE namespace = :namespace AND name > :after ORDER BY name LIMIT :limit"
+)
+_NAMESPACES = """
+    SELECT namespace, count(*) FROM topics
+    WHERE namespace > ? GROUP BY namespace ORDER BY namespace LIMIT ?
+"""
+_CURRENT = f"""
+    {_TOPIC} WHERE log IN (SELECT value FROM json_each(?)) AND name IS NOT NULL
+"""
+_COUNT = "SELECT count(*) FROM topics WHERE name IS NOT NULL"
+_COUNT_NUMBERS = "SELECT count(*) FROM topics"
+_CATALOGUE = "SELECT ttl, version, last_log, ended_stamp FROM catalogue"
+_COUNT_CHANGE = "UPDATE catalogue SET version = version + 1"
+_USE_LOG = "UPDATE catalogue SET last_log = ?"
+_SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
+_CREATE = """
+    INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, :begin, :stamp, :begin, :stamp)
+"""
+# The first log from :log on whose number no topic has, or the last one of some looked at.
+_IN_USE = f"SELECT 1 FROM topics WHERE (log & {MAX_LOG}) = (candidate.log & {MAX_LOG})"
+_NEXT_LOG = f"""
+    WITH RECURSIVE candidate (log) AS (
+        SELECT :log UNION ALL SELECT log + 1 FROM candidate
+        WHERE NOT log & {MAX_LOG} OR EXISTS ({_IN_USE}) LIMIT :limit
+    )
+    SELECT log, log & {MAX_LOG} AND NOT EXISTS ({_IN_USE})
+    FROM candidate ORDER BY log DESC LIMIT 1
+"""
+_SET_TTL = "UPDATE topics SET ttl = ? WHERE log = ?"
+_SET_RULES = "REPLACE INTO pointer_rules VALUES (?, ?, ?)"
+_RESET_RULES = "DELETE FROM pointer_rules WHERE log = ?"
+_WITH_DEFAULT_TTL = "SELECT log FROM topics WHERE name IS NOT NULL AND ttl IS NULL"
+# Past all stamps in a topic.
+_ENDED = "SELECT head_stamp + 1 FROM topics WHERE log = ?"
+_END = "UPDATE catalogue SET ended_stamp = max(ended_stamp, ?)"
+_END_AHEAD = "REPLACE INTO ended_ahead VALUES (?, ?, ?)"
+_ENDED_AHEAD = "SELECT stamp FROM ended_ahead WHERE namespace = ? AND name = ?"
+_UNNAME = "UPDATE topics SET namespace = NULL, name = NULL WHERE log = ?"
 
 
 def _topic(row: tuple[int, str, str, int | None, int, int | None, int | None]) -> Topic:
@@ -38,20 +83,20 @@ def create(
     with transaction(db):
         if find(db, name):
             raise topic_exists(name)
-        _, _, last_log, ended_stamp = db.execute(sql.CATALOGUE).fetchone()
+        _, _, last_log, ended_stamp = db.execute(_CATALOGUE).fetchone()
         given = {"log": last_log + 1, "limit": _LOOKED_AT}
-        log, is_free = db.execute(sql.NEXT_LOG, given).fetchone()
+        log, is_free = db.execute(_NEXT_LOG, given).fetchone()
         if is_free and is_log(log):
             row = {"log": log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
             # One more than any old id: so a position at the last old one has a gap.
-            ahead = db.execute(sql.ENDED_AHEAD, name).fetchone()
+            ahead = db.execute(_ENDED_AHEAD, name).fetchone()
             last = max(ended_stamp, stamp(now, 0), ahead[0] if ahead else 0)
-            db.execute(sql.CREATE, row | {"begin": begin_of(log), "stamp": last})
+            db.execute(_CREATE, row | {"begin": begin_of(log), "stamp": last})
             _set_rules(db, log, pointers)
             db.execute(SET_MAX, (max_bytes, log))
-            db.execute(sql.COUNT_CHANGE)
+            db.execute(_COUNT_CHANGE)
         # If none is free, the next creation looks at the numbers that follow.
-        db.execute(sql.USE_LOG, (log,))
+        db.execute(_USE_LOG, (log,))
     if not is_free or not is_log(log):
         raise NoLogNumberError(used_up("the store"))
     return Topic(log, name, ttl, pointers, max_bytes)
@@ -68,33 +113,42 @@ def change(
     with transaction(db):
         topic = _existing(db, name)
         topic_entries.raise_floor(db, topic.log, now)  # a longer time to live brings nothing back
-        db.execute(sql.SET_TTL, (ttl, topic.log))
+        db.execute(_SET_TTL, (ttl, topic.log))
         _set_rules(db, topic.log, pointers)
         db.execute(SET_MAX, (max_bytes, topic.log))
-        db.execute(sql.COUNT_CHANGE)
+        db.execute(_COUNT_CHANGE)
     return topic._replace(ttl=ttl, pointers=pointers, max_bytes=max_bytes)
 
 
 def delete(db: sqlite3.Connection, name: TopicName, now: int) -> None:
     with transaction(db):
         topic = _existing(db, name)
-        (ended,) = db.execute(sql.ENDED, (topic.log,)).fetchone()
+        (ended,) = db.execute(_ENDED, (topic.log,)).fetchone()
         if ended > stamp(now + MAX_LEAD_MS, 0):  # concerns no topic but the next of this name
-            db.execute(sql.END_AHEAD, (*name, ended))
+            db.execute(_END_AHEAD, (*name, ended))
         else:
-            db.execute(sql.END, (ended,))
-        db.execute(sql.UNNAME, (topic.log,))
-        db.execute(sql.COUNT_CHANGE)
+            db.execute(_END, (ended,))
+        db.execute(_UNNAME, (topic.log,))
+        db.execute(_COUNT_CHANGE)
+
+
+def end_old(db: sqlite3.Connection, logs: Collection[int]) -> None:
+    """Delete topics whose stamps are not ahead, in the caller's transaction."""
+    for log in logs:
+        db.execute(_END, db.execute(_ENDED, (log,)).fetchone())
+        db.execute(_UNNAME, (log,))
+    if logs:
+        db.execute(_COUNT_CHANGE)
 
 
 def set_default_ttl(db: sqlite3.Connection, ttl: int, now: Present) -> None:
     """Set the time to live in seconds of topics without their own, in the caller's transaction."""
     if default_ttl(db) == ttl:
         return
-    for (log,) in db.execute(sql.WITH_DEFAULT_TTL).fetchall():
+    for (log,) in db.execute(_WITH_DEFAULT_TTL).fetchall():
         topic_entries.raise_floor(db, log, now)
-    db.execute(sql.SET_DEFAULT_TTL, (ttl,))
-    db.execute(sql.COUNT_CHANGE)
+    db.execute(_SET_DEFAULT_TTL, (ttl,))
+    db.execute(_COUNT_CHANGE)
 
 
 def set_total_bound(db: sqlite3.Connection, max_bytes: int) -> None:
@@ -103,12 +157,12 @@ def set_total_bound(db: sqlite3.Connection, max_bytes: int) -> None:
 
 
 def default_ttl(db: sqlite3.Connection) -> int:
-    ttl: int = db.execute(sql.CATALOGUE).fetchone()[0]
+    ttl: int = db.execute(_CATALOGUE).fetchone()[0]
     return ttl
 
 
 def find(db: sqlite3.Connection, name: TopicName) -> Topic | None:
-    row = db.execute(sql.FIND, name).fetchone()
+    row = db.execute(_FIND, name).fetchone()
     return _topic(row) if row else None
 
 
@@ -116,29 +170,30 @@ def in_namespace(
     db: sqlite3.Connection, namespace: str, after: str, limit: int | None
 ) -> list[Topic]:
     given = {"namespace": namespace, "after": after, "limit": -1 if limit is None else limit}
-    return list(map(_topic, db.execute(sql.IN_NAMESPACE, given)))
+    return list(map(_topic, db.execute(_IN_NAMESPACE, given)))
 
 
 def namespaces(db: sqlite3.Connection, after: str, limit: int) -> list[Namespace]:
-    return [Namespace(*row) for row in db.execute(sql.NAMESPACES, (after, limit))]
+    return [Namespace(*row) for row in db.execute(_NAMESPACES, (after, limit))]
 
 
 def current(db: sqlite3.Connection, logs: Collection[int]) -> dict[int, Topic]:
-    given = msgspec.json.encode(list(logs)).decode()
-    return {row[0]: _topic(row) for row in db.execute(sql.CURRENT, (given,))}
+    given = as_json(list(logs))
+    return {row[0]: _topic(row) for row in db.execute(_CURRENT, (given,))}
 
 
-def count(db: sqlite3.Connection) -> TopicStats:
-    (topics,) = db.execute(sql.COUNT).fetchone()
-    (numbers,) = db.execute(sql.COUNT_NUMBERS).fetchone()
-    return TopicStats(topics, numbers)
+def count(db: sqlite3.Connection) -> tuple[int, int]:
+    """Return the number of topics that exist, and of logs in use."""
+    (topics,) = db.execute(_COUNT).fetchone()
+    (numbers,) = db.execute(_COUNT_NUMBERS).fetchone()
+    return topics, numbers
 
 
 def _set_rules(db: sqlite3.Connection, log: int, pointers: PointerRules) -> None:
     if pointers == DEFAULT_RULES:
-        db.execute(sql.RESET_RULES, (log,))
+        db.execute(_RESET_RULES, (log,))
     else:
-        db.execute(sql.SET_RULES, (log, *pointers))
+        db.execute(_SET_RULES, (log, *pointers))
 
 
 def _existing(db: sqlite3.Connection, name: TopicName) -> Topic:

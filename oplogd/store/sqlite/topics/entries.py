@@ -20,16 +20,17 @@ from oplogd.model.names import no_topic
 from oplogd.store.numbers import begin_of
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
 from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.topics import statements as sql
+from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
     EntryKind,
     MessageBatch,
     Outcome,
     Placed,
     Refused,
-    TopicBounds,
     TopicEntry,
     dated_entry,
 )
@@ -45,7 +46,7 @@ _Part = Mapping[int, Sequence[Message]]
 # New entries by their log: own time to live in ms, and data, which ``Raw`` is JSON. A log is in it
 # once.
 Groups = Sequence[tuple[int, Sequence[tuple[int | None, str | msgspec.Raw]]]]
-# Characters or bytes of an entry that is given to SQLite outside of JSON if it is alone.
+# Characters or bytes of an entry given to SQLite outside of JSON if it is alone.
 LARGE = 64 * 1024
 # Offset and stamp of the first new entry in each log.
 Firsts = dict[int, tuple[int, int]]
@@ -92,10 +93,10 @@ def place(
 ) -> Firsts:
     """Append entries of one kind. Return the first of each log.
 
-    It runs in the open transaction or in one of its own. Topics that were deleted get no entries.
+    It runs in the open transaction or in one of its own. Deleted topics get no entries.
     """
     groups, lone = take_lone(groups)
-    body = msgspec.json.encode(groups).decode()
+    body = as_json(groups)
     db.execute(sql.APPEND, (stamp(now, 0), body, kind.value, bounded, lone))
     placed = msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0])
     return {log: (head + 1, first) for log, head, first in placed}

@@ -13,7 +13,7 @@ from oplogd.store.numbers import MAX_LOG
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.topics import MAX_OFFSET
 
-# Ids of topics that were deleted meanwhile are among them.
+# Ids of topics deleted meanwhile are among them.
 _SPAN = """
     INSERT INTO repaired SELECT :ms, newest >> 16 FROM (SELECT max(
         coalesce((SELECT max(head_stamp) FROM topics), 0),

@@ -8,12 +8,20 @@ from collections.abc import Mapping
 import msgspec
 
 from oplogd.store.sqlite.file.connection import snapshot
-from oplogd.store.sqlite.topics import statements as sql
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.topics.bound_statements import GONE_SINCE
 from oplogd.store.topics import News
 
 # How often the follower looks for entries and changes of other processes.
 POLL_SECONDS = 0.05
+
+_VERSION = "SELECT version FROM catalogue"
+_DATA_VERSION = "PRAGMA data_version"
+_NEWS = """
+    SELECT json_group_array(CAST(given.key AS INTEGER)) FROM json_each(?) AS given
+    LEFT JOIN topics ON log = CAST(given.key AS INTEGER)
+    WHERE name IS NULL OR head > given.value
+"""
 
 
 class Follower:
@@ -47,16 +55,16 @@ class Follower:
         present one. Return at the next ``wake`` after ``ended`` was set.
         """
         deadline = time.monotonic() + seconds
-        given = msgspec.json.encode(heads).decode()
+        given = as_json(heads)
         seen = None
         while True:
             self._woken.clear()
-            changes = db.execute(sql.DATA_VERSION).fetchone()[0]
+            changes = db.execute(_DATA_VERSION).fetchone()[0]
             if changes != seen:
                 seen = changes
                 with snapshot(db):
-                    logs = msgspec.json.decode(db.execute(sql.NEWS, (given,)).fetchone()[0])
-                    version = db.execute(sql.VERSION).fetchone()[0]
+                    logs = msgspec.json.decode(db.execute(_NEWS, (given,)).fetchone()[0])
+                    version = db.execute(_VERSION).fetchone()[0]
                     gone = db.execute(GONE_SINCE, (turn,)).fetchall()
                 floors = {log: offset for log, offset, _ in gone if log in heads}
             left = deadline - time.monotonic()

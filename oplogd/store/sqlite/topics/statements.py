@@ -13,66 +13,14 @@ BASE = f"((log & {MAX_LOG}) << {_OFFSET_BITS})"
 STAMPS_PER_MS = MAX_SEQUENCE + 1
 MAX_STAMP = (1 << 63) - 1
 
-# --- Catalogue ---
-
-# Topics without a row of rules have the default ones.
-_TOPIC = """
-    SELECT log, namespace, name, ttl, coalesce(is_on, 1), timeout, max_bytes
-    FROM topics LEFT JOIN pointer_rules USING (log) LEFT JOIN topic_sizes USING (log)
-"""
-FIND = f"{_TOPIC} WHERE namespace = ? AND name = ?"
-# A limit of -1: all.
-IN_NAMESPACE = f"{_TOPIC} WHERE namespace = :namespace AND name > :after ORDER BY name LIMIT :limit"
-NAMESPACES = """
-    SELECT namespace, count(*) FROM topics
-    WHERE namespace > ? GROUP BY namespace ORDER BY namespace LIMIT ?
-"""
-CURRENT = f"""
-    {_TOPIC} WHERE log IN (SELECT value FROM json_each(?)) AND name IS NOT NULL
-"""
-EXIST = "SELECT EXISTS (SELECT 1 FROM topics)"
-COUNT = "SELECT count(*) FROM topics WHERE name IS NOT NULL"
-COUNT_NUMBERS = "SELECT count(*) FROM topics"
-CATALOGUE = "SELECT ttl, version, last_log, ended_stamp FROM catalogue"
-COUNT_CHANGE = "UPDATE catalogue SET version = version + 1"
-USE_LOG = "UPDATE catalogue SET last_log = ?"
-SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
-CREATE = """
-    INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, :begin, :stamp, :begin, :stamp)
-"""
-# The first log from :log on whose number no topic has, or the last one of some that were looked at.
-_IN_USE = f"SELECT 1 FROM topics WHERE (log & {MAX_LOG}) = (candidate.log & {MAX_LOG})"
-NEXT_LOG = f"""
-    WITH RECURSIVE candidate (log) AS (
-        SELECT :log UNION ALL SELECT log + 1 FROM candidate
-        WHERE NOT log & {MAX_LOG} OR EXISTS ({_IN_USE}) LIMIT :limit
-    )
-    SELECT log, log & {MAX_LOG} AND NOT EXISTS ({_IN_USE})
-    FROM candidate ORDER BY log DESC LIMIT 1
-"""
-SET_TTL = "UPDATE topics SET ttl = ? WHERE log = ?"
-SET_RULES = "REPLACE INTO pointer_rules VALUES (?, ?, ?)"
-RESET_RULES = "DELETE FROM pointer_rules WHERE log = ?"
-WITH_DEFAULT_TTL = "SELECT log FROM topics WHERE name IS NOT NULL AND ttl IS NULL"
-# Past all stamps in a topic.
-ENDED = "SELECT head_stamp + 1 FROM topics WHERE log = ?"
-END = "UPDATE catalogue SET ended_stamp = max(ended_stamp, ?)"
-END_AHEAD = "REPLACE INTO ended_ahead VALUES (?, ?, ?)"
-ENDED_AHEAD = "SELECT stamp FROM ended_ahead WHERE namespace = ? AND name = ?"
-UNNAME = "UPDATE topics SET namespace = NULL, name = NULL WHERE log = ?"
-SET_FLOOR = (
-    "UPDATE topics SET floor = :floor, floor_stamp = :stamp WHERE log = :log AND floor < :floor"
-)
-
 # --- Append ---
 
 # A stamp past the present one plus this is ahead: then `dated` tells when the entry was written.
 # `present_ms()` asks the clock again: the process may have stood since it read `NEW.stamp`.
 MAX_LEAD = MAX_LEAD_MS << SEQUENCE_BITS
 
-
 # One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
-# …]], …]`. `placing` tells afterwards where they went; topics that were deleted are not in it.
+# …]], …]`. `placing` tells afterwards where they went; deleted topics are not in it.
 # `bounded`: neither are those that store more than their bound in bytes. `lone`: the data of the
 # only message, outside of JSON. Another statement would take the GIL back from the event loop.
 # The unary plus lets SQLite look up topics by log, not scan them.
@@ -136,7 +84,7 @@ def _kept(low: str, oldest_ms: str) -> str:
 def _passed(low: str, oldest_ms: str) -> str:
     """Return the SQL of the offset up to which entries are gone although their stamps are ahead.
 
-    ``low``: an offset that is gone. Entries up to the first one that was written later stay. The
+    ``low``: an offset that is gone. Entries up to the first one written later stay. The
     stamp must still be ahead: see ``Present.date``.
     """
     return f"""iif(head_{_IS_AHEAD}, coalesce((
@@ -230,8 +178,6 @@ LOCATE = f"""
     {_stamp_at("at")}, coalesce((SELECT stamp FROM purges WHERE log = :log), 0)
     FROM bounds CROSS JOIN places
 """
-
-
 REPAIRED = "SELECT first, last FROM repaired"
 
 
@@ -264,18 +210,12 @@ EXPAND = f"""
     ) FROM topics WHERE log = :log AND name IS NOT NULL
 """
 
-# --- News ---
-
-VERSION = "SELECT version FROM catalogue"
-DATA_VERSION = "PRAGMA data_version"
-NEWS = """
-    SELECT json_group_array(CAST(given.key AS INTEGER)) FROM json_each(?) AS given
-    LEFT JOIN topics ON log = CAST(given.key AS INTEGER)
-    WHERE name IS NULL OR head > given.value
-"""
-
 # --- Sweep ---
 
+SET_FLOOR = (
+    "UPDATE topics SET floor = :floor, floor_stamp = :stamp WHERE log = :log AND floor < :floor"
+)
+EXIST = "SELECT EXISTS (SELECT 1 FROM topics)"
 EXPIRED = f"""
     WITH {_aged()}
     SELECT log FROM aged CROSS JOIN entries ON place = (

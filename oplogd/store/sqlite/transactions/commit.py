@@ -5,17 +5,16 @@ No Python loop runs over the records: the statements run without the GIL.
 
 import sqlite3
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.errors import OplogError, TransactionConflictError
 from oplogd.model import commit_log
 from oplogd.model.event_id import Mark
 from oplogd.model.transaction import Marker, State, lacking
 from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.log import log as oplog
 from oplogd.store.sqlite.topics.entries import mark_of
-from oplogd.store.sqlite.transactions import rows as rows
+from oplogd.store.sqlite.transactions import rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.transactions.steps import (
     append_markers,
@@ -86,15 +85,15 @@ def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now:
         CommittedLog(log, mark_of(*placed[log]) if log in placed else None, marker.last)
         for log, marker in markers.items()
     ]
-    given = {"txn": id_, "logs": _json([*markers])}
+    given = {"txn": id_, "logs": as_json([*markers])}
     (order,) = db.execute(sql.ORDER, given).fetchone()
     runs = []
     if 0 in found:
         count, first, _ = found[0]
         runs.append(_append_operations(db, id_, count, first, now))
-    # Operations are entries now. Nobody reads the records of a topic that was deleted.
+    # Operations are entries now. The records of a deleted topic have no readers.
     done = [0, *(log for log, mark, _ in logs if mark is None)]
-    db.execute(sql.REMOVE_OF_LOGS, (id_, _json(done)))
+    db.execute(sql.REMOVE_OF_LOGS, (id_, as_json(done)))
     rows.set_committed(db, id_, records, place, logs, runs, order, now)
 
 
@@ -105,7 +104,3 @@ def _append_operations(db: sqlite3.Connection, id_: int, count: int, first: int,
         db.execute(statement, {"txn": id_, "now": now, "count": count, "first": first})
     db.execute(statements.TRIM)
     return Run(before.offset + 1, count, max(now, before.ms))
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -8,7 +8,7 @@ from oplogd.model.names import SYSTEM
 from oplogd.model.transaction import GROUP_PREFIX
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
-from oplogd.store.sqlite.topics import statements as topic_statements
+from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.transactions import statements as transaction_statements
 from oplogd.store.transactions import IDLE_MS
 
@@ -31,10 +31,5 @@ def delete(db: sqlite3.Connection, logs: Collection[int], now: Present) -> int:
     """Delete those of the logs that are still idle. Return their number."""
     with transaction(db):
         idle = set(find(db, now)).intersection(logs)
-        for log in idle:
-            (ended,) = db.execute(topic_statements.ENDED, (log,)).fetchone()
-            db.execute(topic_statements.END, (ended,))
-            db.execute(topic_statements.UNNAME, (log,))
-        if idle:
-            db.execute(topic_statements.COUNT_CHANGE)
+        catalogue.end_old(db, idle)
     return len(idle)

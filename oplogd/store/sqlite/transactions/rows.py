@@ -13,6 +13,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
 from oplogd.model.transaction import FIRST_ID, Reason, State, no_transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.topics.entries import mark_of
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transactions import (
@@ -92,7 +93,7 @@ def set_written(
     """Register logs that are touched, and count new records and their bytes."""
     given = {
         "id": transaction.id,
-        "logs": _array(sorted(logs.union(transaction.logs))),
+        "logs": as_json(sorted(logs.union(transaction.logs))),
         "records": transaction.records + records,
         "octets": transaction.octets + octets,
     }
@@ -178,7 +179,3 @@ def _read(row: _Row) -> Transaction:
 
 def _mark(offset: int | None, number: int | None) -> Mark | None:
     return None if offset is None or number is None else mark_of(offset, number)
-
-
-def _array(numbers: Sequence[int]) -> str:
-    return msgspec.json.encode(numbers).decode()

@@ -23,11 +23,11 @@ from oplogd.model.message import Message
 from oplogd.model.names import no_topic
 from oplogd.model.operation import Operation
 from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, reused
-from oplogd.store.sqlite.file.parts import parts
+from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
-from oplogd.store.sqlite.transactions import rows as rows
+from oplogd.store.sqlite.transactions import rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import EntryKind
@@ -165,7 +165,7 @@ def _abort(
 
 def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) -> list[Record]:
     """Return each record that is not stored yet, once. Raises TransactionConflictError."""
-    lsns = _json([record.lsn for record in records])
+    lsns = as_json([record.lsn for record in records])
     digests: dict[int, str] = dict(db.execute(sql.KNOWN, (id_, lsns)).fetchall())
     new = []
     for record in records:
@@ -215,16 +215,12 @@ def _add(db: sqlite3.Connection, id_: int, records: Sequence[Record], now: int) 
             messages.setdefault(log, []).append((ttl, data))
             numbers.setdefault(log, []).append((lsn, digest))
     if operations:
-        db.execute(sql.ADD_OPERATIONS, {"txn": id_, "body": _json(operations)})
+        db.execute(sql.ADD_OPERATIONS, {"txn": id_, "body": as_json(operations)})
     if messages:
         placed = topic_entries.place(db, EntryKind.DEFERRED, [*messages.items()], now)
         if gone := messages.keys() - placed.keys():
             raise no_topic(f"of log {min(gone)}")
-        db.execute(sql.ADD_MESSAGES, {"txn": id_, "body": _json([*numbers.items()])})
+        db.execute(sql.ADD_MESSAGES, {"txn": id_, "body": as_json([*numbers.items()])})
         for log in limited:
             first = base(log) + placed[log][0]
             db.execute(sql.HIDE_END, {"first": first, "count": len(messages[log])})
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from oplogd.clock.guard import GuardedClock
 from oplogd.store.bounds import slack
-from oplogd.store.sqlite.file.connection import ConnectionPool, transaction
+from oplogd.store.sqlite.file.connection import Pools, transaction
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
 from oplogd.store.sqlite.upkeep import counting, leaving, room, sweep
@@ -32,29 +32,17 @@ _Front = tuple[int, int]
 logger = logging.getLogger("oplogd.store")
 
 
-class Figures(NamedTuple):
-    """``octets``: of all topics. ``max_bytes``: their bound. ``left``: entries that have left."""
-
-    octets: int
-    max_bytes: int | None
-    left: int
-
-
 class BoundsKeeper:
     """Uses the pools of its store. ``wake``: called after entries have left."""
 
     def __init__(
         self,
-        writer: ConnectionPool,
-        readers: ConnectionPool,
-        lookups: ConnectionPool,
+        pools: Pools,
         wake: Callable[[], None],
         clock: GuardedClock,
         monotonic: Callable[[], float],
     ) -> None:
-        self._writer = writer
-        self._readers = readers
-        self._lookups = lookups
+        self._writer, self._readers, self._lookups = pools
         self._wake = wake
         self._present = clock.present
         self._monotonic = monotonic
@@ -104,9 +92,6 @@ class BoundsKeeper:
             removed += await self._keep_total(found.total_max, found.total)
         return removed
 
-    async def figures(self) -> Figures:
-        return await self._lookups.run(_figures)
-
     async def _count(self, *, frees_space: bool) -> bool:
         """Count new bytes of all topics, for some time. Return whether everything is counted."""
         end = time.monotonic() + COUNT_SECONDS
@@ -135,7 +120,9 @@ class BoundsKeeper:
             if reason is not None:
                 return removed
 
-    def _step(self, db: sqlite3.Connection, log: int) -> tuple[leaving.Step | None, str | None]:
+    def _step(
+        self, db: sqlite3.Connection, log: int
+    ) -> tuple[leaving.LeavingStep | None, str | None]:
         with transaction(db):
             return room.shrink(db, log, self._present())
 
@@ -258,6 +245,7 @@ def _total(db: sqlite3.Connection) -> int:
     return octets
 
 
-def _figures(db: sqlite3.Connection) -> Figures:
+def bound_figures(db: sqlite3.Connection) -> tuple[int, int | None, int]:
+    """Return the bytes of all topics, their bound, and the number of entries that have left."""
     _, max_bytes, left = db.execute(sql.TOTAL_ROW).fetchone()
-    return Figures(_total(db), max_bytes, left)
+    return _total(db), max_bytes, left

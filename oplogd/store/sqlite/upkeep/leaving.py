@@ -9,14 +9,13 @@ import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.model.message_id import SEQUENCE_BITS
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, decided_by
 from oplogd.model.transaction import decode_marker
 from oplogd.store.bounds import RECORDS_FILL
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import statements as topics_sql
@@ -32,7 +31,7 @@ _PAGE = 50
 _DECISIONS = frozenset({EntryKind.COMMIT.value, EntryKind.ABORT.value})
 
 
-class Topic(NamedTuple):
+class SizedTopic(NamedTuple):
     """A row of ``topic_sizes`` and of ``topics``."""
 
     log: int
@@ -45,7 +44,7 @@ class Topic(NamedTuple):
     name: TopicName
 
 
-class Step(NamedTuple):
+class LeavingStep(NamedTuple):
     """``removed`` entries with ``octets`` left. ``held_by``: a sentence part that says why no
     further ones may leave now; None: they may. ``next_stamp``: of the oldest entry that is left,
     if the step stopped at it. ``spare``: bytes that the newest entry would free, if the step
@@ -59,7 +58,7 @@ class Step(NamedTuple):
     spare: int = 0
 
 
-NOTHING = Step(0, 0, None, None)
+NOTHING = LeavingStep(0, 0, None, None)
 
 
 class _Entry(NamedTuple):
@@ -72,16 +71,16 @@ class _Entry(NamedTuple):
     is_record: int
 
 
-def find(db: sqlite3.Connection, log: int) -> Topic | None:
+def find(db: sqlite3.Connection, log: int) -> SizedTopic | None:
     """Return a topic that is not deleted."""
     row = db.execute(sql.FIND, (log,)).fetchone()
     if row is None:
         return None
     octets, max_bytes, swept, counted, floor, head, *name = row
-    return Topic(log, octets, max_bytes, swept, counted, floor, head, TopicName(*name))
+    return SizedTopic(log, octets, max_bytes, swept, counted, floor, head, TopicName(*name))
 
 
-def find_counted(db: sqlite3.Connection, log: int) -> Topic | None:
+def find_counted(db: sqlite3.Connection, log: int) -> SizedTopic | None:
     """Return a topic after some of its entries were counted, in the caller's transaction."""
     topic = find(db, log)
     if topic is None or topic.counted >= topic.head:
@@ -92,13 +91,13 @@ def find_counted(db: sqlite3.Connection, log: int) -> Topic | None:
 
 def leave(
     db: sqlite3.Connection,
-    topic: Topic,
+    topic: SizedTopic,
     excess: int,
     upto_stamp: int,
     present: Present,
     *,
     newest: bool = False,
-) -> Step:
+) -> LeavingStep:
     """Remove the oldest entries until ``excess`` bytes have left, in the caller's transaction.
 
     Raise the floor first. Only entries that are counted leave. ``upto_stamp``: younger ones stay.
@@ -109,12 +108,12 @@ def leave(
 
 def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
     """Note that records of a transaction in these logs are not needed any more."""
-    db.execute(sql.LOOK_AGAIN, (_json(logs),))
+    db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
 class _Leaving:
     def __init__(
-        self, db: sqlite3.Connection, topic: Topic, present: Present, *, newest: bool
+        self, db: sqlite3.Connection, topic: SizedTopic, present: Present, *, newest: bool
     ) -> None:
         self._db = db
         self._topic = topic
@@ -131,7 +130,7 @@ class _Leaving:
         # Why each pointer is needed; None: it is not.
         self._pointers: dict[int, str | None] = {}
 
-    def run(self, excess: int, upto_stamp: int) -> Step:
+    def run(self, excess: int, upto_stamp: int) -> LeavingStep:
         while self._room > 0 and self._octets < min(excess, STEP_OCTETS):
             entries = self._look()
             if not entries and self._topic.counted >= self._topic.head:
@@ -148,7 +147,9 @@ class _Leaving:
             self._db.execute(sql.SET_GONE, (self._floor, topic.log))
         if self._swept != topic.swept:
             self._db.execute(sql.SET_SWEPT, (self._swept, topic.log))
-        return Step(self._removed, self._octets, self._held_by, self._next_stamp, self._spare)
+        return LeavingStep(
+            self._removed, self._octets, self._held_by, self._next_stamp, self._spare
+        )
 
     def _look(self) -> list[_Entry]:
         given = {
@@ -179,7 +180,7 @@ class _Leaving:
                 self._octets += entry.octets
             self._swept = entry.offset
         if gone:
-            self._db.execute(sql.REMOVE, {"base": self._base, "offsets": _json(gone)})
+            self._db.execute(sql.REMOVE, {"base": self._base, "offsets": as_json(gone)})
             self._removed += len(gone)
         return goes_on
 
@@ -273,7 +274,3 @@ def _just_decided(who: str) -> str:
 def _octets(db: sqlite3.Connection, log: int) -> int:
     octets: int = db.execute(sql.OCTETS, (log,)).fetchone()[0]
     return octets
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

@@ -81,7 +81,7 @@ def over_bound(db: sqlite3.Connection) -> set[int]:
 
 def shrink(
     db: sqlite3.Connection, log: int, present: Present
-) -> tuple[leaving.Step | None, str | None]:
+) -> tuple[leaving.LeavingStep | None, str | None]:
     """Let some of the oldest entries of a topic leave, in the caller's transaction.
 
     Return the step, None if the topic is counted and keeps its bound. If it is still over it, and
@@ -103,8 +103,8 @@ def shrink(
 
 
 def _and_newest(
-    db: sqlite3.Connection, log: int, step: leaving.Step, present: Present
-) -> leaving.Step:
+    db: sqlite3.Connection, log: int, step: leaving.LeavingStep, present: Present
+) -> leaving.LeavingStep:
     """Let the newest entry of a topic leave after a step. Return both steps as one."""
     topic = leaving.find(db, log)
     assert topic is not None

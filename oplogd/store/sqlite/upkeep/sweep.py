@@ -1,4 +1,4 @@
-"""Removal of entries that nobody can read, in small steps: each one call on a connection.
+"""Removal of unreadable entries, in small steps: each one call on a connection.
 
 Entries leave at the front only. Others become void: they keep their offsets, which stay dense.
 """
@@ -7,8 +7,6 @@ import sqlite3
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from oplogd.clock.ages import Present
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.pointer import decided_by
@@ -16,6 +14,7 @@ from oplogd.model.transaction import decode_marker
 from oplogd.store.numbers import may_follow
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.pointers import steps as pointer_steps
 from oplogd.store.sqlite.topics import entries as topic_entries
@@ -95,7 +94,7 @@ def void(db: sqlite3.Connection, now: Present) -> int:
 
 
 def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
-    """Void some entries of pointers that were reported as aborted. Return their number.
+    """Void some entries of pointers reported as aborted. Return their number.
 
     Append an entry that names them, as a rollback does: they may be in the rings of agents.
     """
@@ -134,7 +133,7 @@ def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
 
 
 def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> Removed:
-    """Remove up to ``limit`` rows that nobody needs without this entry. Return their number."""
+    """Remove up to ``limit`` rows that are of no use without this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
         marker = decode_marker(data.split(" ", 1)[1])
         return Removed(_forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit))
@@ -202,7 +201,7 @@ def _remove(
         if room == 0:
             return count  # there may be more of them: the next step continues here
     progress.after = last
-    given["staying"] = msgspec.json.encode(staying).decode()
+    given["staying"] = as_json(staying)
     if db.execute(sql.HAS_OLD_RECORDS, given).fetchone()[0]:
         count += db.execute(sql.REMOVE_OLD_RECORDS, given).rowcount
     return count + db.execute(sql.REMOVE, given).rowcount

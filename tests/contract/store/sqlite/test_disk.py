@@ -246,7 +246,7 @@ async def test_what_leaves_by_a_bound_may_take_the_room_of_the_reserve(
 
     def refuse_beside_the_reserve(
         db: sqlite3.Connection, *given: Any, **named: Any
-    ) -> leaving.Step:
+    ) -> leaving.LeavingStep:
         if reserve.size():
             raise sqlite_error("SQLITE_FULL")
         return leave(db, *given, **named)

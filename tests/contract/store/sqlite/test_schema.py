@@ -8,7 +8,7 @@ import pytest
 
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.store.sqlite import APPLICATION_ID, DEFAULT_CAP_BYTES, MIGRATIONS
-from oplogd.store.sqlite.file import connection, schema
+from oplogd.store.sqlite.file import connection, migration
 from oplogd.store.sqlite.file.schema import Migration
 from tests.kits.models.operations import numbered
 from tests.kits.store.kits import contents, log_of, states_of, wanted
@@ -55,7 +55,7 @@ async def test_a_file_of_the_version_before_is_migrated_with_its_contents(
             "INSERT INTO extra VALUES (1)",
         ),
     )
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, step))
+    monkeypatch.setattr(migration, "MIGRATIONS", (*MIGRATIONS, step))
     for _ in range(2):  # the second time there is nothing left to do
         async with opened(path) as store:
             await whole(store, made)
@@ -74,7 +74,7 @@ async def test_a_migration_that_fails_leaves_the_file_unchanged(
         step = Migration(
             "half a step", ("CREATE TABLE extra (x)", "INSERT INTO nowhere VALUES (1)")
         )
-        patch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, step))
+        patch.setattr(migration, "MIGRATIONS", (*MIGRATIONS, step))
         with pytest.raises(StoreError):
             async with opened(path):
                 pass
@@ -177,8 +177,8 @@ async def test_a_file_of_the_first_schema_is_migrated_and_the_log_says_so(
             SELECT 'video/' || n, n, 1600000000000 + n, n % 2,
             '{"type":"video","id":"' || n || '"}' FROM number
         """)
-    monkeypatch.setattr(schema, "PROGRESS_SECONDS", 0.0)
-    monkeypatch.setattr(schema, "PROGRESS_STEPS", 10_000)
+    monkeypatch.setattr(migration, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(migration, "PROGRESS_STEPS", 10_000)
     caplog.set_level("INFO")
     async with opened(path) as store:
         live = await states_of(store, live_only=True, limit=5000)

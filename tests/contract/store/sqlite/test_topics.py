@@ -14,9 +14,8 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.store.sqlite import MIGRATIONS
 from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.topics import catalogue, news
 from oplogd.store.sqlite.topics import entries as topic_entries
-from oplogd.store.sqlite.topics import news
-from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import DEFAULT_TTL, MessageBatch, Placed, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
@@ -294,7 +293,7 @@ async def test_a_locked_file_makes_topics_unavailable_until_it_is_free(
 
 async def test_a_free_number_is_found_without_a_scan(path: Path) -> None:
     async with opened(path):
-        query = sql.NEXT_LOG.replace(":log", "1").replace(":limit", "9")
+        query = catalogue._NEXT_LOG.replace(":log", "1").replace(":limit", "9")
         steps = [str(each[-1]) for each in rows(path, f"EXPLAIN QUERY PLAN {query}")]
     of_topics = [step for step in steps if "topics" in step]
     assert len(of_topics) == 2

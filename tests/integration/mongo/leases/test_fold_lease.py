@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oplogd.clock import Clock
-from oplogd.store.mongo.link.lease import Lease
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.states.fold import fold, raise_checkpoint
 from tests.kits.clock.virtual import VirtualClock
@@ -18,15 +18,15 @@ from tests.kits.mongo.wire import Wire
 SECONDS = 5.0
 
 
-MakeLease = Callable[..., Lease]
+MakeLease = Callable[..., FoldLease]
 
 
 @pytest.fixture
 def lease(link: Link, clock: VirtualClock) -> MakeLease:
     """Makes leases on one document, by default with the lease time SECONDS."""
 
-    def make(seconds: float = SECONDS, meta: Any = None) -> Lease:
-        return Lease(link.meta if meta is None else meta, seconds, clock=clock.monotonic)
+    def make(seconds: float = SECONDS, meta: Any = None) -> FoldLease:
+        return FoldLease(link.meta if meta is None else meta, seconds, clock=clock.monotonic)
 
     return make
 

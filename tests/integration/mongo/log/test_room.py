@@ -11,7 +11,7 @@ import pytest
 from oplogd.clock import Clock
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId
-from oplogd.store.mongo.log.conditional import Landing
+from oplogd.store.mongo.log.conditional import LogLanding
 from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.kits.agents.agent import DEADLINE
@@ -44,7 +44,7 @@ async def test_a_writer_waits_while_unfolded_entries_fill_half_of_the_cap(
 
     async def weighed(
         head: Head, chunk: Sequence[tuple[int, Operation]], name: str | None
-    ) -> Landing:
+    ) -> LogLanding:
         row = await writer.link.meta.find_one({"_id": "oplog_ops"})
         assert row is not None
         fills.append((head.mark.offset + len(chunk) - row["n"]) * size)

@@ -10,8 +10,9 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import TransactionConflictError
 from oplogd.model.pointer import Decision
-from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.link.layout import LEASE, Document
+from oplogd.store.mongo.pointers.reports import Reports
 from oplogd.store.topics import Topic
 from tests.integration.mongo.committing import KilledError, Steps, opened, stepping, topics_of
 from tests.integration.mongo.pointing import (
@@ -236,7 +237,7 @@ async def test_a_forced_rollback_takes_what_another_agent_still_publishes_late(
 async def test_a_record_that_was_made_again_is_not_taken_for_the_one_before(
     keeper: MongoStore,
 ) -> None:
-    reports = keeper.pointers._reports
+    reports = Reports(keeper.link)
     help_ = keeper.pointers._rollbacks.help
     versions = set()
     for _ in range(3):
@@ -255,7 +256,7 @@ async def test_a_sweep_that_was_cut_names_all_entries_that_it_has_voided(
     aborted = keeper.topics.sweeper._leaving._aborted
     (note,) = await aborted._rollbacks.note(TEPHRA, topic.log, None, is_free=True)
     monkey = keeper.topics.sweeper._leaving._aborted._rollbacks
-    monkey._step = steps
+    keeper.link.timing = Timing(at_step=steps)
     await kill(steps, "voided", 1, lambda: monkey.complete(note))
     await keeper.topics.sweep()
     await keeper.topics.sweep()

@@ -7,9 +7,8 @@ import pytest
 from pymongo.database import Database
 
 from oplogd.model.transaction import State
-from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.layout import Document
-from oplogd.store.mongo.topics.groups import Group, Once
+from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.topics import EntryKind, Topic
 from tests.integration.mongo.committing import (
     KilledError,
@@ -32,9 +31,8 @@ from tests.kits.mongo.wire import Wire
 END = "end of the transaction"
 
 
-def group_of(store: MongoStore, topic: Topic, kind: EntryKind, *conditions: Once) -> Group:
-    numbered = store.topics.appender.numbered
-    return Group(topic.log, [numbered(kind, b"{}", None, once) for once in conditions])
+def group_of(topic: Topic, kind: EntryKind, *conditions: Once) -> Group:
+    return Group(topic.log, [new_entry(kind, b"{}", None, once) for once in conditions])
 
 
 async def test_entries_with_one_identity_that_are_appended_together_go_in_once(
@@ -43,9 +41,9 @@ async def test_entries_with_one_identity_that_are_appended_together_go_in_once(
     store = await opened(make_store, plain_url)
     (topic,) = await topics_of(store, "a")
     records = [Once(f"record {lsn}", END, "digest") for lsn in range(3)]
-    first = group_of(store, topic, EntryKind.DEFERRED, *records)
-    again = group_of(store, topic, EntryKind.DEFERRED, *records[1:])
-    other = group_of(store, topic, EntryKind.DEFERRED, Once("record 1", END, "another digest"))
+    first = group_of(topic, EntryKind.DEFERRED, *records)
+    again = group_of(topic, EntryKind.DEFERRED, *records[1:])
+    other = group_of(topic, EntryKind.DEFERRED, Once("record 1", END, "another digest"))
     await store.topics.appender.run([first, again, other])
     assert await kinds_of(store, topic) == ["deferred"] * 3
     assert (first.repeated, len(again.repeated)) == ([], 2)
@@ -58,8 +56,8 @@ async def test_a_record_that_is_appended_together_with_the_end_of_its_transactio
 ) -> None:
     store = await opened(make_store, plain_url)
     (topic,) = await topics_of(store, "a")
-    ends = [group_of(store, topic, EntryKind.ABORT, Once(END)) for _ in range(2)]
-    late = group_of(store, topic, EntryKind.DEFERRED, Once("record 0", END, "digest"))
+    ends = [group_of(topic, EntryKind.ABORT, Once(END)) for _ in range(2)]
+    late = group_of(topic, EntryKind.DEFERRED, Once("record 0", END, "digest"))
     await store.topics.appender.run([*ends, late])
     assert await kinds_of(store, topic) == ["abort"]
     assert ends[0].last == ends[1].last

@@ -16,7 +16,7 @@ TXN = FIRST_ID + 7
 
 
 def payloads_of(store: MongoStore) -> Payloads:
-    return Payloads(store.link, majority_seconds=5.0)
+    return Payloads(store.link)
 
 
 def appender_of(store: MongoStore) -> OperationAppender:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId, stamp
-from oplogd.model.pointer import MAX_POINTER, Voided, encode_voided, runs_of
+from oplogd.model.pointer import MAX_POINTER, Voided, encode_voided
 from oplogd.model.transaction import Marker, encode_marker
+from oplogd.store.pointers import runs_of
 from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.peeked import Peeked, messages_after
 from oplogd.stream.ring.router import message_frame, record_frames
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.ring.view import View
@@ -198,7 +199,7 @@ class Model:
                 if row.seen(view):
                     found.append((MessageId(row.entry.ms, row.entry.sequence), row.entry.data))
             committed = view.filter.committed
-            peeked = self.ring.messages_after(at.ms, at.sequence, limit, HUGE, committed=committed)
+            peeked = messages_after(self.ring, at.ms, at.sequence, limit, HUGE, committed=committed)
             assert peeked == expected
 
 

@@ -10,6 +10,7 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId
 from oplogd.store.topics import EntryKind, TopicEntry
 from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.peeked import messages_after
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.ring.view import View
 from oplogd.stream.ring.window import ENTRY_BYTES
@@ -187,7 +188,7 @@ def test_messages_are_found_by_id(gone: int) -> None:
     base = IDS[gone - 1] if gone else START[1:]
     for ms in range(999, 1005):
         for sequence in (0, 1, 3, 7, 8, 9, 65_535):
-            found = ring.messages_after(ms, sequence, 100, HUGE)
+            found = messages_after(ring, ms, sequence, 100, HUGE)
             if (ms, sequence) < base:
                 assert found is None
             else:
@@ -239,7 +240,7 @@ def test_found_messages_are_bounded_in_number_and_bytes_but_at_least_one() -> No
     ring.append([void(11, 1001), *(entry(offset, offset * 100) for offset in range(12, 20))])
 
     def found(limit: int, max_bytes: int) -> list[str]:
-        found = ring.messages_after(1000, 7, limit, max_bytes)
+        found = messages_after(ring, 1000, 7, limit, max_bytes)
         assert found is not None
         return [data for _, data in found.messages]
 
@@ -286,5 +287,5 @@ def test_messages_whose_stamps_are_ahead_expire_by_the_time_of_writing() -> None
 
 def test_an_id_far_past_the_head_and_the_clock_is_left_to_the_store() -> None:
     ring = make_ring(VirtualClock(1000))
-    assert ring.messages_after(1000 + MAX_LEAD_MS, 0, 10, HUGE) is not None
-    assert ring.messages_after(1001 + MAX_LEAD_MS, 0, 10, HUGE) is None
+    assert messages_after(ring, 1000 + MAX_LEAD_MS, 0, 10, HUGE) is not None
+    assert messages_after(ring, 1001 + MAX_LEAD_MS, 0, 10, HUGE) is None

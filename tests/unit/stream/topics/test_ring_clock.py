@@ -5,6 +5,7 @@ import pytest
 from oplogd.clock.ages import Ages
 from oplogd.model.event_id import Mark
 from oplogd.store.topics import EntryKind, TopicEntry
+from oplogd.stream.ring.peeked import messages_after
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.stream.topic_worlds import wake_all
@@ -72,9 +73,9 @@ def test_within_a_repaired_span_only_ids_of_its_entries_are_answered_from_memory
     ring = make_ring(VirtualClock(2000))
     ring.append([entry(11, 1100), entry(12, 1200)])
     ring.repaired = [(1150, 1300)]
-    assert ring.messages_after(1160, 0, 9, 999) is None
+    assert messages_after(ring, 1160, 0, 9, 999) is None
     for ms, left in ((1100, 1), (1120, 1), (1200, 0)):
-        found = ring.messages_after(ms, 0, 9, 999)
+        found = messages_after(ring, ms, 0, 9, 999)
         assert found is not None
         assert len(found.messages) == left
 

@@ -8,7 +8,8 @@ from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message import decode_content
 from oplogd.model.message_id import MessageId
 from oplogd.model.pointer import Decision
-from oplogd.store.topics import Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
+from oplogd.store.topic_bounds import TopicBounds
+from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.phases.live import LogPhase
 from oplogd.stream.ring.frames import TOPIC_RESET

@@ -14,7 +14,7 @@ from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import FIRST_ID, Marker, encode_marker
 from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.ring.peeked import Peeked, messages_after
 from oplogd.stream.ring.router import message_frame, record_frames
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.ring.view import View
@@ -173,7 +173,7 @@ def check_found(ring: TopicRing, after: int, kept: Sequence[Held]) -> None:
         return
     rest = [each for each in kept if each.entry.offset > after]
     for limit in (1, 3, 100):
-        found = ring.messages_after(start.ms, start.sequence, limit, HUGE, committed=True)
+        found = messages_after(ring, start.ms, start.sequence, limit, HUGE, committed=True)
         expected: list[tuple[MessageId, str]] = []
         is_known = True
         for each in rest:

@@ -11,7 +11,8 @@ from oplogd.model.operation import decode
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from oplogd.store import Entry, LogBounds, Store
-from oplogd.store.topics import MessageBatch, Topic, TopicBounds, TopicEntry, TopicLog, TopicRecord
+from oplogd.store.topic_bounds import TopicBounds
+from oplogd.store.topics import MessageBatch, Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.store.transactions import Commit, Limits, NewTransaction
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters

@@ -6,7 +6,6 @@ of the topic has what is needed, from memory: the answer must be the same.
 
 import asyncio
 import json
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -22,11 +21,11 @@ from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.parts import TopicParts
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
+from oplogd.topics.publish import MessageQueue, Publisher
+from oplogd.topics.writer import MessageWriter
 from oplogd.watch.health import Health
-from oplogd.watch.lease_counters import LeaseCounters
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.topics.memory import MemoryTopics
@@ -116,18 +115,13 @@ class World:
             clock=self.clock.clock,
         )
         self.follower = TopicFollower(self.topics, self.feeds)
-        parts = TopicParts(
-            SimpleNamespace(topics=self.topics),
-            Health(),
-            max_queued=HUGE,
-            max_queued_bytes=HUGE,
-            poll_limit=LIMIT,
-            leases=LeaseCounters(),
-            peek=self.feeds.peek if from_memory else None,
-            acknowledged=self.feeds.acknowledged,
-        )
-        self.known, self.poller = parts.known, parts.poller
-        self.publisher, self.writer = parts.publisher, parts.writer
+        queue, counters = MessageQueue(HUGE, HUGE, "messages"), TopicCounters()
+        acknowledged = self.feeds.acknowledged
+        self.known = KnownTopics(self.topics)
+        self.writer = MessageWriter(self.topics, queue, Health(), acknowledged)
+        self.publisher = Publisher(self.known, queue, counters)
+        peek = self.feeds.peek if from_memory else None
+        self.poller = Poller(self.topics, self.known, counters, LIMIT, peek, acknowledged)
         self.model: TopicModel
 
     async def create(self, ttl: int, ended: int) -> None:

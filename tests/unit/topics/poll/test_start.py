@@ -5,7 +5,7 @@ import pytest
 from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId
-from oplogd.store.topics import TopicBounds
+from oplogd.store.topic_bounds import TopicBounds
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.poll import PollStart
 
