@@ -106,7 +106,7 @@ OF_TOPIC = {"namespace": NamespacePart, "topic": TopicPart}
 ISOLATION = {
     "isolation": _query(
         "`read_committed`, the default: the messages of a transaction together, at its commit, and"
-        " those of an aborted one never. `read_uncommitted`: every message as soon as it is written."
+        " those of an aborted one never. `read_uncommitted`: each message as soon as it is written."
         " Has no effect on `system/oplog`, which is always read committed.",
         enum=[*Isolation],
     )
