@@ -11,6 +11,7 @@ import msgspec
 
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.room import Room
+from oplog_pipe.deliver.factory import build
 from oplog_pipe.deliver.retry import Clock
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import PipeError
@@ -62,7 +63,7 @@ class Pipe:
         settings: PipeSettings,
         *,
         one_at_a_time: bool = False,
-        build: Build | None = None,
+        build: Build = build,
         sources: Open | None = None,
         clock: Clock = Clock(),  # noqa: B008 - it holds no state
     ) -> None:

@@ -11,8 +11,9 @@ import yaml
 from oplog_kit import scalars
 from oplog_kit.mistakes import Mistakes
 from oplog_kit.yaml_file import is_null, is_text, line
-from oplog_pipe.config import checks, hints
-from oplog_pipe.config.fields import SECRETS, Field, Kind, range_text
+from oplog_pipe.config import hints
+from oplog_pipe.model import checks
+from oplog_pipe.model.fields import SECRETS, Field, Kind, range_text
 
 _MAX_DEPTH = 50
 
@@ -85,7 +86,7 @@ class Reader:
                     prefix + name, f"is given twice, first in line {first}", line(key)
                 )
             elif name not in known:
-                hint, meant = hints.of_setting(name, known)
+                hint, meant = hints.of_setting(name, known, fields)
                 if not hint and "name" in by_name and isinstance(value, yaml.MappingNode):
                     hint = f"; if it is the name, give name: {name} and the settings below it"
                 self.mistakes.add(prefix + name, f"unknown{hint}", line(key))

@@ -5,17 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oplog_pipe.commitlog.offsets import OffsetLog
-from oplog_pipe.config.checks import is_literal, log
 from oplog_pipe.errors import LogError
 from oplog_pipe.folder.fingerprint import former_sources
 from oplog_pipe.follow.checkpoints import Checkpoints
-from oplog_pipe.model.options import (
-    ElasticsearchOptions,
-    FileOptions,
-    MongodbOptions,
-    OplogOptions,
-    PostgresOptions,
-)
+from oplog_pipe.model.checks import is_literal
 from oplog_pipe.model.settings import (
     OPLOG,
     FunctionStep,
@@ -23,8 +16,6 @@ from oplog_pipe.model.settings import (
     SinkSettings,
     SourceSettings,
 )
-
-_WITH_ROWS = (ElasticsearchOptions, MongodbOptions, PostgresOptions)
 
 
 def remarks(settings: PipeSettings) -> list[str]:
@@ -36,8 +27,8 @@ def left_behind(settings: PipeSettings) -> Iterator[str]:
     """Yield a sentence for each source that a sink has had, and that has left the settings."""
     names = {each.name for each in settings.sources}
     for sink in settings.sinks:
-        if isinstance(sink.options, FileOptions):
-            continue  # a history, of which nothing is removed
+        if sink.options.is_history:
+            continue
         try:
             found = former_sources(OffsetLog.view(settings.dir, sink.name).settings)
         except LogError:
@@ -80,8 +71,8 @@ def _has_places(sink: SinkSettings) -> bool:
     """Return whether an object has one place in the target, whichever source it comes from."""
     if any(isinstance(each, FunctionStep) for each in sink.transforms):
         return False  # it may give each source places of its own
-    is_mirror = isinstance(sink.options, OplogOptions) and log(sink.options.log) == OPLOG
-    return is_mirror or isinstance(sink.options, _WITH_ROWS)
+    mirrored = sink.options.mirrored()
+    return bool(sink.options.place) or (mirrored is not None and mirrored[1] == OPLOG)
 
 
 def _may_meet(sink: SinkSettings, *sources: SourceSettings) -> bool:

@@ -7,8 +7,6 @@ from typing import Literal
 from oplog_pipe.model.options import SinkOptions, TlsOptions
 
 OPLOG = "system/oplog"
-# Other names of types of sinks.
-ALIASES = {"opensearch": "elasticsearch"}
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,14 @@ class Inspected(Protocol):
 
 
 @runtime_checkable
+class Probed(Protocol):
+    """A sink that is not opened to check it: a pipe may be writing to its target."""
+
+    def probe(self) -> str:
+        """Return a sentence about a target that takes messages. Raises SinkError."""
+
+
+@runtime_checkable
 class Abandoning(Protocol):
     """A sink that tells its target of copies."""
 

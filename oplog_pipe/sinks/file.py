@@ -8,16 +8,49 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from oplog_kit.disk import disk_failure
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import FileOptions
+from oplog_pipe.model.fields import Field, Kind
+from oplog_pipe.model.options import SinkOptions
 from oplog_pipe.sinks.parts.lines import encode_lines
 
 _BEGINS = b'{"offset":'
 _BLOCK = 1 << 16
+
+
+@dataclass(frozen=True)
+class FileOptions(SinkOptions):
+    type_name = "file"
+    hints = ("jsonl", "ndjson", "stdout")
+    settings = (
+        Field(
+            "path",
+            Kind.FILE,
+            "File to append to, a JSON object per line.",
+            required="give the file to write",
+            hints=("file", "filename", "target"),
+        ),
+        Field(
+            "rotate_bytes",
+            Kind.SIZE,
+            "A file of this size is set aside, and a new one begins. 0: never.",
+            0,
+            10**13,
+        ),
+    )
+    identity = ("path",)
+    exclusive = "path"
+    is_history = True
+
+    path: str
+    rotate_bytes: int = 0
+
+    def sink(self, namespace: str, root: Path) -> "FileSink":
+        return FileSink(self, root)
 
 
 class FileSink:
@@ -36,6 +69,19 @@ class FileSink:
         self._rotate_bytes = options.rotate_bytes
         self._file: int | None = None
 
+    def probe(self) -> str:
+        """Return that the file can be written. Raises SinkError."""
+        place = self._path
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if place == self._path and not place.is_file():
+            raise SinkError(f"{str(place)!r} is no file")
+        if place != self._path and not place.is_dir():
+            raise SinkError(f"{str(place)!r} is no folder")
+        if not os.access(place, os.W_OK):
+            raise SinkError(f"{str(place)!r} must not be written")
+        return f"{self._path} can be written"
+
     def open(self) -> None:
         try:
             self._open()
@@ -47,7 +93,7 @@ class FileSink:
         try:
             self._append(block)
         except OSError as error:
-            # Also a full disk or a folder that is gone: somebody must help, and the message is
+            # Also a full disk or a folder that is gone: an operator must help, and the message is
             # good. Were this permanent, a dead-letter file would swallow the rest of the log.
             raise self._failed(error, transient=True) from error
 

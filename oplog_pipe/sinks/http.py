@@ -2,7 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import httpx
@@ -11,7 +14,9 @@ import msgspec
 from oplog_kit.tls import tls_context
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import HttpOptions
+from oplog_pipe.model import checks
+from oplog_pipe.model.fields import TLS, USER, Field, Kind, timeout
+from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.model.reasons import of_status, of_url
 from oplog_pipe.sinks.parts.headers import check_headers
 from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
@@ -26,6 +31,47 @@ _MAX_ANSWER_BYTES = 64_000
 _TOO_LARGE = 413
 # Whatever the message: wrong password, wrong address.
 _OF_TARGET = (401, 403, 404, 405, 407, 410)
+
+
+@dataclass(frozen=True)
+class HttpOptions(SinkOptions):
+    """``headers``: sent with each request; they may hold secrets."""
+
+    type_name = "http"
+    hints = ("rest", "webhook")
+    settings = (
+        Field(
+            "url",
+            Kind.HOOK,
+            "Address to which batches are sent with POST. Its path and query are hidden.",
+            check=checks.http_url,
+            required="give the address of the receiver, such as https://host/path",
+            hints=("target",),
+        ),
+        Field(
+            "format",
+            Kind.CHOICE,
+            "A JSON array, or a JSON object per line.",
+            choices=("json", "ndjson"),
+        ),
+        *USER,
+        Field("headers", Kind.SECRET_MAPPING, "Headers of each request. Their values are hidden."),
+        timeout("Time for one request."),
+        Field("copies", Kind.FLAG, "Tell the receiver when copies begin and end."),
+        *TLS,
+    )
+
+    url: str = field(repr=False)
+    format: Literal["json", "ndjson"] = "json"
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float = 10.0
+    copies: bool = False
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def sink(self, namespace: str, root: Path) -> "HttpSink":
+        return HttpSink(self)
 
 
 class HttpSink:

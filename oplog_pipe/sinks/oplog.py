@@ -3,13 +3,16 @@
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import OplogOptions
+from oplog_pipe.model.fields import AGENTS, LOG, TLS, Field, Kind, timeout
+from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.origin import Circles, Own, Polled, marked, origins
 from oplogc.answers import Answer
@@ -29,6 +32,34 @@ logger = logging.getLogger("oplog_pipe")
 
 # Place in the batch, and the message as the agent takes it.
 Body = tuple[int, bytes]
+
+
+@dataclass(frozen=True)
+class OplogOptions(SinkOptions):
+    """``log``: ``system/oplog`` or a topic, which must exist."""
+
+    type_name = "oplog"
+    hints = ("topic",)
+    settings = (
+        AGENTS,
+        LOG,
+        Field("password", Kind.SECRET, "Password for sending."),
+        timeout("Time for one request."),
+        *TLS,
+    )
+    identity = ("log",)
+
+    agents: tuple[str, ...] = field(repr=False)
+    log: str = str(OPLOG)
+    password: str | None = field(default=None, repr=False)
+    timeout: float = 10.0
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def sink(self, namespace: str, root: Path) -> "OplogSink":
+        return OplogSink(self)
+
+    def mirrored(self) -> tuple[Sequence[str], str]:
+        return self.agents, str(topic_name(self.log))
 
 
 class OplogSink:

@@ -8,12 +8,12 @@ import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import ElasticsearchOptions
 from oplog_pipe.model.reasons import of_search, of_status
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.headers import check_headers
 from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.search import ElasticsearchOptions
 from oplog_pipe.sinks.search.bulk import (
     OWN,
     Item,

@@ -17,10 +17,10 @@ from oplog_pipe.errors import SinkError
 from oplog_pipe.folder.keeper import Keeper, Kept
 from oplog_pipe.folder.operate import ended_copies
 from oplog_pipe.message import Message, version_of
-from oplog_pipe.model.options import CustomOptions
 from oplog_pipe.model.record import Record, decode_record
 from oplog_pipe.model.settings import Batch, SinkSettings
 from oplog_pipe.model.wholeness import Wholeness
+from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.parts.ownership import Owner
 from tests.kits.pipe.disk import Disk
 from tests.kits.pipe.stores import SOURCE, Key, Source, Store

@@ -67,7 +67,7 @@ TABLE_BOUNDS = {
     "oplog_pipe/deliver/fetch.py: Fetcher._options": OF_THE_CODE,
     "oplog_pipe/deliver/place.py: Place._unflushed": "keys since the last flush",
     "oplog_pipe/follow/recorder.py: Recorder._saved": OF_THE_SETTINGS,
-    "oplog_pipe/sinks/mongodb.py: MongodbSink._judged": "collections that exist",
+    "oplog_pipe/sinks/mongodb/sink.py: MongodbSink._judged": "collections that exist",
     "oplog_pipe/sinks/oplog.py: OplogSink._notices": OF_THE_SETTINGS,
     "oplog_pipe/sinks/parts/origin.py: Circles._watched": "64 operations",
     "oplog_pipe/sinks/parts/origin.py: Own._counts": OF_THE_SETTINGS,

@@ -16,10 +16,9 @@ from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.errors import LogError, PipeError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.resume import resume
-from oplog_pipe.model.options import FileOptions
 from oplog_pipe.model.record import Record, encode_record
 from oplog_pipe.model.settings import SourceSettings
-from oplog_pipe.sinks.file import FileSink
+from oplog_pipe.sinks.file import FileOptions, FileSink
 from tests.kits.pipe.messages import message
 
 ENTRY = NewEntry(0, Mode.SYNC, "video", encode_record(Record("other", "1", "insert", "x")))

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.config import load, shown
-from oplog_pipe.model.options import CustomOptions, FileOptions, HttpOptions, PostgresOptions
 from oplog_pipe.model.settings import (
     Batch,
     FetchStep,
@@ -14,6 +13,10 @@ from oplog_pipe.model.settings import (
     SinkSettings,
     SourceSettings,
 )
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.file import FileOptions
+from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.postgres import PostgresOptions
 from tests.kits.pipe.settings_file import HEAD, LEAST, QUOTES, SettingsFile, sinks
 
 
@@ -252,7 +255,7 @@ sinks:
 """
     settings = load(file.write(text), {})
     told = shown(settings)
-    assert settings.sinks[2].options.api_key == "sEcret"  # type: ignore[union-attr]
+    assert settings.sinks[2].options.api_key == "sEcret"  # type: ignore[attr-defined]
     assert "sEcret" not in told + repr(settings) + str(settings)
     for part in (
         "- http://h:1/\n", "url: https://h/***\n", "X-Key: '***'", "password: '***'", "key: '***'",

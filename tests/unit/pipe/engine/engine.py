@@ -13,11 +13,11 @@ from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.commitlog.room import Room
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import CustomOptions
 from oplog_pipe.model.record import Record, control_key, encode_record
 from oplog_pipe.model.settings import Batch, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.model.status import SourceStatus
 from oplog_pipe.pipe import Pipe
+from oplog_pipe.sinks.custom import CustomOptions
 from tests.kits.processes.logged import DEADLINE as DEADLINE
 
 CREATED = 1_700_000_000_000

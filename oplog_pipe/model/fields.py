@@ -1,10 +1,14 @@
-"""The definition of a setting: name, kind, range and meaning. No I/O."""
+"""The definition of a setting: name, kind, range and meaning. Settings of several mappings.
+
+No I/O.
+"""
 
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
 from oplog_kit.texts import duration_text, size_text
+from oplog_pipe.model import checks
 
 
 class Kind(Enum):
@@ -44,6 +48,7 @@ class Field(NamedTuple):
     """- ``least``, ``most``: of a count, a duration in seconds, a size in bytes; both are allowed.
     - ``choices``: of a choice. ``check``: raises ValueError for a text that cannot be used.
     - ``required``: how to give it, as the end of a sentence; empty: it has a default.
+    - ``hints``: names of the setting in other programs.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Field(NamedTuple):
     choices: tuple[str, ...] = ()
     check: Callable[[str], object] | None = None
     required: str = ""
+    hints: tuple[str, ...] = ()
 
 
 def range_text(field: Field) -> str:
@@ -67,3 +73,46 @@ def range_text(field: Field) -> str:
         case Kind.SIZE:
             return f"{size_text(int(least))} to {size_text(int(most))}"
     return ""
+
+
+HOUR = 3600
+TLS = (
+    Field(
+        "ca_file",
+        Kind.FILE,
+        "Certificates of the authorities to trust, in PEM. Without it: those of `SSL_CERT_FILE` or "
+        "the usual ones.",
+    ),
+    Field("cert_file", Kind.FILE, "Certificate of the pipe, in PEM."),
+    Field(
+        "key_file",
+        Kind.FILE,
+        "Private key of `cert_file`, in PEM, without a pass phrase. Without it: in `cert_file`.",
+    ),
+)
+USER = (
+    Field("user", Kind.TEXT, "User for Basic authentication."),
+    Field("password", Kind.SECRET, "Password of `user`."),
+)
+AGENTS = Field(
+    "agents",
+    Kind.URLS,
+    "Addresses of agents on one store. If one is unreachable, the next one is asked.",
+    check=checks.agent,
+    required="give the addresses of agents, such as [http://localhost:8042]",
+)
+LOG = Field("log", Kind.TEXT, "`system/oplog`, or a topic as `namespace/topic`.", check=checks.log)
+
+
+def timeout(meaning: str) -> Field:
+    return Field("timeout", Kind.DURATION, meaning, 0.01, HOUR)
+
+
+def template(name: str, meaning: str) -> Field:
+    """Return a setting of text with ``{namespace}`` and ``{id}``."""
+    return Field(name, Kind.TEXT, meaning, check=checks.template)
+
+
+ID = template("id", "Id of the object there, with `{namespace}` and `{id}`.")._replace(
+    hints=("key", "primary_key")
+)
