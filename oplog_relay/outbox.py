@@ -8,14 +8,15 @@ with Session(engine) as session, session.begin():
 """
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from oplog_relay.db.base import DatabaseUrl, encode_json
 from oplog_relay.db.names import Names
 from oplog_relay.db.schema import MAX_KEY, MAX_PAYLOAD, MAX_TOPIC
+from oplog_relay.db.url import kinds
 from oplog_relay.model.errors import RowError
 from oplog_relay.model.settings import Table
 from oplogc.errors import OperationError
@@ -26,18 +27,10 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 _OPLOG = "oplog"
 _COLUMNS = ("topic", "key", "value", "header_keys", "header_values")
-_NOW = {"postgresql": "CURRENT_TIMESTAMP", "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"}
 _INSERT = (
     "INSERT INTO {table} ({create_time}, {topic}, {key}, {value}, {header_keys}, {header_values})"
     " VALUES ({now}, {parameters})"
 )
-# Package of a driver -> database, parameter in a statement.
-_DRIVERS = {
-    "psycopg": ("postgresql", "%s"),
-    "psycopg2": ("postgresql", "%s"),
-    "sqlite3": ("sqlite", "?"),
-}
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class OutboxWriter:
@@ -116,38 +109,42 @@ class OutboxWriter:
         for pair in headers:
             for text in pair:
                 _check_text("headers", text)
-        lists: list[object] = [[name for name, _ in headers], [text for _, text in headers]]
+        lists = [[name for name, _ in headers], [text for _, text in headers]]
         _execute(connection, self._names, [topic, key, value], lists)
 
 
 def _execute(
-    connection: Any, names: dict[str, str], texts: list[object], lists: list[object]
+    connection: Any, names: dict[str, str], texts: list[object], lists: list[list[str]]
 ) -> None:
     connection = getattr(connection, "driver_connection", connection)  # SQLAlchemy's pool has it
     package = _package(connection)
     if package == "sqlalchemy":
         bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-        database = bind.dialect.name
-        if database not in _NOW:
-            raise TypeError(f"the outbox is in PostgreSQL or SQLite, not in {database}")
+        dialect = bind.dialect.name
+        kind = next((each for each in kinds().values() if each.dialect == dialect), None)
+        if kind is None:
+            labels = " or ".join(each.label for each in kinds().values())
+            raise TypeError(f"the outbox is in {labels}, not in {dialect}")
         sqlalchemy = sys.modules["sqlalchemy"]
         plain = {name: quoted.replace(":", "\\:") for name, quoted in names.items()}
         statement = _INSERT.format(
-            **plain, now=_NOW[database], parameters=", ".join(f":{name}" for name in _COLUMNS)
+            **plain, now=kind.now, parameters=", ".join(f":{name}" for name in _COLUMNS)
         )
-        values = [*texts, *_lists_for(database, lists)]
+        values = [*texts, *map(kind.stored_list, lists)]
         connection.execute(sqlalchemy.text(statement), dict(zip(_COLUMNS, values, strict=True)))
         return
-    database, parameter = _DRIVERS[package]
+    kind = _kind_of(package)
+    assert kind is not None
+    parameter = kind.drivers[package]
     if parameter == "%s":
         names = {name: quoted.replace("%", "%%") for name, quoted in names.items()}
     statement = _INSERT.format(
-        **names, now=_NOW[database], parameters=", ".join(parameter for _ in _COLUMNS)
+        **names, now=kind.now, parameters=", ".join(parameter for _ in _COLUMNS)
     )
     # A cursor of its own: the caller's may still have rows to read.
     cursor = getattr(connection, "connection", connection).cursor()
     try:
-        cursor.execute(statement, [*texts, *_lists_for(database, lists)])
+        cursor.execute(statement, [*texts, *map(kind.stored_list, lists)])
     finally:
         cursor.close()
 
@@ -156,21 +153,23 @@ def _package(connection: Any) -> str:
     """Return the package of a connection. Raises TypeError for one that cannot be used."""
     for each in type(connection).__mro__:
         package = each.__module__.partition(".")[0]
-        if package in _DRIVERS or (package == "sqlalchemy" and hasattr(connection, "execute")):
+        if _kind_of(package) or (package == "sqlalchemy" and hasattr(connection, "execute")):
             if "async" in each.__name__.lower():
                 raise TypeError(
                     f"{each.__name__} is asynchronous; with SQLAlchemy:"
                     " await session.run_sync(outbox.message, ...)"
                 )
             return package
+    *others, last = [package for each in kinds().values() for package in each.drivers]
     raise TypeError(
-        "give a connection or cursor of sqlite3, psycopg or psycopg2, or a session or connection"
+        f"give a connection or cursor of {', '.join(others)} or {last}, or a session or connection"
         f" of SQLAlchemy, not {type(connection).__name__}"
     )
 
 
-def _lists_for(database: str, lists: list[object]) -> list[object]:
-    return lists if database == "postgresql" else [_json(each) for each in lists]
+def _kind_of(package: str) -> type[DatabaseUrl] | None:
+    """Return the kind of database of a driver."""
+    return next((each for each in kinds().values() if package in each.drivers), None)
 
 
 def _key(text: str) -> str:
@@ -191,7 +190,7 @@ def _pairs(headers: Headers) -> list[tuple[str, str]]:
 
 def _as_json(value: object) -> str:
     try:
-        return _json(value)
+        return encode_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise RowError("value", f"cannot become JSON: {error}") from None
 

@@ -6,7 +6,7 @@ import click
 
 from oplog_kit.texts import counted, seconds
 from oplog_relay.commands.options import Positive, settings_option
-from oplog_relay.db.table import OperatedTable, StoredRow
+from oplog_relay.db.operated import OperatedTable, StoredRow
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.model.row import shown
 from oplog_relay.model.settings import RelaySettings

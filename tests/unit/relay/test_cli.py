@@ -12,8 +12,8 @@ import pytest
 from oplog_relay import DatabaseSettings
 from oplog_relay.cli import main
 from oplog_relay.commands.group import command
+from oplog_relay.db.operated import OperatedTable, StoredRow
 from oplog_relay.db.schema import ddl
-from oplog_relay.db.table import OperatedTable, StoredRow
 from oplog_relay.outbox import OutboxWriter
 
 Captured = pytest.CaptureFixture[str]

@@ -80,7 +80,7 @@ TABLE_BOUNDS = {
     "oplog_relay/leader/blocked.py: BlockedKeys._freeing": "keys of blocked rows, to MAX_BLOCKED",
     "oplog_relay/config/file.py: _Reader._lines": "members of one file of settings",
     "oplog_relay/config/file.py: _Reader._values": "members of one file of settings",
-    "oplog_relay/db/locked_rows.py: LockedRows._keys": "10,000 keys, and those of one mark",
+    "oplog_relay/db/postgres/locked_rows.py: LockedRows._keys": "10,000, and those of a mark",
     "oplog_relay/leader/flow.py: Flow._keys": "keys of rows in flight",
     "oplog_relay/leader/flow.py: Flow._since": "keys of rows in flight",
     "oplog_relay/leader/flow.py: _Shard.ready": "topics of rows in flight",

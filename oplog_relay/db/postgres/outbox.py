@@ -16,11 +16,19 @@ from psycopg import conninfo
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from oplog_relay.db import names
-from oplog_relay.db.lane import Lane
-from oplog_relay.db.locked_rows import FOREIGN, KEY, LEFT, MINE, NOT_PASSED, LockedRows, purged
 from oplog_relay.db.names import Names
+from oplog_relay.db.postgres import PostgresUrl
+from oplog_relay.db.postgres.lane import Lane
+from oplog_relay.db.postgres.locked_rows import (
+    FOREIGN,
+    KEY,
+    LEFT,
+    MINE,
+    NOT_PASSED,
+    LockedRows,
+    purged,
+)
 from oplog_relay.db.rows import from_seconds, make_row
-from oplog_relay.db.url import PostgresUrl
 from oplog_relay.model.bindings import Backlog, Purged
 from oplog_relay.model.errors import ConfigError, OutboxError
 from oplog_relay.model.row import Row
@@ -145,18 +153,9 @@ class PostgresOutbox:
     async def check(self) -> None:
         """Check the table. Raises ConfigError, and OutboxError if the database is unreachable."""
         columns = await self._looking.run(self._columns)
-        if not columns:
-            raise ConfigError(
-                f"database.table: the database has no table {self._names.table};"
-                " `oplog-relay schema postgres` prints one"
-            )
+        names.check_columns(self._table, columns, "postgres")
         for setting in names.COLUMNS:
             name: str = getattr(self._table, setting)
-            if name not in columns:
-                raise ConfigError(
-                    f"database.columns.{setting}: the table {self._names.table} has no column"
-                    f" {name!r}; `oplog-relay schema postgres` prints a table that fits"
-                )
             kind, may_select, may_update, may_delete, is_unique = columns[name]
             if kind not in _TYPES.get(setting, (kind,)):
                 raise ConfigError(

@@ -3,9 +3,6 @@
 import os
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
-
-from oplog_relay.db.url import SqliteUrl
 
 
 class FileNumber(NamedTuple):
@@ -13,12 +10,6 @@ class FileNumber(NamedTuple):
 
     device: int
     inode: int
-
-
-def path_of(url: SqliteUrl) -> Path:
-    """Return the absolute path of the file that a URL names."""
-    is_uri = url.is_uri and url.file.startswith("file:")
-    return Path(unquote(urlsplit(url.file).path) if is_uri else url.file).absolute()
 
 
 def number_of(path: Path) -> FileNumber | None:

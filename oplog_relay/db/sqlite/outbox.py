@@ -8,14 +8,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
-from urllib.parse import quote
 from uuid import UUID
 
-from oplog_relay.db import files, names
+from oplog_relay.db import names
 from oplog_relay.db.names import Names
-from oplog_relay.db.rows import from_json, make_row, read_time, text_of
-from oplog_relay.db.url import SqliteUrl
+from oplog_relay.db.rows import from_json, make_row, read_time
+from oplog_relay.db.sqlite import SqliteUrl, files
 from oplog_relay.model.bindings import Backlog, Purged
 from oplog_relay.model.errors import ConfigError, OutboxError
 from oplog_relay.model.row import Row, is_text
@@ -59,8 +59,8 @@ class SqliteOutbox:
 
     def __init__(self, url: SqliteUrl, table: Table) -> None:
         """Open nothing yet. Raises ConfigError."""
-        self._url = url
-        self._path = files.path_of(url)
+        self._url = url if url.busy is None else replace(url, busy=min(url.busy, _BUSY))
+        self._path = url.path
         # Of the file that is open.
         self._number: files.FileNumber | None = None
         self._table = table
@@ -167,22 +167,10 @@ class SqliteOutbox:
         """Open the file that has the path now."""
         while True:
             self._number = files.number_of(self._path)
-            connection = self._connect()
+            connection = self._url.connect(_BUSY, autocommit=True)
             if files.number_of(self._path) == self._number:
                 return connection
             connection.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        """Open the file, which must exist: SQLite would create an empty one."""
-        file = self._url.file
-        if not self._url.is_uri:
-            file = f"file:{quote(str(self._path))}?mode=rw"
-        busy = _BUSY if self._url.busy is None else min(self._url.busy, _BUSY)
-        connection = sqlite3.connect(
-            file, timeout=busy, isolation_level=None, check_same_thread=False, uri=True
-        )
-        connection.text_factory = text_of
-        return connection
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -228,18 +216,7 @@ class SqliteOutbox:
                 "SELECT name, pk FROM pragma_table_info(?, ?)", (name, schema or "main")
             )
         }
-        if not columns:
-            raise ConfigError(
-                f"database.table: the database has no table {self._names.table};"
-                " `oplog-relay schema sqlite` prints one"
-            )
-        for setting in names.COLUMNS:
-            column: str = getattr(self._table, setting)
-            if column.lower() not in columns:
-                raise ConfigError(
-                    f"database.columns.{setting}: the table {self._names.table} has no column"
-                    f" {column!r}; `oplog-relay schema sqlite` prints a table that fits"
-                )
+        names.check_columns(self._table, columns, "sqlite", str.lower)
         # Without it SQLite gives the id of a purged row to a new one: the header would repeat.
         prefix = f"{names.quote(schema)}." if schema else ""
         (sql,) = connection.execute(
