@@ -29,7 +29,7 @@ from oplog_pipe.model.reasons import of_mongodb
 from oplog_pipe.sinks.mongodb import MongodbOptions
 from oplog_pipe.sinks.mongodb.writes import PASSING, Document, Writes
 from oplog_pipe.sinks.parts.collapse import collapse
-from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Template
 
 Result = TypeVar("Result")
@@ -42,7 +42,7 @@ _AWAY = (ConnectionFailure, ExecutionTimeout, WTimeoutError, WaitQueueTimeoutErr
 _LABELS = ("RetryableWriteError", "TransientTransactionError", "SystemOverloadedError")
 
 
-class MongodbSink:
+class MongodbSink(OwnedRows):
     """Writes a batch with one unordered bulk write per collection.
 
     A deleted object leaves nothing behind: until its delete comes again, an older message that
@@ -51,17 +51,12 @@ class MongodbSink:
 
     def __init__(self, options: MongodbOptions, namespace: str = ".*") -> None:
         """``namespace``: regular expression of the namespaces that the sink gets."""
+        super().__init__()
         self._namespace = re.compile(namespace)
         self._options = options
         self._collection = Template(options.collection)
         self._id = Template(options.id)
         self._client: MongoClient[Document] | None = None
-        self._owner: Owner | None = None
-        # Collections whose newest version is not above that of the folder.
-        self._judged: set[str] = set()
-
-    def own(self, owner: Owner) -> None:
-        self._owner = owner
 
     def open(self) -> None:
         milliseconds = round(self._options.timeout * 1000)
@@ -81,19 +76,15 @@ class MongodbSink:
         self._run(lambda database: database.command("ping"))
 
     def write(self, messages: Sequence[Message]) -> None:
-        owner = self._me
         for name, objects in collapse(messages, self._collection.of, self._id.of).items():
             index = next(iter(objects.values()))[0]
-            writes = Writes(objects, name, owner)
+            writes = Writes(objects, name, self._owner)
             if name not in self._judged:
                 self._run(partial(self._judge_new, name), index)
             self._run(writes.run, index)
 
-    def begin_copy(self, generation: int, source: str) -> None:
-        """Do nothing: the versions of the copy's messages are above the generation."""
-
     def end_copy(self, generation: int, source: str) -> None:
-        old = {"owner": str(self._me), "source": source, "version": {"$lt": generation}}
+        old = {"owner": str(self._owner), "source": source, "version": {"$lt": generation}}
 
         def remove(database: Database[Document]) -> None:
             for collection in self._collections(database):
@@ -113,7 +104,7 @@ class MongodbSink:
             collections = self._collections(database)
             for each in collections:
                 self._judge(each, former)
-            change = {"$set": {"owner": str(self._me)}}
+            change = {"$set": {"owner": str(self._owner)}}
             return sum(
                 each.update_many({"owner": former}, change).modified_count for each in collections
             )
@@ -125,13 +116,8 @@ class MongodbSink:
             client, self._client = self._client, None
             client.close()
 
-    @property
-    def _me(self) -> Owner:
-        assert self._owner is not None
-        return self._owner
-
     def _judge_new(self, name: str, database: Database[Document]) -> None:
-        self._judge(database[name], str(self._me))
+        self._judge(database[name], str(self._owner))
         self._judged.add(name)
 
     def _judge(self, collection: Collection[Document], owner: str) -> None:
@@ -140,7 +126,7 @@ class MongodbSink:
         newest = collection.find_one({"owner": owner}, {"version": 1}, sort=[("version", -1)])
         version = newest.get("version") if newest else None
         if isinstance(version, int):
-            self._me.check(f"collection {collection.name}", version)
+            self._owner.check(f"collection {collection.name}", version)
 
     def _collections(self, database: Database[Document]) -> list[Collection[Document]]:
         names = database.list_collection_names(filter={"type": "collection"})

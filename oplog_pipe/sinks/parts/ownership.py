@@ -50,3 +50,23 @@ class Owner:
                 f" of this folder is {own}: another folder has written the row. Use that folder,"
                 " or empty the target and let the sink start with start: copy"
             )
+
+
+class OwnedRows:
+    """What all sinks with owners share. ``own`` is called before any other method."""
+
+    def __init__(self) -> None:
+        self._given: Owner | None = None
+        # Places whose newest version is not above that of the folder.
+        self._judged: set[str] = set()
+
+    def own(self, owner: Owner) -> None:
+        self._given = owner
+
+    @property
+    def _owner(self) -> Owner:
+        assert self._given is not None
+        return self._given
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        """Do nothing: the versions of the copy's messages are above the generation."""

@@ -15,7 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.parts.collapse import Collapsed, collapse
-from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
@@ -32,7 +32,7 @@ _NEWEST = f"SELECT max(version) FROM {{table}} WHERE {OWNER} = %(owner)s"
 _ADOPT = f"UPDATE {{table}} SET {OWNER} = %(owner)s WHERE {OWNER} = %(former)s"
 
 
-class PostgresSink:
+class PostgresSink(OwnedRows):
     """Writes a batch in one transaction, or a large one in two, split by id.
 
     Each has, per table, one statement for rows and one for deletes. A deleted object leaves nothing
@@ -47,6 +47,7 @@ class PostgresSink:
 
         Raises SinkError if ``url`` is none.
         """
+        super().__init__()
         self._creates = options.create
         self._places = Places(options.table, namespace)
         self._id = Template(options.id)
@@ -55,19 +56,13 @@ class PostgresSink:
         parameters = conninfo(options.url, root)
         self._lanes = Lanes(parameters, options.timeout, creates=options.create)
         self._session = self._lanes.main
-        self._owner: Owner | None = None
         # Tables that exist, with the column of the owner, and the cast of a text to their id.
         self._ready: dict[str, str] = {}
-        # Tables whose newest version is not above that of the folder.
-        self._judged: set[str] = set()
-
-    def own(self, owner: Owner) -> None:
-        self._owner = owner
 
     def open(self) -> None:
         self._rows.check()
         self._session.run(lambda connection: connection.execute("SELECT 1"))
-        if self._remark and self._owner is not None:
+        if self._remark and self._given is not None:
             logger.warning("sink %r: %s", self._owner.sink, self._remark)
 
     def write(self, messages: Sequence[Message]) -> None:
@@ -83,11 +78,8 @@ class PostgresSink:
                 raise
             raise self._blame(messages, error) from error
 
-    def begin_copy(self, generation: int, source: str) -> None:
-        """Do nothing: the versions of the copy's messages are above the generation."""
-
     def end_copy(self, generation: int, source: str) -> None:
-        given = {"source": source, "generation": generation, "owner": self._me}
+        given = {"source": source, "generation": generation, "owner": str(self._owner)}
         for table in self._session.run(self._places.tables):
             start: str | None = None
             while True:
@@ -103,7 +95,7 @@ class PostgresSink:
             tables = self._places.tables(connection)
             for table in tables:
                 self._judge(connection, table, former)
-            given = {"owner": self._me, "former": former}
+            given = {"owner": str(self._owner), "former": former}
             return sum(connection.execute(query(_ADOPT, each), given).rowcount for each in tables)
 
         return self._session.run(work, statements=None)
@@ -125,11 +117,6 @@ class PostgresSink:
 
     def close(self) -> None:
         self._lanes.close()
-
-    @property
-    def _me(self) -> str:
-        assert self._owner is not None
-        return str(self._owner)
 
     def _collapse(self, messages: Sequence[Message]) -> Collapsed:
         """Return what is to be written. Raises SinkError for the name of a table."""
@@ -163,7 +150,7 @@ class PostgresSink:
             for number, (table, objects) in enumerate(sorted(parts[lane].items())):
                 upload = f"oplog_rows_{number}" if may_upload else ""
                 cast = self._ready[table]
-                found = self._rows.statements(table, cast, objects, self._me, upload=upload)
+                found = self._rows.statements(table, cast, objects, str(self._owner), upload=upload)
                 made[-1] += [(table, each) for each in found]
             return [statement for _, statement in made[-1]]
 
@@ -171,7 +158,6 @@ class PostgresSink:
         for statements, numbers in zip(made, changed, strict=True):
             for (table, statement), number in zip(statements, numbers, strict=True):
                 if number < len(statement.ids):
-                    assert self._owner is not None
                     objects, cast = tables[table], self._ready[table]
                     skipped = Skipped(self._rows, self._owner, table, cast, objects)
                     skipped.settle(self._session, statement.ids, keep=keep)
@@ -253,13 +239,12 @@ class PostgresSink:
         for name in tables:
             table = read_table(connection, name)
             if table is not None and table.is_owned:
-                self._judge(connection, name, self._me)
+                self._judge(connection, name, str(self._owner))
             self._judged.add(name)
 
     def _judge(self, connection: Connection, table: str, owner: str) -> None:
         # An index on the column makes this fast. Without one it may take long, once a start.
         row = connection.execute(query(_NEWEST, table), {"owner": owner}).fetchone()
-        assert self._owner is not None
         self._owner.check(f"table {table}", row[0] if row else None)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from oplog_relay.db.postgres import sql
 from oplog_relay.model.bindings import Purged
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -20,53 +21,15 @@ _MAX_KEYS = 10_000
 _ROUNDS = 10
 _LARGEST_ID = 2**63 - 1
 
-# The conditions of statements, also of those in ``postgres``.
-FOREIGN = "({leader_id} IS NULL OR {leader_id} < %(first)s OR {leader_id} > %(last)s)"
-# Ids and stamps are judged apart, for the sake of the plan. A leader ends its term when a mark
-# returns an id that it holds, so no row can have the id of one and the stamp of another.
-MINE = "{id} = ANY (%(ids)s::bigint[]) AND {leader_id} = ANY (%(stamps)s::uuid[])"
-# A key that is NULL counts as empty: see ``rows``. Two keys are one if they have the same bytes,
-# whatever the collation of the column says.
-KEY = "coalesce({key}::text, '') COLLATE \"C\""
-NOT_PASSED = f"{KEY} <> ALL (%(passed)s::text[])"
-# Rows of a purge that are still there, and whether they have one of its stamps.
-LEFT = """
-SELECT {id}::bigint, coalesce({leader_id} = ANY (%(stamps)s::uuid[]), false)
-FROM {table} WHERE {id} = ANY (%(ids)s::bigint[])
-"""
-
-# The table itself may be locked, too: that is waited for, as long as ``statement_timeout`` allows.
-_WAIT = "SET LOCAL lock_timeout = 0"
-_FREE = f"""
-SELECT {{id}}::bigint, coalesce({{key}}::text, '') FROM {{table}}
-WHERE {FOREIGN} AND {NOT_PASSED}
-ORDER BY {{id}} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-"""
-# Rows that have become visible since then count as locked, too.
-_LOCKED = f"""
-SELECT {{id}}::bigint, coalesce({{key}}::text, '') FROM {{table}}
-WHERE {FOREIGN} AND {NOT_PASSED}
-    AND {{id}} <= %(through)s AND {{id}} <> ALL (%(free)s::bigint[])
-ORDER BY {{id}}
-"""
-_FREE_OF_MINE = f"""
-SELECT {{id}}::bigint FROM {{table}} WHERE {MINE} ORDER BY {{id}} FOR UPDATE SKIP LOCKED
-"""
-_DELETE = "DELETE FROM {table} WHERE {id} = ANY (%(free)s::bigint[])"
-
 
 class LockedRows:
-    """Remembers what was locked. ``sql`` puts the names into a statement.
+    """Remembers what was locked. ``named`` puts the names into a statement."""
 
-    ``stamp_rows``: statement that stamps the rows ``ids`` and returns them.
-    """
-
-    def __init__(
-        self, sql: Callable[[str], bytes], stamp_rows: str, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, named: Callable[[str], bytes], clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._free, self._locked, self._stamp = sql(_FREE), sql(_LOCKED), sql(stamp_rows)
-        self._free_of_mine, self._delete, self._left = sql(_FREE_OF_MINE), sql(_DELETE), sql(LEFT)
+        self._free, self._locked = named(sql.FREE), named(sql.LOCKED)
+        self._stamp, self._delete = named(sql.STAMP_IDS), named(sql.DELETE)
+        self._free_of_mine, self._left = named(sql.FREE_OF_MINE), named(sql.LEFT)
         # Keys with a locked row before others, found at a time.
         self._keys: set[str] = set()
         self._found_at = 0.0
@@ -84,7 +47,7 @@ class LockedRows:
             self._keys.clear()
             self._found_at = self._clock()
         async with connection.transaction():
-            await connection.execute(_WAIT)
+            await connection.execute(sql.WAIT)
             for _ in range(_ROUNDS):
                 chosen = await self._choose(
                     connection, {**parameters, "passed": [*passed, *self._keys]}
@@ -129,7 +92,7 @@ class LockedRows:
     async def purge(self, connection: Connection, parameters: Mapping[str, Any]) -> Purged:
         """Delete the rows that are not locked."""
         async with connection.transaction():
-            await connection.execute(_WAIT)
+            await connection.execute(sql.WAIT)
             cursor = await connection.execute(self._free_of_mine, parameters, prepare=True)
             free = {id_ for (id_,) in await cursor.fetchall()}
             await connection.execute(self._delete, {"free": [*free]}, prepare=True)
