@@ -29,9 +29,9 @@ from oplog_pipe.sinks.base import removes_at_end_of_copy
 from oplog_pipe.watch.ages import Ages
 from oplogc import __version__
 
-# Seconds that threads get at the end of shutdown_timeout to finish their present step.
+# Seconds threads get at the end of shutdown_timeout to finish their present step.
 _GRACE = 1.0
-# Seconds between two looks at threads that end.
+# Seconds between two looks at ending threads.
 _LOOK = 0.02
 
 logger = logging.getLogger("oplog_pipe")
@@ -92,7 +92,7 @@ class Pipe:
     async def run(self, stop: asyncio.Event) -> int:
         """Run until ``stop`` or a failure, drain the sinks, and return the exit code.
 
-        Failures are logged. A sink that hangs does not delay the end beyond ``shutdown_timeout``.
+        Failures are logged. A hanging sink does not delay the end beyond ``shutdown_timeout``.
         """
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -213,10 +213,10 @@ class Pipe:
     async def _copy_again(
         self, following: "asyncio.Task[None] | None"
     ) -> "asyncio.Task[None] | None":
-        """Let the sources copy all objects for sinks that had given up their place.
+        """Let the sources copy all objects for sinks without a place.
 
-        No source needs to begin again if a copy that serves them is under way in each. Returns the
-        task that follows the sources: a new one if some had to begin again.
+        No source needs to begin again if a copy for them is under way in each. Returns the
+        task of the sources: a new one if some had to begin again.
         """
         assert self._sources is not None
         due = {each: each.copy_due for each in self._workers if each.wants_copy}
@@ -265,7 +265,7 @@ class Pipe:
         """Wait until all sinks have ended, or until the deadline."""
         assert self._log is not None
         while not all(each.is_done for each in self._workers):
-            self._log.wake()  # also a thread that was about to wait
+            self._log.wake()  # also a thread about to wait
             if self._loop.time() >= deadline:
                 return
             self._news.clear()

@@ -43,7 +43,7 @@ class OutboxWriter:
     """
 
     def __init__(self, table: Table | None = None) -> None:
-        """``table``: names that differ from the default. Raises ConfigError."""
+        """``table``: names other than the default. Raises ConfigError."""
         self._names = Names.of(table or Table())._asdict()
 
     def operation(
@@ -150,7 +150,7 @@ def _execute(
 
 
 def _package(connection: Any) -> str:
-    """Return the package of a connection. Raises TypeError for one that cannot be used."""
+    """Return the package of a connection. Raises TypeError for other objects."""
     for each in type(connection).__mro__:
         package = each.__module__.partition(".")[0]
         if _kind_of(package) or (package == "sqlalchemy" and hasattr(connection, "execute")):
@@ -173,7 +173,7 @@ def _kind_of(package: str) -> type[DatabaseUrl] | None:
 
 
 def _key(text: str) -> str:
-    """Return the key of an object: its name, or if that is too long its beginning and a digest."""
+    """Return the key of an object: its name, or of a long one the beginning and a digest."""
     if len(text) <= MAX_KEY:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -29,10 +29,10 @@ _log = logging.getLogger("oplog_relay")
 
 
 class Relay:
-    """A relay. Runs in the event loop that calls ``start``.
+    """A relay. Runs in the event loop of the call of ``start``.
 
-    ``outbox``, ``lease``, ``publisher``: bindings of your own, instead of those that the settings
-    name. The relay closes them when it stops. ``wrap``: puts others around all of them, such as
+    ``outbox``, ``lease``, ``publisher``: bindings of your own, instead of those of the settings.
+    The relay closes them when it stops. ``wrap``: puts others around all of them, such as
     ``Metrics.measured``. ``clock``: seconds; must not stand still while the machine sleeps.
     """
 
@@ -67,8 +67,8 @@ class Relay:
     async def start(self) -> None:
         """Begin to poll the lease.
 
-        Raises ConfigError, also for a table that does not fit the settings, and RuntimeError after
-        an earlier start. A database that cannot be reached is tried again later.
+        Raises ConfigError, also for a wrong table, and RuntimeError after
+        an earlier start. An unreachable database is tried again later.
         """
         if self._state is not State.CREATED:
             raise RuntimeError("a relay starts once")
@@ -98,7 +98,7 @@ class Relay:
             await self._stopped.wait()
 
     async def wait(self) -> None:
-        """Wait until the relay has stopped. Raises the error that ended it."""
+        """Wait until the relay has stopped. Raises the error behind the stop."""
         await self._stopped.wait()
         if self._error is not None:
             raise self._error
@@ -113,7 +113,7 @@ class Relay:
     def on_event(self, handler: Handler) -> None:
         """Call a handler with every later event. Handlers run one after the other, in order.
 
-        A handler that awaits for longer than 30 s is cancelled. If it holds up the lead, this relay
+        A handler is cancelled after 30 s. If it holds up the lead, this relay
         gives the lead up.
         """
         self._dispatcher.handlers.append(handler)
@@ -143,7 +143,7 @@ class Relay:
 
     @property
     def in_flight(self) -> int:
-        """Rows that are marked and not yet purged, without those of blocked keys."""
+        """Marked rows before their purge, without rows of blocked keys."""
         return self._lead.term.flow.in_flight if self._lead.term is not None else 0
 
     @property
@@ -235,6 +235,6 @@ class Relay:
         return self._meter.note(self._blocked_keys.changes)
 
     def _publish_reading(self, reading: MeterRead) -> None:
-        # Readings do not pile up behind a handler that hangs.
+        # Readings do not pile up behind a hanging handler.
         if not self._dispatcher.is_behind():
             self._dispatcher.post(reading)

@@ -14,7 +14,7 @@ from oplog_pipe.errors import LogError
 
 
 class _Written(NamedTuple):
-    """A segment that an append has written to, and its marks except for the last one."""
+    """A segment an append has written to, and its marks except for the last one."""
 
     segment: Segment
     file: File

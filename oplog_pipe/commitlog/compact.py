@@ -1,4 +1,4 @@
-"""Rewrite one closed segment without the entries that later ones replace."""
+"""Rewrite one closed segment without the entries later ones replace."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -18,7 +18,7 @@ class Compaction(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The entries of a segment that stay. ``keys``: all its keys. ``removed``: number of others."""
+    """The remaining entries of a segment. ``keys``: all its keys. ``removed``: number of others."""
 
     entries: list[Entry]
     keys: set[str]
@@ -26,7 +26,7 @@ class Kept(NamedTuple):
 
 
 def choose(files: Files, segment: Segment, later: Collection[str], compacted: int) -> Kept:
-    """Return the last entry per key, without the keys that have a later one.
+    """Return the last entry per key, without the keys with a later one.
 
     Raises LogDamagedError, OSError. Holds one entry per key in memory.
     """

@@ -17,7 +17,7 @@ class Limits(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """The place behind the last entry that a thread has read. ``epoch``: of the files."""
+    """The place behind the last entry a thread has read. ``epoch``: of the files."""
 
     mark: Mark
     base: int

@@ -1,4 +1,4 @@
-"""The sparse index of a segment: derived data that finds an offset without a scan.
+"""The sparse index of a segment: derived data for finding an offset without a scan.
 
 A record is: offset 8, place 8, CRC32 4 (over both and the segment's base), big-endian. The entry
 at the place has the offset. The last record names the end of the segment as of the last fsync: all
@@ -46,12 +46,12 @@ class Index:
         return self._file is None
 
     def last(self) -> Sequence[Mark]:
-        """Return the last two records; one that a crash has torn is left out."""
+        """Return the last two records; a torn one is left out."""
         numbers = range(max(0, self._count - 3), self._count)
         return [mark for number in numbers if (mark := self._mark(number)) is not None][-2:]
 
     def marks(self) -> list[Mark]:
-        """Return all records that are whole."""
+        """Return all whole records."""
         return [mark for number in range(self._count) if (mark := self._mark(number)) is not None]
 
     def find(self, offset: int) -> Mark | None:
@@ -62,7 +62,7 @@ class Index:
         if self._file is None:
             return None
         low, high = 0, self._count
-        if high and self._mark(high - 1) is None:  # somebody overwrites it now
+        if high and self._mark(high - 1) is None:  # another process overwrites it now
             high -= 1
         found = Mark(self._base, 0)
         while low < high:
@@ -86,7 +86,7 @@ class Index:
 
 
 class IndexWriter:
-    """The index of the segment that grows. A failure to write it is no failure of the log."""
+    """The index of the growing segment. A failure to write it is no failure of the log."""
 
     def __init__(self, files: Files, segment: Path, base: int, marks: Sequence[Mark]) -> None:
         """Write an index anew."""

@@ -161,7 +161,7 @@ class CommitLog:
     def read(self, start: int, max_bytes: int = 1 << 20, max_entries: int = 10_000) -> list[Entry]:
         """Return entries from offset ``start`` on, ascending: at least one if there is one.
 
-        Entries that are missing are left out. The result may end before the limits, at the end of
+        Missing entries are left out. The result may end before the limits, at the end of
         a segment. Raises LogDamagedError, LogError.
         """
         limits = Limits(max(1, max_bytes), max(1, max_entries))
@@ -219,7 +219,7 @@ class CommitLog:
             self._changed.notify_all()
 
     def compact(self, up_to: int) -> Compaction:
-        """Keep the last entry per key among closed segments that end at ``up_to`` or before.
+        """Keep the last entry per key among closed segments up to ``up_to``.
 
         ``compacted`` is on disk before anything is removed. Raises LogDamagedError, LogError.
         """
@@ -270,7 +270,7 @@ class CommitLog:
         return sum(each.bytes for each in new)
 
     def close(self) -> None:
-        """Release the lock and end all waits. Reads that run end well, a compaction too."""
+        """Release the lock and end all waits. Running reads end well, a compaction too."""
         with self._compacting, self._appending:
             if self._appender is not None:
                 self._appender.close()

@@ -44,7 +44,7 @@ def create(files: Files, folder: Path, clock: Callable[[], int]) -> About:
 
 
 def remove_leftovers(files: Files, folder: Path) -> None:
-    """Remove the files that a crash left behind."""
+    """Remove the files a crash left behind."""
     bases = set(_bases(files, folder))
     for name in files.names(folder):
         is_index = name.endswith(".index") and _index_base(name) not in bases
@@ -95,7 +95,7 @@ def recover(
 def scan_marks(
     file: File, start: Mark, size: int, compacted: int, path: Path | None = None
 ) -> Recovered:
-    """Scan up to the first invalid entry. ``path``: of a segment that is read for lack of an index.
+    """Scan up to the first invalid entry. ``path``: of a segment read for lack of an index.
 
     The log then tells how far it is.
     """

@@ -27,7 +27,7 @@ class Segment(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Entries that follow each other. ``at``: place of the first. ``end``: behind the last.
+    """Consecutive entries. ``at``: place of the first. ``end``: behind the last.
 
     ``valid``: False if the bytes at ``end`` are no entry.
     """

@@ -1,4 +1,4 @@
-"""Ends of sentences that tell a newcomer which setting or value is meant. No I/O."""
+"""Ends of sentences with the setting or value a newcomer means. No I/O."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ _MEANT: Mapping[str, str] = {
     "username": "user",
     "workers": "concurrency",
 }
-# Settings that others have in one piece.
+# Settings others have in one piece.
 _BELOW: Mapping[str, str] = {
     "batch_size": "batch: {messages: 1000}",
     "batch_bytes": "batch: {bytes: 1 MB}",
@@ -87,12 +87,12 @@ _BELOW: Mapping[str, str] = {
     "flush_interval": "batch: {time: 100ms}",
     "max_batch_size": "batch: {messages: 1000}",
 }
-# Settings that are a part of another one there.
+# Settings in a part of the URL.
 _IN_URL = ("user", "username", "password", "host", "port", "database", "sslmode")
 
 
 def of_setting(name: str, known: Collection[str], fields: Sequence[Field]) -> tuple[str, str]:
-    """Return the end of the sentence about an unknown setting, and the setting that is meant.
+    """Return the end of the sentence about an unknown setting, and the probable setting.
 
     ``known``, ``fields``: settings of the same mapping. Both are empty if there is nothing to
     suggest.
@@ -127,7 +127,7 @@ def of_type(name: str, known: Collection[str]) -> str:
 
 
 def _hinted(name: str, fields: Iterable[Field]) -> Iterator[str]:
-    """Yield the settings that have this name in other programs."""
+    """Yield the settings with this name in other programs."""
     return (each.name for each in fields if name in each.hints)
 
 

@@ -1,4 +1,4 @@
-"""The rules that concern more than one setting."""
+"""The rules for several settings together."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _LOCAL = ("127.0.0.1", "::1", "0.0.0.0")
 
 
 class Rules:
-    """Collects sources and sinks, and adds to a reader the mistakes that it finds."""
+    """Collects sources and sinks, and adds to a reader the mistakes it finds."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -66,19 +66,19 @@ class Rules:
                 self._reader.mistake(section, name, told)
 
     def _credentials(self, section: Section) -> None:
-        """Check a user, a password and an API key of a section that may have them all."""
+        """Check a user, a password and an API key of a section."""
         if section.has("password") and not section.has("user"):
             self._add(section, "user", "is missing: password belongs to a user")
         if section.has("user") and not section.has("password"):
             self._add(section, "password", "is missing: it belongs to user")
         if section.prefix.endswith(".fetch.") and section.has("user") and not section.has("hosts"):
-            # A `ref` may come from whoever publishes, and would get the password.
+            # A `ref` may come from any producer, and would get the password.
             self._add(section, "hosts", "is missing: name the hosts that may get the password")
         if section.has("api_key") and section.has("user"):
             self._add(section, "api_key", "excludes user")
 
     def _place(self, section: Section, settings: SinkSettings, name: str) -> None:
-        """Check that each object has a place of its own: templates with both parts of its key."""
+        """Check for a place of its own for each object: templates with both parts of its key."""
         if {name, "id", "namespace"} & section.unread:
             return
         options: Any = settings.options
@@ -96,7 +96,7 @@ class Rules:
             self._add(section, where, told)
 
     def _loop(self, section: Section, agents: Sequence[str], log: str) -> None:
-        """Check that a sink does not send messages to the log that they come from, without end."""
+        """Refuse a sink to the log of its own source: messages would go round."""
         for part, source in self._sources:
             both = {*map(_address, source.agents)} & {*map(_address, agents)}
             if both and source.log == log and not part.unread:
@@ -108,7 +108,7 @@ class Rules:
                 return
 
     def _copy(self, section: Section, sink: SinkSettings) -> None:
-        """Check that a copy brings all messages of a sink: the messages of topics have none."""
+        """Refuse a copy for a sink with messages of topics: topics have no copies."""
         good = [
             made for part, made in self._sources if not part.unread & {"log", "namespace", "name"}
         ]

@@ -5,7 +5,7 @@ from oplog_pipe.model import settings
 
 
 class Batch:
-    """- ``next``: offset behind the entries that it covers. ``keys``: their newest offset per key.
+    """- ``next``: offset behind the entries it covers. ``keys``: their newest offset per key.
     - ``bytes``: of the entries of its messages. ``deadline``: at which it is written.
     """
 

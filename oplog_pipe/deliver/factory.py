@@ -8,11 +8,11 @@ from oplog_pipe.sinks.base import Sink
 
 
 def build(settings: SinkSettings, root: Path) -> Sink:
-    """Return a sink that is not open yet. Raises ConfigError, which names the sink.
+    """Return a sink, not yet open. Raises ConfigError, which names the sink.
 
     ``root``: folder of the settings file.
     """
-    # A transform may write to namespaces that the sink's expression does not match.
+    # A transform may write to namespaces the sink's expression does not match.
     namespace = ".*" if settings.transforms else settings.namespace
     try:
         made: Sink = settings.options.sink(namespace, root)

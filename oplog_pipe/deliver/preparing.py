@@ -1,4 +1,4 @@
-"""Makes the messages that a sink writes from the entries of the log."""
+"""Makes the messages a sink writes from the entries of the log."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, cast
@@ -42,7 +42,7 @@ class Preparing:
     def __call__(self, entries: Sequence[Entry]) -> Prepared:
         """Take the first entries, at least one: filter, change, fetch.
 
-        Raises SinkError for the first one that the namespace matches. Its ``transient`` is false
+        Raises SinkError for the first one the namespace matches. Its ``transient`` is false
         once an object has had its time.
         """
         namespaces = self.namespaces

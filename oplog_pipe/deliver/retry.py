@@ -1,4 +1,4 @@
-"""Repeats calls that fail for a while."""
+"""Repeats calls after transient failures."""
 
 import logging
 import random
@@ -50,7 +50,7 @@ class Retry:
         """The failure that is being tried again."""
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """Return the result of the first call that succeeds.
+        """Return the result of the first successful call.
 
         Pauses grow from 0.1 s to 10 s. Raises LeftError, and SinkError: with ``transient`` if it
         could not be repeated for longer. Other PipeErrors pass; other exceptions are permanent,

@@ -1,4 +1,4 @@
-"""A sink's namespace filter and its steps, in order. Nothing of the engine that runs them."""
+"""A sink's namespace filter and its steps, in order. Nothing of the engine."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -47,14 +47,14 @@ class Namespaces:
 
 
 class Taken(NamedTuple):
-    """``messages``: those that are left of the first ``number`` ones."""
+    """``messages``: those left of the first ``number`` ones."""
 
     messages: list[Message]
     number: int
 
 
 class Steps:
-    """The steps of one sink. A message that a step's namespace does not match goes no further."""
+    """The steps of one sink. A message a step's namespace does not match goes no further."""
 
     def __init__(self, steps: Sequence[tuple[str, Step]]) -> None:
         """``steps``: each with its namespace."""
@@ -132,7 +132,7 @@ class FunctionCalls:
 
 
 def _fault(result: object) -> str | None:
-    """Return why the result of a function is no message that a sink can take."""
+    """Return why the result of a function is no message a sink can take."""
     if not isinstance(result, Message):
         return f"it returned {type(result).__name__} instead of a message or None"
     if result.op not in _OPS:  # a sink would write such a message like an update

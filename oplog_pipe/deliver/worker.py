@@ -22,7 +22,7 @@ from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
 from oplog_pipe.model.wholeness import Wholeness
 from oplog_pipe.sinks.base import Mirroring, Sink, Versioned
 
-# Seconds between two attempts of a sink that is parked, at most.
+# Seconds between two attempts of a parked sink, at most.
 _LONGEST_PARKING = 300.0
 
 logger = logging.getLogger("oplog_pipe")
@@ -115,7 +115,7 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the sink has been through the backlog that it had at the start."""
+        """Whether the sink has been through the backlog it had at the start."""
         return self._place.is_ready
 
     @property
@@ -130,7 +130,7 @@ class Worker:
 
     @property
     def is_at_copy(self) -> bool:
-        """Whether a call that begins or ends a copy runs and has not failed. It may take long."""
+        """Whether the sink begins or ends a copy, without a failure. It may take long."""
         return self._delivery.is_at_copy and self._retry.error is None
 
     @property
@@ -161,7 +161,7 @@ class Worker:
         return self._place.give_up(offset)
 
     def begin_copy(self, due: int) -> None:
-        """Note that the copy comes which was due at this ``copy_due``."""
+        """Note the coming copy for this ``copy_due``."""
         self._place.begin_copy(due)
 
     def take_unflushed(self) -> dict[str, int]:
@@ -169,7 +169,7 @@ class Worker:
         return self._place.take_unflushed()
 
     def flushed(self, offsets: Mapping[str, int]) -> None:
-        """Note that these are on disk."""
+        """Note what is on disk."""
         self._place.flush(offsets)
 
     def status(self) -> SinkStatus:

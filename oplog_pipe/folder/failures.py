@@ -1,4 +1,4 @@
-"""The failures of a pipe: told once, and the first one gives the exit code."""
+"""The failures of a pipe: reported once, and the first one gives the exit code."""
 
 import logging
 from collections.abc import Iterable

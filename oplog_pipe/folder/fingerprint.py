@@ -1,4 +1,4 @@
-"""Numbers that tell whether settings have changed that decide which rows go where. No I/O."""
+"""Numbers for the settings behind the place of each row. No I/O."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

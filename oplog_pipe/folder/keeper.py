@@ -35,7 +35,7 @@ class Kept(NamedTuple):
 class Keeper:
     """Owns the offset logs. Has two threads: a compaction does not delay a flush.
 
-    - ``held``: offsets of sinks that do not run, by name: nothing above them may be compacted.
+    - ``held``: offsets of stopped sinks, by name: nothing above them may be compacted.
     - ``room``: of the log; None: it has no bound.
     - ``interval``: seconds between flushes. ``tick``: called after each of them.
     - ``failed``: called in a thread when ``error`` is set; nothing is flushed after it.
@@ -138,9 +138,9 @@ class Keeper:
                 )  # fmt: skip
 
     def make_room(self) -> None:
-        """Compact until an append that waits has room, or must wait for a sink.
+        """Compact until a waiting append has room, or must wait for a sink.
 
-        Sinks that a copy can restore give up their place if they do not work. It is on disk before
+        Sinks a copy can restore give up their place if they do not work. It is on disk before
         anything is removed. Raises LogError.
         """
         self.compact()

@@ -1,4 +1,4 @@
-"""What is allowed, and leaves objects in a target that are gone, or removes some that are not."""
+"""Allowed settings that leave old objects in a target, or remove present ones."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from oplog_pipe.model.settings import (
 
 
 def remarks(settings: PipeSettings) -> list[str]:
-    """Return a sentence for each sink and source that need a look. Changes nothing."""
+    """Return a sentence for each questionable sink and source. Changes nothing."""
     return [*left_behind(settings), *shared(settings)]
 
 
 def left_behind(settings: PipeSettings) -> Iterator[str]:
-    """Yield a sentence for each source that a sink has had, and that has left the settings."""
+    """Yield a sentence for each former source of a sink."""
     names = {each.name for each in settings.sources}
     for sink in settings.sinks:
         if sink.options.is_history:
@@ -32,7 +32,7 @@ def left_behind(settings: PipeSettings) -> Iterator[str]:
         try:
             found = former_sources(OffsetLog.view(settings.dir, sink.name).settings)
         except LogError:
-            continue  # whoever opens the folder to write tells it
+            continue  # the process that opens the folder to write tells it
         for name in sorted(found - names):
             if not _is_of_topic(settings.dir, name):
                 yield (

@@ -18,7 +18,7 @@ def resume(
 ) -> dict[str, SourceCheckpoint]:
     """Return the present state of each source, by name.
 
-    Entries that were appended after a checkpoint count. A source without a checkpoint is looked up
+    Entries appended after a checkpoint count. A source without a checkpoint is looked up
     in the whole log. Raises ConfigError if a source has another log than before, LogDamagedError,
     LogError.
     """

@@ -25,7 +25,7 @@ class Sources:
     - ``backoff``: first and longest pause between attempts to connect, in seconds.
     - ``max_bytes``: received and not on disk. ``save_interval``: seconds between checkpoints.
 
-    Raises ConfigError for settings that cannot be used, LogDamagedError, LogError.
+    Raises ConfigError for unusable settings, LogDamagedError, LogError.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Sources:
     def without_copy(self, since: int) -> list[str]:
         """Return the sources of the oplog without a copy behind an offset.
 
-        A copy counts that is about to begin, or has begun behind ``since``, also if it is complete.
+        Copies count from behind ``since``: coming ones, present ones and complete ones.
         """
         return [
             name

@@ -1,4 +1,4 @@
-"""The rules for single texts. Each function raises ValueError with a sentence. No I/O."""
+"""The rules for single values. Each function raises ValueError with a sentence. No I/O."""
 
 import re
 import warnings

@@ -13,14 +13,14 @@ from oplog_pipe.model import checks
 
 class Kind(Enum):
     TEXT = auto()
-    # A text that no message and no output may show.
+    # A text no message and no output may show.
     SECRET = auto()
-    # A text that is shown without its password.
+    # A text, shown without its password.
     URL = auto()
     # The same, without path and query: those of a webhook are a secret.
     HOOK = auto()
     TEXTS = auto()
-    # A list of texts that are shown without their passwords.
+    # A list of strings, shown without their passwords.
     URLS = auto()
     COUNT = auto()
     DURATION = auto()
@@ -31,11 +31,11 @@ class Kind(Enum):
     PATTERN = auto()
     # A path; a relative one begins at the folder of the settings file.
     FILE = auto()
-    # A mapping of texts.
+    # A mapping of strings.
     TEXT_MAPPING = auto()
-    # The same, with values that no output may show.
+    # The same, with values no output may show.
     SECRET_MAPPING = auto()
-    # A mapping of anything, with values that no output may show.
+    # A mapping of anything, with values no output may show.
     ANY_MAPPING = auto()
     # A mapping or a list with a table of its own.
     SECTION = auto()
@@ -46,7 +46,7 @@ SECRETS = (Kind.SECRET, Kind.URL, Kind.HOOK)
 
 class Field(NamedTuple):
     """- ``least``, ``most``: of a count, a duration in seconds, a size in bytes; both are allowed.
-    - ``choices``: of a choice. ``check``: raises ValueError for a text that cannot be used.
+    - ``choices``: of a choice. ``check``: raises ValueError for an unusable text.
     - ``required``: how to give it, as the end of a sentence; empty: it has a default.
     - ``hints``: names of the setting in other programs.
     """

@@ -24,13 +24,13 @@ class TlsOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Base of the options of each type of sink. A subclass is all that the pipe knows of the type.
+    """Base of the options of each type of sink. A subclass defines the type.
 
     - ``type_name``, ``aliases``: in the settings. ``hints``: names in other programs.
     - ``settings``: one for each value, under the same name. Those of TLS are in ``tls``.
-    - ``identity``: values that decide which rows go where. Addresses may change: a server moves.
-    - ``place``: template that gives an object one place, together with ``id``.
-    - ``exclusive``: value that no two sinks may share.
+    - ``identity``: values behind the place of each row. Addresses may change: a server moves.
+    - ``place``: template of an object's place, together with ``id``.
+    - ``exclusive``: value no two sinks may share.
     - ``is_history``: the target keeps every message, so no object in it is gone.
     """
 
@@ -44,13 +44,13 @@ class SinkOptions:
     is_history: ClassVar[bool] = False
 
     def sink(self, namespace: str, root: Path) -> Any:
-        """Return a ``Sink`` that is not open. Drivers are imported here, for their users only.
+        """Return a ``Sink``, not yet open. Drivers are imported here, for their users only.
 
-        ``namespace``: regular expression of the namespaces that the sink gets. ``root``: folder at
+        ``namespace``: regular expression of the namespaces the sink gets. ``root``: folder at
         which relative paths start. Raises ConfigError, SinkError, ValueError.
         """
         raise NotImplementedError
 
     def mirrored(self) -> tuple[Sequence[str], str] | None:
-        """Return ``agents`` and ``log`` of a target that a source may follow. None: no source."""
+        """Return ``agents`` and ``log`` of a target a source may follow. None: no source."""
         return None

@@ -1,4 +1,4 @@
-"""Sinks that users bring."""
+"""Sinks users bring."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class CustomOptions(SinkOptions):
 def custom_sink(options: CustomOptions, root: Path) -> Sink:
     """Import the class and create its object with the arguments. Raises ConfigError.
 
-    The class has all methods of ``Sink``. A subclass of ``Sink`` inherits those that do nothing,
+    The class has all methods of ``Sink``. A subclass of ``Sink`` inherits empty ones,
     and needs ``write`` only.
     """
     make = load(options.target, root)

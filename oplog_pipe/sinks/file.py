@@ -1,6 +1,6 @@
-"""A sink that appends JSON lines to a file.
+"""The sink for files with JSON lines.
 
-A message that comes again, after a crash, has a second line with the same offset.
+After a crash, a repeated message has a second line with the same offset.
 """
 
 import fcntl
@@ -57,8 +57,8 @@ class FileSink:
     """Appends a line per message, and syncs the file before a write returns.
 
     - A last line without a line feed is cut off when the file is opened.
-    - With ``rotate_bytes``, a write renames a file that has this size to ``PATH.1``, ``PATH.2`` and
-      so on, one above the largest number that is there, and begins a new file.
+    - With ``rotate_bytes``, a write renames a file with this size to ``PATH.1``, ``PATH.2`` and
+      so on, one above the largest number, and begins a new file.
     - If another process renames or removes the file, the next write begins a new one.
     - One process at a time writes the file: it is locked with ``flock``.
     """
@@ -70,7 +70,7 @@ class FileSink:
         self._file: int | None = None
 
     def probe(self) -> str:
-        """Return that the file can be written. Raises SinkError."""
+        """Return a sentence about a writable file. Raises SinkError."""
         place = self._path
         while not place.exists() and place != place.parent:
             place = place.parent
@@ -93,7 +93,7 @@ class FileSink:
         try:
             self._append(block)
         except OSError as error:
-            # Also a full disk or a folder that is gone: an operator must help, and the message is
+            # Also a full disk or a missing folder: an operator must help, and the message is
             # good. Were this permanent, a dead-letter file would swallow the rest of the log.
             raise self._failed(error, transient=True) from error
 

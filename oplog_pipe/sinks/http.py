@@ -1,4 +1,4 @@
-"""A sink that posts messages to a URL, a webhook."""
+"""The sink for a URL with POST, a webhook."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ from oplogc.address import Endpoint
 from oplogc.answers import Answer
 from oplogc.http_client import Http, NoAnswer
 
-# Idle connections are closed before the server does so: a request that meets this has no answer.
+# Idle connections are closed before the server does so: a request at that moment has no answer.
 _IDLE_SECONDS = 3.0
 # The rest of a longer answer is not read.
 _MAX_ANSWER_BYTES = 64_000
@@ -89,7 +89,7 @@ class HttpSink:
     def __init__(
         self, options: HttpOptions, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``clock``: seconds. Raises ValueError for an option that cannot be used."""
+        """``clock``: seconds. Raises ValueError for an unusable option."""
         self._to = _endpoint(options)
         self._url = of_url(str(self._to.url))
         self._is_array = options.format == "json"

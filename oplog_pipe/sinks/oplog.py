@@ -65,9 +65,9 @@ class OplogOptions(SinkOptions):
 class OplogSink:
     """Sends operations to ``system/oplog``, or messages to a topic, which must exist.
 
-    The agent has no versions: messages that come again are appended again, in their order. At the
-    end of a copy nothing is removed. Messages of a topic that have come from the target, or through
-    this sink, are not sent: see ``origin``. Raises ValueError for an option that cannot be used.
+    The agent has no versions: repeated messages are appended again, in their order. At the
+    end of a copy nothing is removed. Messages of a topic from the target, or through
+    this sink, are not sent: see ``origin``. Raises ValueError for an unusable option.
     """
 
     def __init__(self, options: OplogOptions) -> None:
@@ -121,7 +121,7 @@ class OplogSink:
         return payload(message, self._hop)
 
     def _returned(self, messages: Sequence[Message]) -> set[int]:
-        """Return the places of messages that this sink has sent, or that the target has sent."""
+        """Return the places of messages sent by this sink or by the target."""
         own: set[int] = set()
         log = str(self._topic)
         ids: dict[str, list[int]] = {}
@@ -210,7 +210,7 @@ class OplogSink:
         return judge(answer, -1)
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        """Send a request to the first agent that answers, each of them once. Raises SinkError."""
+        """Send a request to one agent after the other until one answers. Raises SinkError."""
         reason = ""
         for _ in range(self._calls.count):
             answer = self._calls.ask(method, path, body, headers)

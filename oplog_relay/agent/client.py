@@ -12,7 +12,7 @@ from oplogc.address import Endpoint, base_endpoint, below
 from oplogc.answers import Answer
 from oplogc.http_client import Http, NoAnswer
 
-# An idle connection is closed before the agent does so, after 5 s: a request that meets this would
+# An idle connection is closed before the agent does so, after 5 s: a request at that moment would
 # have no answer, and the relay would have to take a new term.
 _IDLE_SECONDS = 3.0
 _PROBLEM = "application/problem+json"
@@ -79,7 +79,7 @@ def is_problem(answer: Answer) -> bool:
 
 
 def refusal(answer: Answer) -> str:
-    """Return the sentence for an answer that asks for a change of the settings."""
+    """Return the sentence for an answer with a remedy in the settings."""
     if answer.status in (401, 403):
         setting = "agents.password (OPLOG_RELAY_PASSWORD)"
         return f"{answer.url}: {answer.sentence()}; look at {setting}"

@@ -22,7 +22,7 @@ class RowError(Exception):
 
 @lru_cache(1024)
 def topic_of(topic: str) -> TopicName:
-    """Return the topic that a row names; ``oplog`` is ``system/oplog``. Raises RowError."""
+    """Return the topic a row names; ``oplog`` is ``system/oplog``. Raises RowError."""
     if topic == OPLOG.topic:
         return OPLOG
     try:
@@ -32,7 +32,7 @@ def topic_of(topic: str) -> TopicName:
 
 
 def encode(topic: TopicName, rows: Sequence[Row]) -> bytes:
-    """Return the body of the request that publishes rows of one topic. Raises RowError."""
+    """Return the body of a publish request for rows of one topic. Raises RowError."""
     messages: list[Any]
     if topic == OPLOG:
         messages = [_operation(row) for row in rows]

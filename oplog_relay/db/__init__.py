@@ -1,4 +1,4 @@
-"""The databases that hold an outbox."""
+"""The databases for an outbox."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -18,13 +18,13 @@ class DatabaseOutbox(Outbox, MeasurableOutbox, CheckedOutbox, IdentifiedOutbox, 
 
 @dataclass(frozen=True)
 class DatabaseUrl:
-    """Base of the URLs of each kind of database. A subclass is all that the relay knows of a kind.
+    """Base of the URLs of each kind of database. A subclass defines a kind.
 
     - ``kind``: for ``oplog-relay schema``. ``label``: in messages. ``examples``: of URLs.
     - ``schemes``: of URLs, with the drivers of SQLAlchemy. ``dialect``: name in SQLAlchemy.
     - ``drivers``: package -> parameter in a statement. The relay uses the first one.
-    - ``schema``: statement that creates a table. ``now``: SQL of the time.
-    - ``begin``: begins a transaction that writes.
+    - ``schema``: statement for a new table. ``now``: SQL of the time.
+    - ``begin``: begins a writing transaction.
     """
 
     kind: ClassVar[str]

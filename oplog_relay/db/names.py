@@ -45,9 +45,7 @@ def quote(name: str) -> str:
 
 
 def mistakes(table: Table) -> Iterator[tuple[str, str]]:
-    """Yield setting and sentence for each name that no table or column can have, or that is there
-    twice.
-    """
+    """Yield setting and sentence for each invalid or repeated name."""
     parts = table.name.split(".")
     if not table.name.isprintable() or len(parts) > 2 or "" in parts:
         yield "database.table", f"{table.name!r} must be table or schema.table"
@@ -63,7 +61,7 @@ def mistakes(table: Table) -> Iterator[tuple[str, str]]:
 def check_columns(
     table: Table, columns: Collection[str], kind: str, folded: Callable[[str], str] = str
 ) -> None:
-    """Raise ConfigError for a table or a column that is missing.
+    """Raise ConfigError for a missing table or column.
 
     ``columns``: of the table; empty: there is no table. ``kind``: of the database. ``folded``:
     returns the name of a column as ``columns`` has it.

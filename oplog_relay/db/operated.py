@@ -21,7 +21,7 @@ PATIENCE = 10
 class StoredRow(NamedTuple):
     """A row as it is stored. ``create_time``: text, in UTC if it can be read.
 
-    Bytes that are not UTF-8 are surrogates, as in ``Row``.
+    Invalid UTF-8 is in surrogates, as in ``Row``.
     """
 
     id: int
@@ -55,7 +55,7 @@ class OperatedTable:
         self._connection.close()
 
     def find(self, ids: Sequence[int]) -> list[StoredRow]:
-        """Return the rows that exist, in the order of ``ids``."""
+        """Return the existing rows, in the order of ``ids``."""
         n = self._names
         sql = (
             f"SELECT {n.id}, {n.create_time}, {n.topic}, {n.key}, {n.value}"
@@ -70,7 +70,7 @@ class OperatedTable:
         ]
 
     def delete(self, row: StoredRow) -> bool:
-        """Delete a row that was found. Return whether it was still there, and not another one."""
+        """Delete a found row. Return whether it was still there, and not another one."""
         n = self._names
         with self._transaction():
             is_there = self.find([row.id]) == [row]

@@ -7,12 +7,12 @@ from oplog_relay.model.settings import Table
 
 MAX_TOPIC = 249
 MAX_KEY = 100
-# Bytes of a payload that agents take. The table has no such limit.
+# Bytes of a payload agents take. The table has no such limit.
 MAX_PAYLOAD = 1024 * 1024
 
 
 def ddl(kind: str, table: Table = Table()) -> str:  # noqa: B008
-    """Return the statement that creates the table. ``kind``: of a database, such as ``sqlite``.
+    """Return the statement for a new table. ``kind``: of a database, such as ``sqlite``.
 
     Raises ConfigError.
     """

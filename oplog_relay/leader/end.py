@@ -1,4 +1,4 @@
-"""Why a term ends, and the parts that terms share."""
+"""Why a term ends, and the shared parts of terms."""
 
 from collections.abc import Callable
 from enum import Enum, auto
@@ -9,7 +9,7 @@ from oplog_relay.model.bindings import Outbox, Publisher
 from oplog_relay.model.settings import Limits
 from oplog_relay.model.state import Counters
 
-# Seconds that requests in progress get after a failure, and the last purge and the reset.
+# Seconds after a failure for requests in progress, the last purge and the reset.
 GRACE_S = 1.0
 
 
@@ -23,7 +23,7 @@ class Cause(Enum):
 
 
 class End(NamedTuple):
-    """``retry_after``: seconds that the agent has asked for."""
+    """``retry_after``: seconds the agent has asked for."""
 
     cause: Cause
     reason: str = ""
@@ -31,7 +31,7 @@ class End(NamedTuple):
 
 
 class Tools(NamedTuple):
-    """Parts that all terms of a relay share. ``clock``: seconds, runs while the machine sleeps."""
+    """The shared parts of all terms. ``clock``: seconds, also while the machine sleeps."""
 
     limits: Limits
     outbox: Outbox

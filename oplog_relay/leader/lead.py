@@ -23,7 +23,7 @@ _log = logging.getLogger("oplog_relay")
 
 # A series of failures ends after this time without one.
 _SERIES_S = 60.0
-# Longest pause that an agent may ask for.
+# Longest pause an agent may ask for.
 _MAX_RETRY_AFTER_S = 30.0
 
 
@@ -65,7 +65,7 @@ class Lead:
             self.term.end(End(Cause.STOPPED))
 
     async def revoke(self) -> None:
-        """Tell the handlers that the lead is handed over, if this relay leads."""
+        """Tell the handlers the lead is handed over, if this relay leads."""
         if self.leader_id is not None:
             _log.debug("the lead is given up: term %d", self.number)
             await self._dispatcher.post(LeaderRevoked(self.leader_id, self.number)).wait()

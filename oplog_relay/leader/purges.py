@@ -11,7 +11,7 @@ from oplog_relay.model.row import Row
 
 _log = logging.getLogger("oplog_relay")
 
-# Pause before rows that are locked in the database are purged again.
+# Pause before rows locked in the database are purged again.
 _LOCKED_S = 0.5
 
 
@@ -23,10 +23,10 @@ class Purges:
         self._flow = flow
         self._clock = clock
         self._purging: list[Row] = []
-        # Acknowledged rows that are locked in the database, and when they are purged again.
+        # Acknowledged rows locked in the database, and when they are purged again.
         self._locked: list[Row] = []
         self._retry_at = 0.0
-        # The database keeps rows that were purged: told once.
+        # The database keeps purged rows: logged once.
         self._has_kept = False
 
     def begin(self) -> list[Row]:
@@ -57,7 +57,7 @@ class Purges:
         return len(done)
 
     def rest(self) -> list[Row]:
-        """Return the rows that are not purged at the end of the term."""
+        """Return the rows left at the end of the term."""
         return [*self._purging, *self._locked, *self._flow.to_purge()]
 
     async def wait(self) -> None:

@@ -19,7 +19,7 @@ from oplog_relay.model.row import shown
 _log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")
 
-# Keys that become free between two marks: each takes a statement of its own, which reads the whole
+# Freed keys between two marks: each takes a statement of its own, which reads the whole
 # table, and rows of other keys wait meanwhile.
 _MOST_FREED = 10
 # Longest pause while the agent refuses this relay.
@@ -177,7 +177,7 @@ class Term:
                 await self._pause(now - began)
 
     async def _reset_blocked(self) -> bool:
-        """Reset the rows of keys that are tried again, and of keys that become free.
+        """Reset the rows of keys tried again, and of freed keys.
 
         No mark is under way meanwhile: it could bring rows of a key out of order.
         Return False if the term has ended.

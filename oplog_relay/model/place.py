@@ -37,7 +37,7 @@ def without_password(url: str) -> str:
 
 
 def conflict(name: str, note: Mapping[str, Any], mine: Place) -> str | None:
-    """Return a sentence if the note of a lease is that of a relay for another outbox.
+    """Return a sentence if the note of a lease is from a relay for another outbox.
 
     URLs may differ for one database, so only identities are compared.
     """

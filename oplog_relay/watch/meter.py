@@ -85,7 +85,7 @@ class Meter:
     def note(self, changes: int) -> str | None:
         """Return the text for the lease's note, None if the last one will do.
 
-        ``changes``: a number that rises whenever a key becomes blocked or free. Call ``noted`` once
+        ``changes``: a rising number of changes of blocked keys. Call ``noted`` once
         the note has arrived.
         """
         noted = changes, self._relay.place

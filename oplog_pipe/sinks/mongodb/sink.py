@@ -1,4 +1,4 @@
-"""A sink that keeps collections of MongoDB equal to the source, through PyMongo.
+"""Keep collections of MongoDB equal to the source, through PyMongo.
 
 A document is ``{_id, version, source, timestamp, owner, data}``. The sink changes and deletes
 documents of its owner only.
@@ -34,7 +34,7 @@ from oplog_pipe.sinks.parts.template import Template
 
 Result = TypeVar("Result")
 
-# Documents that the end of a copy deletes with one command.
+# Documents the end of a copy deletes with one command.
 _PIECE = 1000
 # Whatever the message: wrong user or password, a missing right.
 _OF_TARGET = (13, 18)
@@ -45,12 +45,12 @@ _LABELS = ("RetryableWriteError", "TransientTransactionError", "SystemOverloaded
 class MongodbSink(OwnedRows):
     """Writes a batch with one unordered bulk write per collection.
 
-    A deleted object leaves nothing behind: until its delete comes again, an older message that
-    comes again brings it back.
+    A deleted object leaves nothing behind: until its delete comes again, an older, repeated message
+    brings it back.
     """
 
     def __init__(self, options: MongodbOptions, namespace: str = ".*") -> None:
-        """``namespace``: regular expression of the namespaces that the sink gets."""
+        """``namespace``: regular expression of the namespaces the sink gets."""
         super().__init__()
         self._namespace = re.compile(namespace)
         self._options = options

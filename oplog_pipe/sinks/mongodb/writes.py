@@ -20,7 +20,7 @@ from oplog_pipe.sinks.parts.ownership import Owner
 
 Document = Mapping[str, Any]
 
-# Codes that pass by themselves: hosts and networks; elections and shutdown; time-outs; conflicts;
+# Transient codes: hosts and networks; elections and shutdown; time-outs; conflicts;
 # no room on the disk.
 PASSING = frozenset((
     6, 7, 89, 9001, 91, 189, 10058, 10107, 11600, 11602, 13435, 13436, 50, 64, 202, 262, 112, 14031,
@@ -33,7 +33,7 @@ class Writes:
     """The last message of each object of one collection."""
 
     def __init__(self, objects: Mapping[str, Numbered], collection: str, owner: Owner) -> None:
-        """Raises SinkError with the index of a message that is no document of MongoDB."""
+        """Raises SinkError with the index of a message that MongoDB cannot store."""
         self._collection = collection
         self._owner = owner
         # Writes of one kind in a row share a command.
@@ -93,7 +93,7 @@ class Writes:
     ) -> Mapping[str, object]:
         """Return the version of each document. Raises SinkError for one of another owner.
 
-        Raises ConfigError for a version that the folder has not given.
+        Raises ConfigError for a version the folder has not given.
         """
         if not ids:
             return {}

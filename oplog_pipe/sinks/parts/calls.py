@@ -11,7 +11,7 @@ from oplogc.address import Endpoint, base_endpoint, shown
 from oplogc.answers import Answer
 from oplogc.http_client import Http, NoAnswer
 
-# Idle connections are closed before the server does so: a request that meets this has no answer.
+# Idle connections are closed before the server does so: a request at that moment has no answer.
 _IDLE_SECONDS = 3.0
 # The rest of a longer answer is not read. An answer to a bulk request may have 300 bytes per item.
 _MAX_ANSWER_BYTES = 64_000_000
@@ -21,7 +21,7 @@ class Calls:
     """Sends requests to the present one of several servers. ``move_on`` chooses the next one.
 
     ``timeout``: seconds for a request, its answer included. User and password take precedence over
-    those of an address. Raises ValueError for an address or a file that cannot be used.
+    those of an address. Raises ValueError for an address or an unusable file.
     """
 
     def __init__(

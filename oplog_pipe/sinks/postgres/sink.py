@@ -1,4 +1,4 @@
-"""A sink that keeps tables in PostgreSQL equal to the source.
+"""Keep tables in PostgreSQL equal to the source.
 
 A row has the columns id, version, source, timestamp, oplog_owner, and data or the columns of the
 settings. The sink changes and deletes rows of its owner only.
@@ -36,13 +36,13 @@ class PostgresSink(OwnedRows):
     """Writes a batch in one transaction, or a large one in two, split by id.
 
     Each has, per table, one statement for rows and one for deletes. A deleted object leaves nothing
-    behind: until its delete comes again, an older message that comes again brings it back.
+    behind: until its delete comes again, an older, repeated message comes again brings it back.
     """
 
     def __init__(
         self, options: PostgresOptions, namespace: str = ".*", root: Path = Path()
     ) -> None:
-        """- ``namespace``: regular expression of the namespaces that the sink gets.
+        """- ``namespace``: regular expression of the namespaces the sink gets.
         - ``root``: folder at which relative paths in ``url`` start.
 
         Raises SinkError if ``url`` is none.
@@ -56,7 +56,7 @@ class PostgresSink(OwnedRows):
         parameters = conninfo(options.url, root)
         self._lanes = Lanes(parameters, options.timeout, creates=options.create)
         self._session = self._lanes.main
-        # Tables that exist, with the column of the owner, and the cast of a text to their id.
+        # Existing tables with the column of the owner, and the cast of a string to their id.
         self._ready: dict[str, str] = {}
 
     def open(self) -> None:
@@ -101,14 +101,14 @@ class PostgresSink(OwnedRows):
         return self._session.run(work, statements=None)
 
     def missing(self) -> list[str]:
-        """Return the statements that add the column of the owner to tables without it."""
+        """Return the statements for the column of the owner in tables without it."""
         if self._creates:
             return []
         tables = self._session.run(lambda connection: self._places.tables(connection, owned=False))
         return [self._rows.add_owner(table) for table in tables]
 
     def faults(self) -> list[str]:
-        """Return why tables that exist cannot take rows; of all tables that fit the template."""
+        """Return why existing tables of the template cannot take rows."""
         return self._session.run(self._faults)
 
     def remarks(self) -> list[str]:
@@ -139,7 +139,7 @@ class PostgresSink(OwnedRows):
             raise
 
     def _write_tables(self, tables: Collapsed, *, keep: bool) -> None:
-        # Two texts may be one id, and their messages have an order.
+        # Two strings may be one id, and their messages have an order.
         whole = {table for table in tables if self._ready[table]}
         count = self._lanes.count(sum(len(tables[each]) for each in tables.keys() - whole))
         parts = _split(tables, count, whole)
@@ -163,9 +163,9 @@ class PostgresSink(OwnedRows):
                     skipped.settle(self._session, statement.ids, keep=keep)
 
     def _blame(self, messages: Sequence[Message], found: SinkError) -> SinkError:
-        """Return the error with the index of the first message that is refused by itself.
+        """Return the error with the index of the first message refused by itself.
 
-        ``found.index``: of a message that is, but need not be the first one; None: not known.
+        ``found.index``: of a refused message, not always the first one; None: not known.
         """
         start, end = 0, len(messages) if found.index is None else found.index + 1
         try:
@@ -191,7 +191,7 @@ class PostgresSink(OwnedRows):
         return None
 
     def _prepare(self, tables: Iterable[str], connection: Connection) -> dict[str, str]:
-        """Create tables, or give them the column of the owner, if that is missing.
+        """Create tables, or give them the missing column of the owner.
 
         Return the cast of a text to the id of each of them.
         """

@@ -18,7 +18,7 @@ _JSON = "application/json"
 
 
 class SearchServers:
-    """The servers of a sink. Raises ValueError for an option that cannot be used."""
+    """The servers of a sink. Raises ValueError for an unusable option."""
 
     def __init__(self, options: ElasticsearchOptions) -> None:
         self._headers = (
@@ -52,7 +52,7 @@ class SearchServers:
         return self.read(answer)
 
     def send(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request to the first server that answers, each of them once.
+        """Send a request to one server after the other until one answers.
 
         Raises SinkError if none does, or if it is busy.
         """

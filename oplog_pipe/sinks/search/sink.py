@@ -24,10 +24,10 @@ from oplog_pipe.sinks.search.names import IndexNames
 from oplog_pipe.sinks.search.server import SearchServers, error_type, path_of
 
 MAX_BODY_BYTES = 10_000_000
-# Documents that one request deletes at the end of a copy: it must end within the time-out.
+# Documents one request deletes at the end of a copy: it must end within the time-out.
 MAX_DELETES = 10_000
 _MAX_ADOPTED = 1000
-# Requests in a row that delete nothing because others change the same documents.
+# Requests in a row without a deletion, because others change the same documents.
 _MAX_CONFLICTS = 20
 # Namespaces in one index.
 _MAX_NAMESPACES = 10_000
@@ -44,7 +44,7 @@ _MAPPING = {
         }
     }
 }
-# By itself a server passes over shards that are unreachable, for example after its start.
+# By itself a server passes over unreachable shards, for example after its start.
 _SEARCH = "_search?allow_partial_search_results=false"
 
 
@@ -52,8 +52,8 @@ class ElasticsearchSink(OwnedRows):
     """Writes documents: the data of a message, and ``oplog`` with its version, source, namespace,
     timestamp and owner. An older version never replaces a newer one.
 
-    ``namespace``: regular expression of the namespaces that the sink gets. Raises ValueError for an
-    option that cannot be used.
+    ``namespace``: regular expression of the namespaces the sink gets. Raises ValueError for an
+    unusable option.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class ElasticsearchSink(OwnedRows):
         self._max_body_bytes = max_body_bytes
         self._max_deletes = max_deletes
         self._servers = SearchServers(options)
-        # Indexes that have the mapping.
+        # Indexes with the mapping.
         self._ready: set[str] = set()
-        # Offsets of the present batch that are written: a repetition leaves them out.
+        # Written offsets of the present batch: a repetition leaves them out.
         self._done: set[int] = set()
 
     def open(self) -> None:
@@ -166,10 +166,10 @@ class ElasticsearchSink(OwnedRows):
         check_owners(self._servers.ask("POST", path, asked), group, self._owner)
 
     def _existing(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the indexes of this sink that exist, each with the filters for its documents."""
+        """Return the existing indexes of this sink, each with the filters for its documents."""
         pattern = quote(self._names.pattern, safe="*")
         found = self._servers.ask("GET", f"/_resolve/index/{pattern}", missing_is_none=True) or {}
-        # Name -> indexes that it stands for: several if it is the name of an alias.
+        # Name -> indexes it stands for: several if it is the name of an alias.
         indexes = {each["name"]: [each["name"]] for each in found.get("indices", ())}
         indexes |= {each["name"]: each["indices"] for each in found.get("aliases", ())}
         exists: dict[str, Any] = {"exists": {"field": f"{OWN}.version"}}
@@ -217,7 +217,7 @@ class ElasticsearchSink(OwnedRows):
             if answer.status != 400:
                 raise self._servers.refused(answer)
             kind = error_type(answer)
-            # The second one: the name is that of an alias.
+            # The second one: an alias has the name.
             if kind not in ("resource_already_exists_exception", "invalid_index_name_exception"):
                 raise self._servers.refused(answer)
         answer = self._servers.send("PUT", f"{path_of(index)}/_mapping", _MAPPING)
@@ -244,7 +244,7 @@ class ElasticsearchSink(OwnedRows):
         try:
             check(self._servers.read(answer), group, self._done)
         except SinkError:
-            self._ready.clear()  # somebody may have deleted an index
+            self._ready.clear()  # an index may have been deleted
             raise
 
     def _delete(self, index: str, query: Mapping[str, Any]) -> None:

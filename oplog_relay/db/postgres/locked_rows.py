@@ -1,4 +1,4 @@
-"""Marks and purges in PostgreSQL that pass over rows which other transactions have locked.
+"""Marks and purges in PostgreSQL without the rows locked by other transactions.
 
 They take several statements, so they are used only after a statement has waited for a lock.
 """
@@ -17,7 +17,7 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 _LOOK_AGAIN_S = 1.0
 # Keys at which they are forgotten and found anew.
 _MAX_KEYS = 10_000
-# Attempts of a mark to find rows of other keys than those that it has just found locked.
+# Attempts of a mark to find rows of other keys than the ones just found locked.
 _ROUNDS = 10
 _LARGEST_ID = 2**63 - 1
 
@@ -33,9 +33,9 @@ class LockedRows:
         # Keys with a locked row before others, found at a time.
         self._keys: set[str] = set()
         self._found_at = 0.0
-        # Whether a mark that waits for locks would probably meet one.
+        # Whether a mark with a wait for locks would probably meet one.
         self.are_likely = False
-        # Ids of the rows that the last purge has left.
+        # Ids of the rows the last purge has left.
         self.in_purge: frozenset[int] = frozenset()
 
     async def mark(
@@ -63,7 +63,7 @@ class LockedRows:
     async def _choose(
         self, connection: Connection, parameters: Mapping[str, Any]
     ) -> list[int] | None:
-        """Lock and return rows that may be stamped. None: there may be some of other keys."""
+        """Lock and return rows to stamp. None: there may be some of other keys."""
         cursor = await connection.execute(self._free, parameters, prepare=True)
         free = await cursor.fetchall()
         is_whole = len(free) < parameters["limit"]
@@ -90,7 +90,7 @@ class LockedRows:
         return None if behind and not chosen else chosen
 
     async def purge(self, connection: Connection, parameters: Mapping[str, Any]) -> Purged:
-        """Delete the rows that are not locked."""
+        """Delete the unlocked rows."""
         async with connection.transaction():
             await connection.execute(sql.WAIT)
             cursor = await connection.execute(self._free_of_mine, parameters, prepare=True)

@@ -30,7 +30,7 @@ from oplog_relay.model.stamp import stamp, stamps
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # How long a statement waits for a locked row, before rows are passed over. Normally the lock is
-# that of another relay, which ends soon.
+# held by another relay, and ends soon.
 LOCK_TIMEOUT = "200ms"
 _PARAMETERS = {
     # A database with the encoding SQL_ASCII would return bytes.
@@ -59,7 +59,7 @@ class PostgresOutbox:
         self._table = table
         self._names = Names.of(table)
         try:
-            # libpq takes an empty parameter for one that is not there.
+            # libpq takes an empty parameter for a missing one.
             self._conninfo = conninfo.make_conninfo("", **{**_PARAMETERS, **url.parameters})
         except psycopg.Error as error:
             raise ConfigError(f"database.url: {_sentence(error)}") from None

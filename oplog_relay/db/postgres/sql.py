@@ -6,26 +6,26 @@ Names of the table and its columns are in braces: ``id``, ``leader_id`` and othe
 # The conditions of statements.
 FOREIGN = "({leader_id} IS NULL OR {leader_id} < %(first)s OR {leader_id} > %(last)s)"
 # Ids and stamps are judged apart, for the sake of the plan. A leader ends its term when a mark
-# returns an id that it holds, so no row can have the id of one and the stamp of another.
+# returns an id it holds, so no row can have the id of one and the stamp of another.
 MINE = "{id} = ANY (%(ids)s::bigint[]) AND {leader_id} = ANY (%(stamps)s::uuid[])"
-# A key that is NULL counts as empty: see ``rows``. Two keys are one if they have the same bytes,
+# A NULL key counts as empty: see ``rows``. Two keys are one if they have the same bytes,
 # whatever the collation of the column says.
 KEY = "coalesce({key}::text, '') COLLATE \"C\""
 NOT_PASSED = f"{KEY} <> ALL (%(passed)s::text[])"
-# Rows of a purge that are still there, and whether they have one of its stamps.
+# Rows of a purge still in the table, and whether they have one of its stamps.
 LEFT = """
 SELECT {id}::bigint, coalesce({leader_id} = ANY (%(stamps)s::uuid[]), false)
 FROM {table} WHERE {id} = ANY (%(ids)s::bigint[])
 """
 
-# The table itself may be locked, too: that is waited for, as long as ``statement_timeout`` allows.
+# The table itself may be locked, too: the statement waits, as long as ``statement_timeout`` allows.
 WAIT = "SET LOCAL lock_timeout = 0"
 FREE = f"""
 SELECT {{id}}::bigint, coalesce({{key}}::text, '') FROM {{table}}
 WHERE {FOREIGN} AND {NOT_PASSED}
 ORDER BY {{id}} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 """
-# Rows that have become visible since then count as locked, too.
+# Rows visible since then count as locked, too.
 LOCKED = f"""
 SELECT {{id}}::bigint, coalesce({{key}}::text, '') FROM {{table}}
 WHERE {FOREIGN} AND {NOT_PASSED}
@@ -47,13 +47,13 @@ SETTINGS = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "statement_timeout": "8s",
-    # A mark commits once its rows are sent. Those of a relay that is frozen or cut off would stay
-    # locked: ``statement_timeout`` does not end a server that waits for its client.
+    # A mark commits once its rows are sent. Rows of a frozen or disconnected relay would stay
+    # locked: ``statement_timeout`` does not end a server during a wait for its client.
     "tcp_user_timeout": "8s",
 }
-# A mark that a crash of the server undoes is repeated by the next one: it need not be on disk.
+# If a crash of the server undoes a mark, the next mark repeats it.
 SETTINGS_OF_MARK = {**SETTINGS, "synchronous_commit": "off"}
-# A purge must be: rows that come back would be sent after later rows of their keys.
+# A purge must be: rows would come back and be sent after later rows of their keys.
 SET_SYNCHRONOUS = """
 SELECT set_config('synchronous_commit', 'on', false)
 WHERE current_setting('synchronous_commit') = 'off'

@@ -26,7 +26,7 @@ class SqliteUrl(DatabaseUrl):
     schemes = ("sqlite", "sqlite+pysqlite", "sqlite+aiosqlite")
     examples = ("sqlite:///app.db (relative)", "sqlite:////data/app.db")
     drivers: ClassVar = {"sqlite3": "?"}
-    # STRICT and the JSON functions are not in every SQLite that Python 3.11 comes with.
+    # STRICT and the JSON functions are missing in some SQLite versions of Python 3.11.
     schema = """\
 CREATE TABLE {table} (
     -- AUTOINCREMENT: the id of a deleted row is never used again.
@@ -82,7 +82,7 @@ CREATE TABLE {table} (
         return SqliteOutbox(self, table)
 
     def connect(self, patience: float, *, autocommit: bool) -> sqlite3.Connection:
-        # A file that is missing must not be created.
+        # A missing file must not be created.
         file = self.file if self.is_uri else f"{self.path.as_uri()}?mode=rw"
         busy = patience if self.busy is None else self.busy
         isolation: Literal["DEFERRED"] | None = None if autocommit else "DEFERRED"

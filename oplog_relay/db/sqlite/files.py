@@ -13,7 +13,7 @@ class FileNumber(NamedTuple):
 
 
 def number_of(path: Path) -> FileNumber | None:
-    """Return the number of the file that a path names; None: there is none."""
+    """Return the number of the file a path names; None: there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -24,8 +24,8 @@ def number_of(path: Path) -> FileNumber | None:
 def identity_of(path: Path, number: FileNumber) -> str:
     """Return what tells a file from those of all volumes; empty: the path names none.
 
-    Two containers that share a volume may see it as different devices, so the number that the
-    file system itself has counts, if it has one.
+    Two containers with one volume may see different devices, so the number of the
+    file system itself counts, if there is one.
     """
     try:
         system = os.statvfs(path).f_fsid

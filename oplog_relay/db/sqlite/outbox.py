@@ -39,15 +39,15 @@ SELECT o.{{id}}, o.{{create_time}}, CAST(o.{{topic}} AS TEXT), CAST(o.{{key}} AS
 """
 _HEAD = _LOWEST.replace("{}", "")
 # A function, because there may be more keys than a statement may have parameters. It gets bytes,
-# because a key may be text that is not valid.
+# because a key may be invalid text.
 _OTHERS = _LOWEST.replace("{}", "AND NOT is_passed(CAST(coalesce(o.{key}, '') AS BLOB))")
 _STAMP = "UPDATE {table} SET {leader_id} = ? WHERE {id} = ?"
 _PURGE = "DELETE FROM {table} WHERE {leader_id} = ? AND {id} = ?"
 _LEFT = "SELECT o.{leader_id} IS ? FROM {table} AS o WHERE o.{id} = ?"
 _RESET = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} BETWEEN ? AND ?"
 _RESET_ROW = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ? AND {id} = ?"
-# A key that is NULL counts as empty: see ``rows``. Bytes, as in _OTHERS: the column may compare
-# texts without their case.
+# A NULL key counts as empty: see ``rows``. Bytes, as in _OTHERS: the column may compare
+# strings without their case.
 _RESET_KEY = _RESET + " AND CAST(coalesce({key}, '') AS BLOB) = ?"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?)"
 _OLDEST = "SELECT {create_time} FROM {table} ORDER BY {id} LIMIT 1"
@@ -61,7 +61,7 @@ class SqliteOutbox:
         """Open nothing yet. Raises ConfigError."""
         self._url = url if url.busy is None else replace(url, busy=min(url.busy, _BUSY))
         self._path = url.path
-        # Of the file that is open.
+        # Of the open file.
         self._number: files.FileNumber | None = None
         self._table = table
         self._names = Names.of(table)
@@ -132,7 +132,7 @@ class SqliteOutbox:
         await asyncio.wait({asyncio.wrap_future(closed)}, timeout=_BUSY)
 
     async def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run ``work`` in the thread. One that has begun goes on there, whatever happens here."""
+        """Run ``work`` in the thread. Once begun, it goes on there."""
         if self._is_closed:
             raise OutboxError("the outbox is closed")
         call = asyncio.wrap_future(self._thread.submit(self._call, work))
@@ -157,14 +157,14 @@ class SqliteOutbox:
             raise OutboxError("SQLite (database.url): a text is not valid UTF-8") from None
 
     def _close_replaced(self) -> None:
-        """Close a file that no longer has the path: SQLite would go on with it, without a word."""
+        """Close the file if the path names another one: SQLite would not notice."""
         number = files.number_of(self._path) if self._number else None
         if self._connection is not None and number not in (None, self._number):
             _log.warning("the file %s has been replaced: the new one is opened", self._path)
             self._close()
 
     def _open(self) -> sqlite3.Connection:
-        """Open the file that has the path now."""
+        """Open the file with the path now."""
         while True:
             self._number = files.number_of(self._path)
             connection = self._url.connect(_BUSY, autocommit=True)
@@ -277,7 +277,7 @@ def _row(row: tuple[object, ...], mark: int) -> Row:
 
 
 def _stored(connection: sqlite3.Connection, keys: Iterable[str]) -> set[bytes]:
-    """Return keys as the bytes that the database has for them."""
+    """Return keys as the bytes the database has for them."""
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     errors = "surrogateescape" if encoding == "UTF-8" else "surrogatepass"
     return {key.encode(encoding, errors) for key in keys}
