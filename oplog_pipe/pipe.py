@@ -10,14 +10,14 @@ from typing import Protocol
 import msgspec
 
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.deliver.factory import build
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import PipeError
-from oplog_pipe.folder.backlog import Backlog
+from oplog_pipe.folder.backlog import RecoveryBacklog
 from oplog_pipe.folder.failures import PipeFailures
-from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.folder.opening import Build, make_sinks, make_workers, tell_start
 from oplog_pipe.folder.private import close_to_others
 from oplog_pipe.folder.start import Copies, begin, held_by_others
@@ -26,7 +26,7 @@ from oplog_pipe.model.exits import EXIT_OK
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SourceSettings
 from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.sinks.base import removes_at_end_of_copy
-from oplog_pipe.watch.ages import Ages
+from oplog_pipe.watch.ages import EntryAges
 from oplogc import __version__
 
 # Seconds threads get at the end of shutdown_timeout to finish their present step.
@@ -49,7 +49,7 @@ class SourcesOfPipe(Copies, Protocol):
     def status(self) -> list[SourceStatus]: ...
 
 
-Open = Callable[[Sequence[SourceSettings], CommitLog, Path, Room], SourcesOfPipe]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path, LogRoom], SourcesOfPipe]
 
 
 class Pipe:
@@ -65,7 +65,7 @@ class Pipe:
         one_at_a_time: bool = False,
         build: Build = build,
         sources: Open | None = None,
-        clock: Clock = Clock(),  # noqa: B008 - it holds no state
+        clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
         self._settings = settings
         self._one_at_a_time = one_at_a_time
@@ -73,12 +73,12 @@ class Pipe:
         self._open_sources = sources
         self._clock = clock
         self._began = time.monotonic()
-        self._ages = Ages()
+        self._ages = EntryAges()
         self._log: CommitLog | None = None
-        self._room: Room | None = None
+        self._room: LogRoom | None = None
         self._sources: SourcesOfPipe | None = None
         self._workers: list[Worker] = []
-        self._keeper: Keeper | None = None
+        self._keeper: SinkKeeper | None = None
         self._failures = PipeFailures()
         self._hanging = False
         self._recovers = False
@@ -137,7 +137,7 @@ class Pipe:
         log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
         letters = (settings.root / each.dead_letter for each in settings.sinks if each.dead_letter)
         close_to_others(settings.dir, letters)
-        room = self._room = Room(log, settings.max_log_bytes)
+        room = self._room = LogRoom(log, settings.max_log_bytes)
         self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir, room)
         starts = begin(settings, log, self._sources)
         workers = make_workers(
@@ -145,13 +145,13 @@ class Pipe:
             clock=self._clock,
         )  # fmt: skip
         self._ages.note(log.end)
-        self._keeper = Keeper(
+        self._keeper = SinkKeeper(
             log,
             [
-                Kept(
+                KeptSink(
                     worker,
                     start.offsets,
-                    Backlog(
+                    RecoveryBacklog(
                         log, each, settings.sources, is_removed=removes_at_end_of_copy(one.sink)
                     ),
                 )

@@ -14,12 +14,12 @@ from oplog_relay.leader.end import GRACE_S, Tools
 from oplog_relay.leader.lead import Lead
 from oplog_relay.leader.leadership import boot_time
 from oplog_relay.leader.opening import check_table, close_binding, first_of, open_bindings
-from oplog_relay.leader.poller import Poller
+from oplog_relay.leader.poller import LeasePoller
 from oplog_relay.leader.rivals import Rivals
 from oplog_relay.model.bindings import Bindings, LeaseClient, Outbox, Publisher
 from oplog_relay.model.errors import ConfigError
 from oplog_relay.model.events import Handler, MeterRead
-from oplog_relay.model.place import Place
+from oplog_relay.model.place import OutboxPlace
 from oplog_relay.model.settings import RelaySettings
 from oplog_relay.model.state import Blocked, Counters, State
 from oplog_relay.watch.dispatch import Dispatcher
@@ -165,7 +165,7 @@ class Relay:
         return self._blocked_keys.rows() if self._lead.term is not None else ()
 
     @property
-    def place(self) -> Place:
+    def place(self) -> OutboxPlace:
         """The outbox, as the note of the lease names it."""
         return self._rivals.place
 
@@ -205,7 +205,7 @@ class Relay:
         tools = Tools(
             self._limits, outbox, publisher, self._blocked_keys, self.counters, self._clock
         )
-        poller = Poller(
+        poller = LeasePoller(
             self._limits,
             lease,
             self._lead.leadership,

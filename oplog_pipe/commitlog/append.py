@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from oplog_pipe.commitlog.codec import Encoded, NewEntry, encode_all
 from oplog_pipe.commitlog.files import File, Files
-from oplog_pipe.commitlog.index import INTERVAL, IndexWriter, Mark, index_path
+from oplog_pipe.commitlog.index import INTERVAL, IndexMark, IndexWriter, index_path
 from oplog_pipe.commitlog.segment import Segment, segment_path
 from oplog_pipe.errors import LogError
 
@@ -18,7 +18,7 @@ class _Written(NamedTuple):
 
     segment: Segment
     file: File
-    marks: list[Mark]
+    marks: list[IndexMark]
 
 
 class Appender:
@@ -62,10 +62,10 @@ class Appender:
         for number, (segment, _, marks) in enumerate(self._unmarked):
             if number:
                 with suppress(OSError):
-                    start = Mark(segment.base, 0)
+                    start = IndexMark(segment.base, 0)
                     self._index = IndexWriter(self._files, segment.path, segment.base, [start])
             assert self._index is not None
-            for mark in (*marks, Mark(segment.newest + 1, segment.bytes)):
+            for mark in (*marks, IndexMark(segment.newest + 1, segment.bytes)):
                 self._index.add(mark)
             if segment.closed:
                 self._index.finish()
@@ -85,7 +85,7 @@ class Appender:
                 if place and place + len(data) > self._max_bytes:
                     break
                 if place - last >= INTERVAL:
-                    marks.append(Mark(segment.newest + 1 + count, place))
+                    marks.append(IndexMark(segment.newest + 1 + count, place))
                     last = place
                 size += len(data)
                 count += 1

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from oplog_pipe.commitlog.codec import Entry
 from oplog_pipe.commitlog.files import File, Files
-from oplog_pipe.commitlog.index import Index, Mark
+from oplog_pipe.commitlog.index import IndexMark, SegmentIndex
 from oplog_pipe.commitlog.segment import Segment, damaged, read_part
 
 
-class Limits(NamedTuple):
+class ReadLimits(NamedTuple):
     """Of one read. At least 1."""
 
     bytes: int
@@ -19,7 +19,7 @@ class Limits(NamedTuple):
 class Cursor(NamedTuple):
     """The place behind the last entry a thread has read. ``epoch``: of the files."""
 
-    mark: Mark
+    mark: IndexMark
     base: int
     file: File
     epoch: int
@@ -37,12 +37,12 @@ class Cursors:
         known: Cursor | None = getattr(self._local, "value", None)
         if known and (known.base, known.epoch, known.mark.offset) == (segment.base, epoch, start):
             return known
-        mark = Index(self._files, segment.path, segment.base).find(start)
+        mark = SegmentIndex(self._files, segment.path, segment.base).find(start)
         file = self._files.open(segment.path)
-        return Cursor(mark or Mark(segment.base, 0), segment.base, file, epoch)
+        return Cursor(mark or IndexMark(segment.base, 0), segment.base, file, epoch)
 
     def read(
-        self, segment: Segment, cursor: Cursor, compacted: int, start: int, limits: Limits
+        self, segment: Segment, cursor: Cursor, compacted: int, start: int, limits: ReadLimits
     ) -> list[Entry]:
         """Return entries of a segment from ``start`` on. Empty: it has no more.
 
@@ -60,7 +60,7 @@ class Cursors:
                 max_bytes=limits.bytes,
                 max_entries=limits.entries,
             )
-            mark = Mark(part.expected, part.end)
+            mark = IndexMark(part.expected, part.end)
             if part.entries:
                 self._local.value = cursor._replace(mark=mark)
                 return part.entries

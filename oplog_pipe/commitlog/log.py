@@ -15,9 +15,9 @@ from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
 from oplog_pipe.commitlog.append import Appender
 from oplog_pipe.commitlog.codec import Entry, NewEntry
 from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
-from oplog_pipe.commitlog.cursor import Cursors, Limits
+from oplog_pipe.commitlog.cursor import Cursors, ReadLimits
 from oplog_pipe.commitlog.files import FILES, Files
-from oplog_pipe.commitlog.index import Mark, index_path, write_index
+from oplog_pipe.commitlog.index import IndexMark, index_path, write_index
 from oplog_pipe.commitlog.recovery import create, recover, remove_leftovers, repair_index
 from oplog_pipe.commitlog.segment import Segment
 from oplog_pipe.errors import LogDamagedError, LogError
@@ -164,7 +164,7 @@ class CommitLog:
         Missing entries are left out. The result may end before the limits, at the end of
         a segment. Raises LogDamagedError, LogError.
         """
-        limits = Limits(max(1, max_bytes), max(1, max_entries))
+        limits = ReadLimits(max(1, max_bytes), max(1, max_entries))
         with _translated(self._folder):
             try:
                 return self._read(start, limits)
@@ -175,7 +175,7 @@ class CommitLog:
             self.refresh()
             return self._read(start, limits)
 
-    def _read(self, start: int, limits: Limits) -> list[Entry]:
+    def _read(self, start: int, limits: ReadLimits) -> list[Entry]:
         while True:
             with self._changed:  # no compaction replaces the file before it is open
                 number = bisect_left(self._segments, start, key=lambda each: each.newest)
@@ -189,7 +189,7 @@ class CommitLog:
                 if cursor.mark.place == 0:
                     raise
                 # Either the segment is damaged or its index is.
-                cursor = cursor._replace(mark=Mark(segment.base, 0))
+                cursor = cursor._replace(mark=IndexMark(segment.base, 0))
                 found = self._cursors.read(segment, cursor, self.compacted, start, limits)
                 if segment.closed and self._lock is not None:
                     repair_index(self._files, cursor.file, segment, self.compacted)

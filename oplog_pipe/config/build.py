@@ -11,11 +11,11 @@ from oplog_kit.tls import tls_context
 from oplog_kit.yaml_file import is_null, is_text, line
 from oplog_pipe.config import hints, tables
 from oplog_pipe.config.reader import Reader, Section
-from oplog_pipe.config.rules import Rules
+from oplog_pipe.config.rules import SettingRules
 from oplog_pipe.model import checks
 from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
@@ -38,7 +38,7 @@ def pipe(reader: Reader, node: yaml.Node | None) -> PipeSettings:
             checks.listen(listen)
         except ValueError as error:
             reader.mistakes.add("", f"OPLOG_PIPE_LISTEN: {error}")
-    rules = Rules(reader)
+    rules = SettingRules(reader)
     sources = tuple(
         _source(reader, rules, each, f"sources[{number}].")
         for number, each in enumerate(_list(reader, section, "sources"))
@@ -72,7 +72,7 @@ def _list(reader: Reader, section: Section, name: str) -> Sequence[yaml.Node]:
     return list(node.value)
 
 
-def _source(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SourceSettings:
+def _source(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> SourceSettings:
     section = reader.section(node, prefix, tables.SOURCE)
     if "log" in section.values:
         section.values["log"] = checks.log(section.values["log"])
@@ -90,7 +90,7 @@ def _source(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> Sourc
     return made
 
 
-def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSettings:
+def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> SinkSettings:
     type_ = _type(node)
     kind = type_of(type_)
     fields = kind.settings if kind else ()
@@ -125,7 +125,7 @@ def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSet
         section,
         options=options,
         transforms=tuple(each for each in steps if each is not None),
-        batch=_made(Batch, given),
+        batch=_made(BatchLimits, given),
     )
     rules.sink(section, made)
     return made
@@ -146,7 +146,7 @@ def _names_of_all_types() -> list[str]:
 
 
 def _step(
-    reader: Reader, rules: Rules, node: yaml.Node, path: str
+    reader: Reader, rules: SettingRules, node: yaml.Node, path: str
 ) -> FunctionStep | FetchStep | None:
     if isinstance(node, yaml.ScalarNode):
         try:

@@ -12,7 +12,7 @@ from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 _LOCAL = ("127.0.0.1", "::1", "0.0.0.0")
 
 
-class Rules:
+class SettingRules:
     """Collects sources and sinks, and adds to a reader the mistakes it finds."""
 
     def __init__(self, reader: Reader) -> None:

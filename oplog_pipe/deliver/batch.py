@@ -11,7 +11,7 @@ class Batch:
 
     __slots__ = ("_limits", "bytes", "deadline", "keys", "messages", "next")
 
-    def __init__(self, next: int, limits: settings.Batch) -> None:
+    def __init__(self, next: int, limits: settings.BatchLimits) -> None:
         self._limits = limits
         self.next = next
         self.messages: list[Message] = []

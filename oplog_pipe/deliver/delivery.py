@@ -10,7 +10,7 @@ from oplog_pipe.commitlog.offsets import not_whole_key
 from oplog_pipe.deliver.batch import Batch
 from oplog_pipe.deliver.letters import HOLD_SECONDS, Letters
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.preparing import Prepared, Preparing
 from oplog_pipe.deliver.retry import Retry
 from oplog_pipe.errors import SinkError, TargetError
@@ -28,7 +28,7 @@ FOR_EVER = 1 << 63
 logger = logging.getLogger("oplog_pipe")
 
 
-class Delivery:
+class SinkDelivery:
     """All its methods are called in the thread of the sink.
 
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
@@ -45,7 +45,7 @@ class Delivery:
         preparing: Preparing,
         patience: Patience,
         log: CommitLog,
-        place: Place,
+        place: SinkPlace,
         letters: Letters,
         retry: Retry,
         *,

@@ -11,7 +11,7 @@ from oplog_kit.tls import tls_context
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_status
-from oplog_pipe.model.settings import Batch, FetchStep
+from oplog_pipe.model.settings import BatchLimits, FetchStep
 from oplogc.address import shown
 from oplogc.answers import describe, printable
 from oplogc.http_client import hide_query, http_client
@@ -47,7 +47,7 @@ class Fetcher:
     """
 
     def __init__(
-        self, step: FetchStep, max_bytes: int = MAX_OBJECT_BYTES, together: int = Batch.bytes
+        self, step: FetchStep, max_bytes: int = MAX_OBJECT_BYTES, together: int = BatchLimits.bytes
     ) -> None:
         self._step = step
         self._max_bytes = max_bytes

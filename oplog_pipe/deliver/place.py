@@ -7,7 +7,7 @@ from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE, newest
 from oplog_pipe.model.wholeness import Wholeness
 
 
-class Place:
+class SinkPlace:
     """Any thread may read it.
 
     - ``offset``: the last acknowledged one; -1: none. ``flushed``: the one on disk.

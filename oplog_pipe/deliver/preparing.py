@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 
 from oplog_pipe.commitlog.codec import Entry
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.steps import Namespaces, Steps, Taken
+from oplog_pipe.deliver.steps import Namespaces, Steps, TakenMessages
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message, Op, version_of
 from oplog_pipe.model.record import decode_record
@@ -60,7 +60,7 @@ class Preparing:
             self._patience.succeed()
         return Prepared(messages, entries, sum([each.size for each in messages]))
 
-    def _attempt(self, wanted: Sequence[Entry]) -> Taken:
+    def _attempt(self, wanted: Sequence[Entry]) -> TakenMessages:
         message = self.message
         try:
             return self._steps([message(entry) for entry in wanted])

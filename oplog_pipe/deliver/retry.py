@@ -19,7 +19,7 @@ logger = logging.getLogger("oplog_pipe")
 
 
 @dataclass(frozen=True)
-class Clock:
+class RetryClock:
     """Time, as tests replace it. ``now``: seconds. ``pause``: wait for an event, at most seconds.
 
     ``jitter``: from 0 to 1.
@@ -40,7 +40,9 @@ class Retry:
     ``leaving``: a stop request; it ends a pause, and the attempt after it is the last one.
     """
 
-    def __init__(self, name: str, retry_for: float, leaving: threading.Event, clock: Clock) -> None:
+    def __init__(
+        self, name: str, retry_for: float, leaving: threading.Event, clock: RetryClock
+    ) -> None:
         self._name = name
         self._retry_for = retry_for
         self._leaving = leaving

@@ -7,12 +7,12 @@ from typing import Literal
 
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.dead_letters import DeadLetters
-from oplog_pipe.deliver.delivery import FOR_EVER, Delivery
+from oplog_pipe.deliver.delivery import FOR_EVER, SinkDelivery
 from oplog_pipe.deliver.letters import Letters
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.preparing import Preparing
-from oplog_pipe.deliver.retry import FIRST_PAUSE, Clock, LeftError, Retry
+from oplog_pipe.deliver.retry import FIRST_PAUSE, LeftError, Retry, RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.message import version_of
@@ -55,7 +55,7 @@ class Worker:
         dead_letters: DeadLetters | None = None,
         place: str = "sink",
         changed: Callable[[], None] = lambda: None,
-        clock: Clock = Clock(),  # noqa: B008 - it holds no state
+        clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
         self.name = settings.name
         self.error: BaseException | None = None
@@ -70,7 +70,7 @@ class Worker:
         self._is_done = self._is_open = self._is_judged = False
         self._draining, self._left = threading.Event(), threading.Event()
         self._parked: str | None = None
-        self._place = Place(
+        self._place = SinkPlace(
             offset,
             wholeness or Wholeness(offset),
             copy_due=copy_due,
@@ -80,7 +80,7 @@ class Worker:
         self._letters = Letters(dead_letters, settings.dead_letter_limit, clock.now)
         self._retry = Retry(settings.name, settings.retry_for, self._draining, clock)
         patience = Patience(settings.retry_for, clock.now)
-        self._delivery = Delivery(
+        self._delivery = SinkDelivery(
             settings,
             sink,
             Preparing(settings, steps, log.created, patience),

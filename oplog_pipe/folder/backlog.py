@@ -11,7 +11,7 @@ from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 _READ_TOGETHER = 1000
 
 
-class Backlog:
+class RecoveryBacklog:
     """What one sink has still to write. Not for several threads.
 
     Entries from before the start may be of sources removed or changed since.

@@ -9,7 +9,7 @@ from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.delivery import FOR_EVER
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps, build_steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.remarks import remarks
@@ -48,7 +48,7 @@ def make_workers(
     *,
     one_at_a_time: bool,
     changed: Callable[[], None],
-    clock: Clock,
+    clock: RetryClock,
 ) -> list[Worker]:
     """Return a worker for each sink. They have not started."""
     end = log.end - 1

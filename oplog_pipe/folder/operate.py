@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from oplog_pipe.commitlog import CommitLog, Entry, OffsetLog
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import START, is_oplog
-from oplog_pipe.model.record import Record, decode_record, is_control_key
+from oplog_pipe.model.record import EntryRecord, decode_record, is_control_key
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import LogStatus
 
@@ -100,10 +100,10 @@ def check_name(settings: PipeSettings, name: str) -> None:
 
 
 def log_status(log: CommitLog, settings: PipeSettings) -> LogStatus:
-    return Room(log, settings.max_log_bytes).status()
+    return LogRoom(log, settings.max_log_bytes).status()
 
 
-def record_of(entry: Entry) -> Record:
+def record_of(entry: Entry) -> EntryRecord:
     """Raises LogDamagedError."""
     try:
         return decode_record(entry.data)

@@ -13,11 +13,11 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog.codec import Mode, NewEntry, size_of
 from oplog_pipe.commitlog.log import CommitLog, now_ms
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import Change, Item, is_replicated
 from oplog_pipe.follow.track import Track
-from oplog_pipe.model.record import Record, control_key, encode_record
+from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 
 MAX_BYTES = 8_000_000
 """Bytes in memory that sources have received and that are not on disk."""
@@ -42,7 +42,7 @@ class Recorder:
         log: CommitLog,
         checkpoints: Checkpoints,
         tracks: Sequence[Track],
-        bound: Room | None = None,
+        bound: LogRoom | None = None,
         *,
         max_bytes: int = MAX_BYTES,
         save_interval: float = SAVE_SECONDS,
@@ -50,7 +50,7 @@ class Recorder:
         self._log = log
         self._checkpoints = checkpoints
         self._tracks = tracks
-        self._bound = Room(log) if bound is None else bound
+        self._bound = LogRoom(log) if bound is None else bound
         self._max_bytes = max_bytes
         self._save_interval = save_interval
         self._saved: dict[str, SourceCheckpoint] = {}
@@ -215,12 +215,12 @@ def _encode(
         if op == "reset":
             copy = last_copy = end + len(entries)
             copied, is_live = 0, False
-            record = Record(name, position, op, copy=copy)
+            record = EntryRecord(name, position, op, copy=copy)
             entries.append(NewEntry(now_ms(), Mode.COPY, control_key(name), encode_record(record)))
             continue
         if op == "live":
             mode = Mode.SYNC if copy is None else Mode.COMPLETE
-            record = Record(name, position, op, copy=copy)
+            record = EntryRecord(name, position, op, copy=copy)
             entries.append(NewEntry(now_ms(), mode, control_key(name), encode_record(record)))
             copy, is_live = None, True
             continue
@@ -231,7 +231,7 @@ def _encode(
         if not matches(item.namespace):
             filtered += 1
             continue
-        record = Record(name, position, op, item.id, copy, Raw(item.data))
+        record = EntryRecord(name, position, op, item.id, copy, Raw(item.data))
         mode = Mode.SYNC if copy is None else Mode.COPY
         entries.append(NewEntry(item.timestamp, mode, item.namespace, encode_record(record)))
 

@@ -44,7 +44,7 @@ _SERIES_SECONDS = 60.0
 logger = logging.getLogger("oplog_pipe")
 
 
-class Source:
+class LogSource:
     """Passes events of the agents to the recorder. ``backoff``: first and longest pause, seconds.
 
     Raises ConfigError for an address, a topic or a TLS file of no use.

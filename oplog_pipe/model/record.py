@@ -13,7 +13,7 @@ from oplog_pipe.message import Message, version_of
 RecordOp = Literal["insert", "update", "delete", "reset", "live"]
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class EntryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """``position``: from which the source resumes behind this entry.
 
     ``copy``: offset of the ``reset`` entry of the copy that this entry belongs to, or
@@ -45,7 +45,7 @@ class CopyEnds(msgspec.Struct, frozen=True):
 _CONTROL = "source//"
 
 encode_record = msgspec.json.Encoder().encode
-decode_record = msgspec.json.Decoder(Record).decode
+decode_record = msgspec.json.Decoder(EntryRecord).decode
 
 
 def control_key(source: str) -> str:
@@ -59,7 +59,7 @@ def is_control_key(key: str) -> bool:
 
 
 def content(
-    offset: int, timestamp: int, key: str, record: Record, created: int
+    offset: int, timestamp: int, key: str, record: EntryRecord, created: int
 ) -> Message | CopyBegins | CopyEnds | None:
     """Return an entry's content for a sink. None: a ``live`` without a copy.
 

@@ -53,7 +53,7 @@ class FetchStep:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchLimits:
     """A batch is written when one of these is reached. ``time`` counts from its first message."""
 
     messages: int = 1000
@@ -77,7 +77,7 @@ class SinkSettings:
     options: SinkOptions
     namespace: str = ".*"
     transforms: tuple[FunctionStep | FetchStep, ...] = ()
-    batch: Batch = Batch()
+    batch: BatchLimits = BatchLimits()
     retry_for: float = 60.0
     dead_letter: str | None = None
     dead_letter_limit: int = 20

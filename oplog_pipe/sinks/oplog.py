@@ -14,7 +14,7 @@ from oplog_pipe.message import Message
 from oplog_pipe.model.fields import AGENTS, LOG, TLS, Field, Kind, timeout
 from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.sinks.parts.calls import Calls
-from oplog_pipe.sinks.parts.origin import Circles, Own, Polled, marked, origins
+from oplog_pipe.sinks.parts.origin import Circles, Own, PolledMessage, marked, origins
 from oplogc.answers import Answer
 from oplogc.http_client import NoAnswer
 from oplogc.stream import STORE_HEADER
@@ -24,7 +24,7 @@ from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 _NDJSON = {"Content-Type": "application/x-ndjson", "Accept-Encoding": "identity"}
 _JSON = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _encode = msgspec.json.Encoder().encode
-_read_page = msgspec.json.Decoder(list[Polled]).decode
+_read_page = msgspec.json.Decoder(list[PolledMessage]).decode
 # Of a topic's message. The id is the one of the first topic.
 _KEPT = {"payload", "key", "headers", "encoding"}
 _POLLED = 1000
@@ -155,7 +155,7 @@ class OplogSink:
         if log:
             logger.warning("%s", self._notices[subject])
 
-    def _poll(self, start: str, limit: int) -> list[Polled]:
+    def _poll(self, start: str, limit: int) -> list[PolledMessage]:
         """Return messages of the target from an id on. Raises SinkError."""
         asked = {"startFrom": start, "limit": limit, "isolation": "read_committed"}
         answer = self._ask("POST", f"{self._topic.path}/poll", _encode(asked), _JSON)

@@ -19,7 +19,7 @@ _ERASE = "\r\x1b[K"
 logger = logging.getLogger("oplog_pipe")
 
 
-class Meter:
+class ProgressMeter:
     """Compares a state of a pipe with the one before."""
 
     def __init__(self, status: PipeStatus, now: float) -> None:
@@ -123,7 +123,7 @@ async def show_progress(
 
     The log gets no line while there is nothing to tell. ``pause``: waits these seconds.
     """
-    meter = Meter(status(), clock())
+    meter = ProgressMeter(status(), clock())
     if terminal is None:
         while True:
             await pause(LOG_INTERVAL)

@@ -18,7 +18,7 @@ _IDLE_SECONDS = 3.0
 _PROBLEM = "application/problem+json"
 
 
-class AgentClient:
+class AgentCalls:
     """Sends requests to the present agent. ``move_on`` makes the next one the present one.
 
     ``timeout``: seconds for a request. ``connections``: kept open between requests. Raises

@@ -5,7 +5,7 @@ import logging
 import time
 from typing import Any
 
-from oplog_relay.agent.client import AgentClient, is_problem, refusal
+from oplog_relay.agent.client import AgentCalls, is_problem, refusal
 from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.errors import LeaseUnavailableError
 from oplog_relay.model.settings import RelaySettings
@@ -28,7 +28,7 @@ class HttpLease:
         self._path = f"/v1/leases/{settings.name}"
         self._holder = holder
         self._ttl_ms = round(settings.limits.session * 1000)
-        self._client = AgentClient(settings.agents, settings.limits.request_timeout, 1)
+        self._client = AgentCalls(settings.agents, settings.limits.request_timeout, 1)
         # The leader the log has named, while another relay leads.
         self._named: str | None = None
 

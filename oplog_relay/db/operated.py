@@ -18,7 +18,7 @@ from oplog_relay.model.stamp import PART
 PATIENCE = 10
 
 
-class StoredRow(NamedTuple):
+class OperatedRow(NamedTuple):
     """A row as it is stored. ``create_time``: text, in UTC if it can be read.
 
     Invalid UTF-8 is in surrogates, as in ``Row``.
@@ -54,7 +54,7 @@ class OperatedTable:
     ) -> None:
         self._connection.close()
 
-    def find(self, ids: Sequence[int]) -> list[StoredRow]:
+    def find(self, ids: Sequence[int]) -> list[OperatedRow]:
         """Return the existing rows, in the order of ``ids``."""
         n = self._names
         sql = (
@@ -63,13 +63,13 @@ class OperatedTable:
         )
         found = [row for id_ in ids for row in self._ask(sql, id_)]
         return [
-            StoredRow(
+            OperatedRow(
                 id_, _time(time), _text(topic), _text(key), None if value is None else _text(value)
             )
             for id_, time, topic, key, value in found
         ]
 
-    def delete(self, row: StoredRow) -> bool:
+    def delete(self, row: OperatedRow) -> bool:
         """Delete a found row. Return whether it was still there, and not another one."""
         n = self._names
         with self._transaction():

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from oplog_relay.leader.end import GRACE_S, Cause, End, Tools
 from oplog_relay.leader.leadership import Leadership, Standing
-from oplog_relay.leader.poller import Poller
+from oplog_relay.leader.poller import LeasePoller
 from oplog_relay.leader.term import Term
 from oplog_relay.model.bindings import LeaseClient
 from oplog_relay.model.errors import LeaseUnavailableError
@@ -83,7 +83,7 @@ class Lead:
                 str(error) or "time-out",
             )
 
-    async def run(self, tools: Tools, poller: Poller, lease: LeaseClient) -> None:
+    async def run(self, tools: Tools, poller: LeasePoller, lease: LeaseClient) -> None:
         """Lead one term after the other, until the relay is to stop."""
         reason, failures, failed_at = "", 0, 0.0
         while not self.stopping.is_set():
@@ -128,7 +128,7 @@ class Lead:
                 self.leadership.renew(number)
                 poller.poll_now()
 
-    async def _give_up(self, poller: Poller, lease: LeaseClient) -> None:
+    async def _give_up(self, poller: LeasePoller, lease: LeaseClient) -> None:
         """Hand the lead over because a handler hangs, and let other relays take it."""
         await self.revoke()
         async with poller.quiet:

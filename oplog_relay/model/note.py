@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from oplog_relay.model.events import MeterRead
-from oplog_relay.model.place import Place
+from oplog_relay.model.place import OutboxPlace
 from oplog_relay.model.row import shown
 from oplog_relay.model.state import Blocked
 
@@ -21,7 +21,7 @@ def note(
     reading: MeterRead,
     blocked: tuple[Blocked, ...],
     leader_id: UUID | None = None,
-    place: Place | None = None,
+    place: OutboxPlace | None = None,
 ) -> str:
     """Return the note as JSON. Excess blocked keys are left out, but counted."""
     listed = [_blocked(each) for each in blocked[:_MAX_BLOCKED]]

@@ -37,7 +37,7 @@ class Origin(NamedTuple):
     id: str
 
 
-class Polled(msgspec.Struct):
+class PolledMessage(msgspec.Struct):
     """A message of a topic, as a poll shows it."""
 
     id: str

@@ -95,7 +95,7 @@ def table_name(schema: str | None, name: str) -> str:
     return quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
 
 
-class Rows:
+class RowStatements:
     """Makes statements. ``columns``: column -> path in ``data``; empty: one column ``data``."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
 from oplog_pipe.sinks.postgres.lanes import Lanes
 from oplog_pipe.sinks.postgres.places import Places, delete_old, query
-from oplog_pipe.sinks.postgres.rows import Rows, Statement
+from oplog_pipe.sinks.postgres.rows import RowStatements, Statement
 from oplog_pipe.sinks.postgres.session import Connection
 from oplog_pipe.sinks.postgres.skipped import Skipped
 from oplog_pipe.sinks.postgres.tables import OWNER, read_table
@@ -51,7 +51,7 @@ class PostgresSink(OwnedRows):
         self._creates = options.create
         self._places = Places(options.table, namespace)
         self._id = Template(options.id)
-        self._rows = Rows(options.columns)
+        self._rows = RowStatements(options.columns)
         self._remark = unverified(options.url)
         parameters = conninfo(options.url, root)
         self._lanes = Lanes(parameters, options.timeout, creates=options.create)

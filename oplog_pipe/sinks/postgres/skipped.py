@@ -10,7 +10,7 @@ from typing import Any
 
 from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.sinks.postgres.rows import Rows
+from oplog_pipe.sinks.postgres.rows import RowStatements
 from oplog_pipe.sinks.postgres.session import Connection, Session
 
 # Id, owner and version of a row.
@@ -24,7 +24,12 @@ class Skipped:
     """
 
     def __init__(
-        self, rows: Rows, owner: Owner, table: str, cast: str, objects: Mapping[str, Numbered]
+        self,
+        rows: RowStatements,
+        owner: Owner,
+        table: str,
+        cast: str,
+        objects: Mapping[str, Numbered],
     ) -> None:
         self._rows = rows
         self._owner = owner

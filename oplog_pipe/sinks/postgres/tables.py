@@ -55,7 +55,7 @@ class Column(NamedTuple):
     is_exact: bool
 
 
-class Table:
+class TargetTable:
     """An existing table. ``columns``: all its columns."""
 
     def __init__(self, name: str, columns: Sequence[Column]) -> None:
@@ -120,10 +120,12 @@ class Table:
         ]
 
 
-def read_table(connection: "psycopg.Connection[tuple[object, ...]]", name: str) -> Table | None:
+def read_table(
+    connection: "psycopg.Connection[tuple[object, ...]]", name: str
+) -> TargetTable | None:
     """Return a table. ``name``: as SQL. None: there is none."""
     rows = connection.execute(_COLUMNS, [name]).fetchall()
-    return Table(name, [Column._make(row) for row in rows]) if rows else None
+    return TargetTable(name, [Column._make(row) for row in rows]) if rows else None
 
 
 def _wanted(column: Column, *, whole: bool) -> str | None:

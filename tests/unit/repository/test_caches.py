@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from oplog_pipe.sinks.parts.lines import quoted
-from oplog_relay.agent.encode import RowError, topic_of
+from oplog_relay.agent.encode import EncodeError, topic_of
 from oplogc import operation
 from oplogc.errors import OperationError
 from oplogd.errors import MessageError
@@ -62,10 +62,10 @@ TABLE_BOUNDS = {
     "oplog_kit/mistakes.py: Mistakes._found": "mistakes in one file of settings",
     "oplog_pipe/deliver/batch.py: Batch.keys": "keys of one batch",
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,
-    "oplog_pipe/deliver/delivery.py: Delivery._pending": "keys behind a letter that is held",
+    "oplog_pipe/deliver/delivery.py: SinkDelivery._pending": "keys behind a letter that is held",
     "oplog_pipe/deliver/fetch.py: Fetcher._fetched": "objects of one call, whose size has a bound",
     "oplog_pipe/deliver/fetch.py: Fetcher._options": OF_THE_CODE,
-    "oplog_pipe/deliver/place.py: Place._unflushed": "keys since the last flush",
+    "oplog_pipe/deliver/place.py: SinkPlace._unflushed": "keys since the last flush",
     "oplog_pipe/follow/recorder.py: Recorder._saved": OF_THE_SETTINGS,
     "oplog_pipe/sinks/oplog.py: OplogSink._notices": OF_THE_SETTINGS,
     "oplog_pipe/sinks/parts/origin.py: Circles._watched": "64 operations",
@@ -204,7 +204,7 @@ def refused(call: Callable[[str], object]) -> Callable[[str], object]:
     def ask(text: str) -> None:
         try:
             call(text)
-        except (MessageError, RowError, OperationError):
+        except (MessageError, EncodeError, OperationError):
             return
         raise AssertionError("was accepted")
 

@@ -6,7 +6,7 @@ import pytest
 
 from oplog_pipe.config import load, shown
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
@@ -84,7 +84,7 @@ def test_steps_have_a_short_and_a_long_form(file: SettingsFile) -> None:
             FetchStep(),
             FetchStep("^a", 2, 60.0, "u", "p", hosts=("h:1",)),
         ),
-        batch=Batch(bytes=64_000),
+        batch=BatchLimits(bytes=64_000),
     )
 
 

@@ -16,7 +16,7 @@ from oplog_pipe.config.show import value_of, value_text
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.model.fields import SECRETS, Field, Kind, range_text
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
@@ -45,7 +45,7 @@ def sections() -> Iterator[tuple[str, Sequence[Field], Any]]:
     yield "The pipe", tables.PIPE, PipeSettings(Path(), Path(), (), ())
     yield "Each of `sources`", tables.SOURCE, SourceSettings("", ())
     yield "Each of `sinks`", tables.SINK, SinkSettings("", "", options)
-    yield "`batch`", tables.BATCH, Batch()
+    yield "`batch`", tables.BATCH, BatchLimits()
     yield "Each of `transforms`", tables.STEP, FunctionStep("")
     yield "`fetch` of a transform", tables.FETCH, FetchStep()
     for name, kind in types().items():

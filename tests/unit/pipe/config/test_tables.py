@@ -9,7 +9,7 @@ from oplog_pipe.config import tables
 from oplog_pipe.model.fields import Field
 from oplog_pipe.model.options import TlsOptions
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
@@ -27,7 +27,7 @@ TLS = {each.name for each in dataclasses.fields(TlsOptions)}
         (tables.PIPE, PipeSettings, {"root"}),
         (tables.SOURCE, SourceSettings, set()),
         (tables.SINK, SinkSettings, {"options"}),
-        (tables.BATCH, Batch, set()),
+        (tables.BATCH, BatchLimits, set()),
         (tables.FUNCTION, FunctionStep, set()),
         (tables.FETCH, FetchStep, {"namespace"}),
         *[(each.settings, each, set()) for each in types().values()],
@@ -55,7 +55,7 @@ def test_the_values_that_the_engine_names_are_options_of_the_type() -> None:
         (tables.PIPE, PipeSettings),
         (tables.SOURCE, SourceSettings),
         (tables.SINK, SinkSettings),
-        (tables.BATCH, Batch),
+        (tables.BATCH, BatchLimits),
         (tables.FETCH, FetchStep),
         *[(each.settings, each) for each in types().values()],
     ],
