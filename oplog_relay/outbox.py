@@ -133,8 +133,7 @@ def _execute(
         values = [*texts, *map(kind.stored_list, lists)]
         connection.execute(sqlalchemy.text(statement), dict(zip(_COLUMNS, values, strict=True)))
         return
-    kind = _kind_of(package)
-    assert kind is not None
+    kind = _drivers()[package]
     parameter = kind.drivers[package]
     if parameter == "%s":
         names = {name: quoted.replace("%", "%%") for name, quoted in names.items()}
@@ -151,25 +150,26 @@ def _execute(
 
 def _package(connection: Any) -> str:
     """Return the package of a connection. Raises TypeError for other objects."""
+    drivers = _drivers()
     for each in type(connection).__mro__:
         package = each.__module__.partition(".")[0]
-        if _kind_of(package) or (package == "sqlalchemy" and hasattr(connection, "execute")):
+        if package in drivers or (package == "sqlalchemy" and hasattr(connection, "execute")):
             if "async" in each.__name__.lower():
                 raise TypeError(
                     f"{each.__name__} is asynchronous; with SQLAlchemy:"
                     " await session.run_sync(outbox.message, ...)"
                 )
             return package
-    *others, last = [package for each in kinds().values() for package in each.drivers]
+    *others, last = drivers
     raise TypeError(
         f"give a connection or cursor of {', '.join(others)} or {last}, or a session or connection"
         f" of SQLAlchemy, not {type(connection).__name__}"
     )
 
 
-def _kind_of(package: str) -> type[DatabaseUrl] | None:
-    """Return the kind of database of a driver."""
-    return next((each for each in kinds().values() if package in each.drivers), None)
+def _drivers() -> dict[str, type[DatabaseUrl]]:
+    """Return the kind of database of each package of a driver."""
+    return {package: each for each in kinds().values() for package in each.drivers}
 
 
 def _key(text: str) -> str:

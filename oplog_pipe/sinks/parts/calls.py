@@ -13,8 +13,39 @@ from oplogc.http_client import Http, NoAnswer
 
 # Idle connections are closed before the server does so: a request at that moment has no answer.
 _IDLE_SECONDS = 3.0
-# The rest of a longer answer is not read. An answer to a bulk request may have 300 bytes per item.
+# An answer to a bulk request may have 300 bytes per item.
 _MAX_ANSWER_BYTES = 64_000_000
+
+
+class Requests:
+    """Sends requests. ``timeout``: seconds for one, its answer included.
+
+    The rest of an answer of more than ``max_bytes`` is not read. Raises ValueError for an unusable
+    file.
+    """
+
+    def __init__(self, tls: TlsOptions, timeout: float, max_bytes: int) -> None:
+        self._http = Http(
+            None,
+            timeout,
+            max_bytes,
+            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
+            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
+        )
+        self._runner = asyncio.Runner()
+        self._closed = False
+
+    def ask(
+        self, method: str, to: Endpoint, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer | NoAnswer:
+        return self._runner.run(self._http.ask(method, to, body, dict(headers)))
+
+    def close(self) -> None:
+        """Close the connections. Nothing can be sent any more."""
+        if not self._closed:
+            self._closed = True
+            self._runner.run(self._http.aclose())
+            self._runner.close()
 
 
 class Calls:
@@ -37,15 +68,7 @@ class Calls:
             raise ValueError("give at least one address")
         self._bases = [_base(url, user, password) for url in urls]
         self._present = 0
-        self._http = Http(
-            None,
-            timeout,
-            _MAX_ANSWER_BYTES,
-            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
-            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
-        )
-        self._runner = asyncio.Runner()
-        self._closed = False
+        self._requests = Requests(tls, timeout, _MAX_ANSWER_BYTES)
 
     @property
     def count(self) -> int:
@@ -63,17 +86,13 @@ class Calls:
         base = self._bases[self._present]
         raw_path = base.url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode()
         to = base._replace(url=base.url.copy_with(raw_path=raw_path))
-        return self._runner.run(self._http.ask(method, to, body, dict(headers)))
+        return self._requests.ask(method, to, body, headers)
 
     def move_on(self) -> None:
         self._present = (self._present + 1) % len(self._bases)
 
     def close(self) -> None:
-        """Close the connections. Nothing can be sent any more."""
-        if not self._closed:
-            self._closed = True
-            self._runner.run(self._http.aclose())
-            self._runner.close()
+        self._requests.close()
 
 
 def _base(url: str, user: str | None, password: str | None) -> Endpoint:
