@@ -16,7 +16,6 @@ from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.origin import Circles, Own, PolledMessage, marked, origins
 from oplogc.answers import Answer
-from oplogc.http_client import NoAnswer
 from oplogc.stream import STORE_HEADER
 from oplogc.topics.names import OPLOG, topic_name
 from oplogc.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
@@ -211,17 +210,12 @@ class OplogSink:
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         """Send a request to one agent after the other until one answers. Raises SinkError."""
-        reason = ""
-        for _ in range(self._calls.count):
-            answer = self._calls.ask(method, path, body, headers)
-            if isinstance(answer, Answer):
-                self._see_store(answer.headers.get(STORE_HEADER, ""))
-            if isinstance(answer, Answer) and not answer.passes:
-                return answer
-            reason = answer.reason if isinstance(answer, NoAnswer) else answer.sentence()
-            reason = f"{self._calls.server}: {reason}"
-            self._calls.move_on()
-        raise SinkError(reason, transient=True)
+
+        def fault(answer: Answer) -> str | None:
+            self._see_store(answer.headers.get(STORE_HEADER, ""))
+            return answer.sentence() if answer.passes else None
+
+        return self._calls.ask(method, path, body, headers, fault)
 
     def _see_store(self, store: str) -> None:
         """Tell if a store is not the one before. ``store``: its identity; empty: not known."""

@@ -1,11 +1,12 @@
 """HTTP requests of synchronous code, one after another, with a bound for the whole request."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import httpx
 
 from oplog_kit.tls import tls_context
+from oplog_pipe.errors import SinkError
 from oplog_pipe.model.options import TlsOptions
 from oplogc.address import Endpoint, base_endpoint, shown
 from oplogc.answers import Answer
@@ -49,7 +50,7 @@ class Requests:
 
 
 class Calls:
-    """Sends requests to the present one of several servers. ``move_on`` chooses the next one.
+    """Sends requests to the present one of several servers.
 
     ``timeout``: seconds for a request, its answer included. User and password take precedence over
     those of an address. Raises ValueError for an address or an unusable file.
@@ -71,25 +72,36 @@ class Calls:
         self._requests = Requests(tls, timeout, _MAX_ANSWER_BYTES)
 
     @property
-    def count(self) -> int:
-        return len(self._bases)
-
-    @property
     def server(self) -> str:
         """Return the address of the present server, as it may be shown."""
         return shown(self._bases[self._present].url)
 
     def ask(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer | NoAnswer:
-        """Send a request once. ``path``: escaped, with a query if there is one."""
-        base = self._bases[self._present]
-        raw_path = base.url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode()
-        to = base._replace(url=base.url.copy_with(raw_path=raw_path))
-        return self._requests.ask(method, to, body, headers)
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        fault: Callable[[Answer], str | None],
+    ) -> Answer:
+        """Send a request to one server after the other until one answers without a fault.
 
-    def move_on(self) -> None:
-        self._present = (self._present + 1) % len(self._bases)
+        ``path``: escaped, with a query if there is one. ``fault``: returns the reason to ask the
+        next server; None: none. Raises SinkError after the last server.
+        """
+        reason: str | None = None
+        for _ in self._bases:
+            base = self._bases[self._present]
+            raw_path = base.url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode()
+            to = base._replace(url=base.url.copy_with(raw_path=raw_path))
+            answer = self._requests.ask(method, to, body, headers)
+            if isinstance(answer, NoAnswer):
+                reason = answer.reason
+            elif (reason := fault(answer)) is None:
+                return answer
+            reason = f"{self.server}: {reason}"
+            self._present = (self._present + 1) % len(self._bases)
+        raise SinkError(str(reason), transient=True)
 
     def close(self) -> None:
         self._requests.close()

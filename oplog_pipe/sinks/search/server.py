@@ -11,7 +11,6 @@ from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.headers import check_headers
 from oplog_pipe.sinks.search import ElasticsearchOptions
 from oplogc.answers import Answer
-from oplogc.http_client import NoAnswer
 
 _NDJSON = "application/x-ndjson"
 _JSON = "application/json"
@@ -59,27 +58,22 @@ class SearchServers:
         raw = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         kind = {"Content-Type": _NDJSON if isinstance(body, bytes) else _JSON}
         headers = {**self._headers, **(kind if raw is not None else {})}
-        reason = ""
-        for _ in range(self._calls.count):
-            answer = self._calls.ask(method, path, raw, headers)
-            if isinstance(answer, NoAnswer):
-                reason = f"{self._calls.server}: {answer.reason}"
-            elif answer.status >= 500 or answer.status in (408, 425):
-                reason = str(self.refused(answer))
-            elif answer.status == 429:
+
+        def fault(answer: Answer) -> str | None:
+            if answer.status == 429:
                 raise self.refused(answer)
-            else:
-                return answer
-            self._calls.move_on()
-        raise SinkError(reason, transient=True)
+            if answer.status >= 500 or answer.status in (408, 425):
+                return _reason_of(answer)
+            return None
+
+        return self._calls.ask(method, path, raw, headers, fault)
 
     def refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
         # A proxy before the server answers in its own words.
-        transient = answer.passes or (answer.status in (400, 404, 405) and not _is_object(answer))
-        error = _error_of(answer)
-        reason = of_status(answer.status)
-        if error is not None:
-            reason = f"{of_search(error)} (HTTP {answer.status})"
+        transient = answer.passes or (
+            answer.status in (400, 404, 405) and not isinstance(_decoded(answer), dict)
+        )
+        reason = _reason_of(answer)
         if answer.status in (401, 403):
             blocked = error_type(answer) == "cluster_block_exception"
             transient = transient or blocked
@@ -100,19 +94,23 @@ class SearchServers:
             ) from None
 
 
-def _error_of(answer: Answer) -> Any:
+def _decoded(answer: Answer) -> Any:
     try:
-        found = msgspec.json.decode(answer.body)
+        return msgspec.json.decode(answer.body)
     except ValueError:
         return None
+
+
+def _error_of(answer: Answer) -> Any:
+    found = _decoded(answer)
     return found.get("error") if isinstance(found, dict) else None
 
 
-def _is_object(answer: Answer) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(answer.body), dict)
-    except ValueError:
-        return False
+def _reason_of(answer: Answer) -> str:
+    error = _error_of(answer)
+    if error is None:
+        return of_status(answer.status)
+    return f"{of_search(error)} (HTTP {answer.status})"
 
 
 def error_type(answer: Answer) -> str:
