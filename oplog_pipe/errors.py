@@ -1,4 +1,4 @@
-"""Every error that the pipe raises on purpose. Messages name no secret."""
+"""Every error the pipe raises on purpose. Messages name no secret."""
 
 
 class PipeError(Exception):
@@ -34,7 +34,7 @@ class SinkError(PipeError):
 
     - ``transient``: the same write may succeed later: the system is unreachable or busy. Otherwise
       it fails again, because of the message or of the settings.
-    - ``index``: the message that the system refused, counted in the batch; None: not known, or none
+    - ``index``: the message the system refused, counted in the batch; None: not known, or none
       in particular.
     """
 

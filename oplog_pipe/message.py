@@ -1,4 +1,4 @@
-"""The message that transforms and sinks see. No I/O, and nothing of the engine that runs them."""
+"""The message of transforms and sinks. No I/O, and nothing of the engine."""
 
 from typing import Any, Literal
 
@@ -95,9 +95,9 @@ class Message:
             return 0
 
     def json(self) -> bytes:
-        """Return ``data`` as JSON: without decoding it if nobody has read it.
+        """Return ``data`` as JSON: without decoding it if no transform has read it.
 
-        Raises TypeError or ValueError if a transform has set something that JSON cannot express.
+        Raises TypeError or ValueError if a transform has set a value that JSON cannot express.
         """
         return msgspec.json.encode(self._data) if self._raw is None else bytes(self._raw)
 
@@ -106,9 +106,9 @@ class Message:
 
 
 def version_of(created: int, offset: int) -> int:
-    """Return the version of an offset in a folder that was created at this time, ms since 1970.
+    """Return the version of an offset in a folder created at this time, ms since 1970.
 
-    Versions ascend with the offset. A folder that is created later has larger versions, as long as
+    Versions ascend with the offset. A later folder has larger versions, as long as
     the older one has taken fewer than a million entries per millisecond of its life. At most
     2^63 - 1 until the year 2248.
     """

@@ -10,13 +10,14 @@ from typing import Protocol
 import msgspec
 
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import Room
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.deliver.factory import build
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import PipeError
-from oplog_pipe.folder.backlog import Backlog
+from oplog_pipe.folder.backlog import RecoveryBacklog
 from oplog_pipe.folder.failures import PipeFailures
-from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.folder.opening import Build, make_sinks, make_workers, tell_start
 from oplog_pipe.folder.private import close_to_others
 from oplog_pipe.folder.start import Copies, begin, held_by_others
@@ -25,12 +26,12 @@ from oplog_pipe.model.exits import EXIT_OK
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SourceSettings
 from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 from oplog_pipe.sinks.base import removes_at_end_of_copy
-from oplog_pipe.watch.ages import Ages
+from oplog_pipe.watch.ages import EntryAges
 from oplogc import __version__
 
-# Seconds that threads get at the end of shutdown_timeout to finish their present step.
+# Seconds threads get at the end of shutdown_timeout to finish their present step.
 _GRACE = 1.0
-# Seconds between two looks at threads that end.
+# Seconds between two looks at ending threads.
 _LOOK = 0.02
 
 logger = logging.getLogger("oplog_pipe")
@@ -48,7 +49,7 @@ class SourcesOfPipe(Copies, Protocol):
     def status(self) -> list[SourceStatus]: ...
 
 
-Open = Callable[[Sequence[SourceSettings], CommitLog, Path, Room], SourcesOfPipe]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path, LogRoom], SourcesOfPipe]
 
 
 class Pipe:
@@ -62,9 +63,9 @@ class Pipe:
         settings: PipeSettings,
         *,
         one_at_a_time: bool = False,
-        build: Build | None = None,
+        build: Build = build,
         sources: Open | None = None,
-        clock: Clock = Clock(),  # noqa: B008 - it holds no state
+        clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
         self._settings = settings
         self._one_at_a_time = one_at_a_time
@@ -72,12 +73,12 @@ class Pipe:
         self._open_sources = sources
         self._clock = clock
         self._began = time.monotonic()
-        self._ages = Ages()
+        self._ages = EntryAges()
         self._log: CommitLog | None = None
-        self._room: Room | None = None
+        self._room: LogRoom | None = None
         self._sources: SourcesOfPipe | None = None
         self._workers: list[Worker] = []
-        self._keeper: Keeper | None = None
+        self._keeper: SinkKeeper | None = None
         self._failures = PipeFailures()
         self._hanging = False
         self._recovers = False
@@ -91,7 +92,7 @@ class Pipe:
     async def run(self, stop: asyncio.Event) -> int:
         """Run until ``stop`` or a failure, drain the sinks, and return the exit code.
 
-        Failures are logged. A sink that hangs does not delay the end beyond ``shutdown_timeout``.
+        Failures are logged. A hanging sink does not delay the end beyond ``shutdown_timeout``.
         """
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -136,7 +137,7 @@ class Pipe:
         log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
         letters = (settings.root / each.dead_letter for each in settings.sinks if each.dead_letter)
         close_to_others(settings.dir, letters)
-        room = self._room = Room(log, settings.max_log_bytes)
+        room = self._room = LogRoom(log, settings.max_log_bytes)
         self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir, room)
         starts = begin(settings, log, self._sources)
         workers = make_workers(
@@ -144,13 +145,13 @@ class Pipe:
             clock=self._clock,
         )  # fmt: skip
         self._ages.note(log.end)
-        self._keeper = Keeper(
+        self._keeper = SinkKeeper(
             log,
             [
-                Kept(
+                KeptSink(
                     worker,
                     start.offsets,
-                    Backlog(
+                    RecoveryBacklog(
                         log, each, settings.sources, is_removed=removes_at_end_of_copy(one.sink)
                     ),
                 )
@@ -212,10 +213,10 @@ class Pipe:
     async def _copy_again(
         self, following: "asyncio.Task[None] | None"
     ) -> "asyncio.Task[None] | None":
-        """Let the sources copy all objects for sinks that had given up their place.
+        """Let the sources copy all objects for sinks without a place.
 
-        No source needs to begin again if a copy that serves them is under way in each. Returns the
-        task that follows the sources: a new one if some had to begin again.
+        No source needs to begin again if a copy for them is under way in each. Returns the
+        task of the sources: a new one if some had to begin again.
         """
         assert self._sources is not None
         due = {each: each.copy_due for each in self._workers if each.wants_copy}
@@ -264,7 +265,7 @@ class Pipe:
         """Wait until all sinks have ended, or until the deadline."""
         assert self._log is not None
         while not all(each.is_done for each in self._workers):
-            self._log.wake()  # also a thread that was about to wait
+            self._log.wake()  # also a thread about to wait
             if self._loop.time() >= deadline:
                 return
             self._news.clear()

@@ -1,4 +1,4 @@
-"""Transforms that come with the pipe. Name them as ``oplog_pipe.transforms:json_payload``."""
+"""Transforms of the pipe. Name them as ``oplog_pipe.transforms:json_payload``."""
 
 import base64
 

@@ -8,14 +8,15 @@ with Session(engine) as session, session.begin():
 """
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from oplog_relay.db.base import DatabaseUrl, encode_json
 from oplog_relay.db.names import Names
 from oplog_relay.db.schema import MAX_KEY, MAX_PAYLOAD, MAX_TOPIC
+from oplog_relay.db.url import kinds
 from oplog_relay.model.errors import RowError
 from oplog_relay.model.settings import Table
 from oplogc.topics.messages.names import topic_name
@@ -26,18 +27,10 @@ Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
 _OPLOG = "oplog"
 _COLUMNS = ("topic", "key", "value", "header_keys", "header_values")
-_NOW = {"postgresql": "CURRENT_TIMESTAMP", "sqlite": "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')"}
 _INSERT = (
     "INSERT INTO {table} ({create_time}, {topic}, {key}, {value}, {header_keys}, {header_values})"
     " VALUES ({now}, {parameters})"
 )
-# Package of a driver -> database, parameter in a statement.
-_DRIVERS = {
-    "psycopg": ("postgresql", "%s"),
-    "psycopg2": ("postgresql", "%s"),
-    "sqlite3": ("sqlite", "?"),
-}
-_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class OutboxWriter:
@@ -50,7 +43,7 @@ class OutboxWriter:
     """
 
     def __init__(self, table: Table | None = None) -> None:
-        """``table``: names that differ from the default. Raises ConfigError."""
+        """``table``: names other than the default. Raises ConfigError."""
         self._names = Names.of(table or Table())._asdict()
 
     def operation(
@@ -116,65 +109,71 @@ class OutboxWriter:
         for pair in headers:
             for text in pair:
                 _check_text("headers", text)
-        lists: list[object] = [[name for name, _ in headers], [text for _, text in headers]]
+        lists = [[name for name, _ in headers], [text for _, text in headers]]
         _execute(connection, self._names, [topic, key, value], lists)
 
 
 def _execute(
-    connection: Any, names: dict[str, str], texts: list[object], lists: list[object]
+    connection: Any, names: dict[str, str], texts: list[object], lists: list[list[str]]
 ) -> None:
     connection = getattr(connection, "driver_connection", connection)  # SQLAlchemy's pool has it
     package = _package(connection)
     if package == "sqlalchemy":
         bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-        database = bind.dialect.name
-        if database not in _NOW:
-            raise TypeError(f"the outbox is in PostgreSQL or SQLite, not in {database}")
+        dialect = bind.dialect.name
+        kind = next((each for each in kinds().values() if each.dialect == dialect), None)
+        if kind is None:
+            labels = " or ".join(each.label for each in kinds().values())
+            raise TypeError(f"the outbox is in {labels}, not in {dialect}")
         sqlalchemy = sys.modules["sqlalchemy"]
         plain = {name: quoted.replace(":", "\\:") for name, quoted in names.items()}
         statement = _INSERT.format(
-            **plain, now=_NOW[database], parameters=", ".join(f":{name}" for name in _COLUMNS)
+            **plain, now=kind.now, parameters=", ".join(f":{name}" for name in _COLUMNS)
         )
-        values = [*texts, *_lists_for(database, lists)]
+        values = [*texts, *map(kind.stored_list, lists)]
         connection.execute(sqlalchemy.text(statement), dict(zip(_COLUMNS, values, strict=True)))
         return
-    database, parameter = _DRIVERS[package]
+    kind = _drivers()[package]
+    parameter = kind.drivers[package]
     if parameter == "%s":
         names = {name: quoted.replace("%", "%%") for name, quoted in names.items()}
     statement = _INSERT.format(
-        **names, now=_NOW[database], parameters=", ".join(parameter for _ in _COLUMNS)
+        **names, now=kind.now, parameters=", ".join(parameter for _ in _COLUMNS)
     )
     # A cursor of its own: the caller's may still have rows to read.
     cursor = getattr(connection, "connection", connection).cursor()
     try:
-        cursor.execute(statement, [*texts, *_lists_for(database, lists)])
+        cursor.execute(statement, [*texts, *map(kind.stored_list, lists)])
     finally:
         cursor.close()
 
 
 def _package(connection: Any) -> str:
-    """Return the package of a connection. Raises TypeError for one that cannot be used."""
+    """Return the package of a connection. Raises TypeError for other objects."""
+    drivers = _drivers()
     for each in type(connection).__mro__:
         package = each.__module__.partition(".")[0]
-        if package in _DRIVERS or (package == "sqlalchemy" and hasattr(connection, "execute")):
+        if package in drivers or (package == "sqlalchemy" and hasattr(connection, "execute")):
             if "async" in each.__name__.lower():
                 raise TypeError(
                     f"{each.__name__} is asynchronous; with SQLAlchemy:"
                     " await session.run_sync(outbox.message, ...)"
                 )
             return package
+    *others, last = drivers
     raise TypeError(
-        "give a connection or cursor of sqlite3, psycopg or psycopg2, or a session or connection"
+        f"give a connection or cursor of {', '.join(others)} or {last}, or a session or connection"
         f" of SQLAlchemy, not {type(connection).__name__}"
     )
 
 
-def _lists_for(database: str, lists: list[object]) -> list[object]:
-    return lists if database == "postgresql" else [_json(each) for each in lists]
+def _drivers() -> dict[str, type[DatabaseUrl]]:
+    """Return the kind of database of each package of a driver."""
+    return {package: each for each in kinds().values() for package in each.drivers}
 
 
 def _key(text: str) -> str:
-    """Return the key of an object: its name, or if that is too long its beginning and a digest."""
+    """Return the key of an object: its name, or of a long one the beginning and a digest."""
     if len(text) <= MAX_KEY:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -191,7 +190,7 @@ def _pairs(headers: Headers) -> list[tuple[str, str]]:
 
 def _as_json(value: object) -> str:
     try:
-        return _json(value)
+        return encode_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise RowError("value", f"cannot become JSON: {error}") from None
 

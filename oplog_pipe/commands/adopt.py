@@ -4,6 +4,7 @@ import click
 
 from oplog_kit.texts import counted
 from oplog_pipe.commands.options import settings_option
+from oplog_pipe.deliver.factory import build
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder import operate
 from oplog_pipe.folder.start import owner_of
@@ -26,8 +27,6 @@ def adopt(name: str, former: str, settings: PipeSettings) -> None:
     Both pipes must be stopped. If the former owner goes on, it stops at its next change of such a
     row. PostgreSQL changes all rows or none; after a failure elsewhere, run the command again.
     """
-    from oplog_pipe.deliver.factory import build
-
     found = [each for each in settings.sinks if each.name == name]
     if not found:
         known = ", ".join(each.name for each in settings.sinks)

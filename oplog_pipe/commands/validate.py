@@ -2,10 +2,8 @@
 
 import asyncio
 import dataclasses
-import os
 import sys
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import click
 
@@ -13,14 +11,15 @@ from oplog_kit.texts import counted
 from oplog_kit.tls import tls_context
 from oplog_pipe.commands.options import PATIENCE, settings_option
 from oplog_pipe.config import shown
+from oplog_pipe.deliver.factory import build
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.folder.remarks import remarks
 from oplog_pipe.follow.streams import is_oplog, oplog_endpoints, topic_endpoints
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
-from oplog_pipe.model.options import FileOptions
+from oplog_pipe.model.imports import load as load_module
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.sinks.base import Inspected, Sink, Upgrading
+from oplog_pipe.sinks.base import Inspected, Probed, Sink, Upgrading
 from oplogc.follow.stream import named_store, open_stream
 from oplogc.http.address import Endpoint
 from oplogc.http.address import shown as address_shown
@@ -56,9 +55,6 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
 
 def _made(settings: PipeSettings) -> list[Sink]:
     """Import all modules and make all sinks. Raises ConfigError, which has a line per problem."""
-    from oplog_pipe.deliver.factory import build
-    from oplog_pipe.model.imports import load as load_module
-
     sinks, problems = [], []
     for each in settings.sinks:
         for place, step in enumerate(each.transforms):
@@ -115,8 +111,8 @@ async def _answers(settings: PipeSettings, sinks: list[Sink]) -> AsyncIterator[t
 
 def _opened(settings: SinkSettings, sink: Sink) -> str:
     """Open and close a sink. Raises PipeError."""
-    if isinstance(settings.options, FileOptions):
-        return _writable(Path(settings.options.path))
+    if isinstance(sink, Probed):
+        return sink.probe()
     try:
         try:
             sink.open()
@@ -134,20 +130,6 @@ def _opened(settings: SinkSettings, sink: Sink) -> str:
     except Exception as error:  # of a class of the user's own
         raise SinkError(of_code(error)) from error
     return "; ".join([f"{settings.type} can be opened", *remarks])
-
-
-def _writable(path: Path) -> str:
-    """Raises SinkError."""
-    place = path
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if place == path and not place.is_file():
-        raise SinkError(f"{str(path)!r} is no file")
-    if place != path and not place.is_dir():
-        raise SinkError(f"{str(place)!r} is no folder")
-    if not os.access(place, os.W_OK):
-        raise SinkError(f"{str(place)!r} must not be written")
-    return f"{path} can be written"
 
 
 def _endpoints(source: SourceSettings) -> Iterator[Endpoint]:

@@ -1,4 +1,4 @@
-"""JSON files that end with the CRC32 of everything before it. No I/O."""
+"""JSON files with the CRC32 of everything before it at the end. No I/O."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 def encode_checked(content: msgspec.Struct) -> bytes:
-    """Return a struct that has members as JSON. The last member is the CRC32."""
+    """Return a struct with members as JSON. The last member is the CRC32."""
     text = msgspec.json.encode(content)[:-1]
     return b"%s%s%d}" % (text, _MARK, crc32(text))
 

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """``at``: place in the buffer behind the last entry that was read.
+    """``at``: place in the buffer behind the last decoded entry.
 
     ``expected``: the offset behind it. ``valid``: False if the bytes at ``at`` are no entry.
     ``missing``: size of the entry at ``at``, if the buffer ends before the entry does; else 0.
@@ -56,7 +56,7 @@ Encoded: TypeAlias = bytes  # a class with an attribute `bytes` cannot name the 
 _HEAD = Struct(">QIqBI")
 _NUMBER = Struct(">I")
 _BEFORE_LENGTH_ENDS = 12
-_FIXED = 21  # bytes that the length counts besides key and data
+_FIXED = 21  # bytes the length counts besides key and data
 _MODES = tuple(Mode)
 
 
@@ -80,7 +80,7 @@ def encode_all(first: int, entries: Sequence[NewEntry]) -> list[bytes]:
 
 
 def size_of(entries: Sequence[NewEntry]) -> int:
-    """Return the bytes that entries take in a segment."""
+    """Return the size of entries in a segment, in bytes."""
     fixed = _BEFORE_LENGTH_ENDS + _FIXED
     return sum([fixed + len(each.key.encode()) + len(each.data) for each in entries])
 

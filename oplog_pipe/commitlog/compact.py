@@ -1,4 +1,4 @@
-"""Rewrite one closed segment without the entries that later ones replace."""
+"""Rewrite one closed segment without the entries later ones replace."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from oplog_pipe.commitlog.codec import Entry, NewEntry, encode
 from oplog_pipe.commitlog.files import Files
-from oplog_pipe.commitlog.index import INTERVAL, Mark
+from oplog_pipe.commitlog.index import INTERVAL, IndexMark
 from oplog_pipe.commitlog.segment import Segment, damaged, scan
 
 
@@ -17,16 +17,16 @@ class Compaction(NamedTuple):
     bytes: int
 
 
-class Kept(NamedTuple):
-    """The entries of a segment that stay. ``keys``: all its keys. ``removed``: number of others."""
+class LastEntries(NamedTuple):
+    """The remaining entries of a segment. ``keys``: all its keys. ``removed``: number of others."""
 
     entries: list[Entry]
     keys: set[str]
     removed: int
 
 
-def choose(files: Files, segment: Segment, later: Collection[str], compacted: int) -> Kept:
-    """Return the last entry per key, without the keys that have a later one.
+def choose(files: Files, segment: Segment, later: Collection[str], compacted: int) -> LastEntries:
+    """Return the last entry per key, without the keys with a later one.
 
     Raises LogDamagedError, OSError. Holds one entry per key in memory.
     """
@@ -39,12 +39,12 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
         count += len(part.entries)
         last.update((entry.key, entry) for entry in part.entries)
     entries = sorted(entry for key, entry in last.items() if key not in later)
-    return Kept(entries, set(last), count - len(entries))
+    return LastEntries(entries, set(last), count - len(entries))
 
 
 def write_kept(
     files: Files, segment: Segment, entries: list[Entry]
-) -> tuple[Path, Segment, list[Mark]]:
+) -> tuple[Path, Segment, list[IndexMark]]:
     """Write a new file for a segment, and put it on disk.
 
     Returns its path, the segment as it will be, and the marks for its index.
@@ -52,15 +52,15 @@ def write_kept(
     path = segment.path.with_name(segment.path.name + ".tmp")
     file = files.open(path, write=True)
     file.truncate(0)
-    marks = [Mark(segment.base, 0)]
+    marks = [IndexMark(segment.base, 0)]
     place = 0
     for entry in entries:
         if place - marks[-1].place >= INTERVAL:
-            marks.append(Mark(entry.offset, place))
+            marks.append(IndexMark(entry.offset, place))
         data = encode(entry.offset, NewEntry(*entry[1:]))
         file.write(data, place)
         place += len(data)
     file.sync()
     newest = entries[-1].offset
-    marks.append(Mark(newest + 1, place))
+    marks.append(IndexMark(newest + 1, place))
     return path, segment._replace(newest=newest, bytes=place), marks[1:]

@@ -15,7 +15,7 @@ FOLDER_MODE = 0o700
 
 
 class File(Protocol):
-    """An open file. It closes itself when nobody refers to it any more."""
+    """An open file. It closes itself with the last reference."""
 
     def read(self, size: int, at: int) -> bytes:
         """Return up to ``size`` bytes; fewer only at the end of the file."""
@@ -44,7 +44,7 @@ class Files(Protocol):
         """Put the names in a folder on disk."""
 
     def lock(self, path: Path) -> object:
-        """Lock a file until nobody refers to the result. Raises LogLockedError."""
+        """Lock a file until the last reference to the result is gone. Raises LogLockedError."""
 
 
 class OsFile:

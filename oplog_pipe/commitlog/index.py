@@ -1,4 +1,4 @@
-"""The sparse index of a segment: derived data that finds an offset without a scan.
+"""The sparse index of a segment: derived data for finding an offset without a scan.
 
 A record is: offset 8, place 8, CRC32 4 (over both and the segment's base), big-endian. The entry
 at the place has the offset. The last record names the end of the segment as of the last fsync: all
@@ -19,7 +19,7 @@ _RECORD = Struct(">QQI")
 _COVERED = Struct(">QQQ")
 
 
-class Mark(NamedTuple):
+class IndexMark(NamedTuple):
     """``place``: of the entry with this offset, in bytes from the beginning of the segment."""
 
     offset: int
@@ -30,7 +30,7 @@ def index_path(segment: Path) -> Path:
     return segment.with_suffix(".index")
 
 
-class Index:
+class SegmentIndex:
     """The index of one segment, to read."""
 
     def __init__(self, files: Files, segment: Path, base: int) -> None:
@@ -45,16 +45,16 @@ class Index:
     def is_missing(self) -> bool:
         return self._file is None
 
-    def last(self) -> Sequence[Mark]:
-        """Return the last two records; one that a crash has torn is left out."""
+    def last(self) -> Sequence[IndexMark]:
+        """Return the last two records; a torn one is left out."""
         numbers = range(max(0, self._count - 3), self._count)
         return [mark for number in numbers if (mark := self._mark(number)) is not None][-2:]
 
-    def marks(self) -> list[Mark]:
-        """Return all records that are whole."""
+    def marks(self) -> list[IndexMark]:
+        """Return all whole records."""
         return [mark for number in range(self._count) if (mark := self._mark(number)) is not None]
 
-    def find(self, offset: int) -> Mark | None:
+    def find(self, offset: int) -> IndexMark | None:
         """Return the last record up to an offset, else the segment's beginning.
 
         None: the index is missing or damaged.
@@ -62,9 +62,9 @@ class Index:
         if self._file is None:
             return None
         low, high = 0, self._count
-        if high and self._mark(high - 1) is None:  # somebody overwrites it now
+        if high and self._mark(high - 1) is None:  # another process overwrites it now
             high -= 1
-        found = Mark(self._base, 0)
+        found = IndexMark(self._base, 0)
         while low < high:
             middle = (low + high) // 2
             mark = self._mark(middle)
@@ -76,19 +76,19 @@ class Index:
                 high = middle
         return found
 
-    def _mark(self, number: int) -> Mark | None:
+    def _mark(self, number: int) -> IndexMark | None:
         assert self._file is not None
         data = self._file.read(_RECORD.size, number * _RECORD.size)
         if len(data) < _RECORD.size:
             return None
-        mark = Mark(*_RECORD.unpack(data)[:2])
+        mark = IndexMark(*_RECORD.unpack(data)[:2])
         return mark if _encode(self._base, mark) == data else None
 
 
 class IndexWriter:
-    """The index of the segment that grows. A failure to write it is no failure of the log."""
+    """The index of the growing segment. A failure to write it is no failure of the log."""
 
-    def __init__(self, files: Files, segment: Path, base: int, marks: Sequence[Mark]) -> None:
+    def __init__(self, files: Files, segment: Path, base: int, marks: Sequence[IndexMark]) -> None:
         """Write an index anew."""
         self._base = base
         self._file = files.open(index_path(segment), write=True)
@@ -97,7 +97,7 @@ class IndexWriter:
         self._slot = max(0, len(marks) - 1)
         self._place = marks[-2].place if len(marks) > 1 else 0
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: IndexMark) -> None:
         """Add the place of an offset; all bytes before it are on disk."""
         with suppress(OSError):
             self._file.write(_encode(self._base, mark), self._slot * _RECORD.size)
@@ -110,11 +110,11 @@ class IndexWriter:
             self._file.sync()
 
 
-def write_index(files: Files, segment: Path, base: int, marks: Iterable[Mark]) -> None:
+def write_index(files: Files, segment: Path, base: int, marks: Iterable[IndexMark]) -> None:
     """Replace the index of a closed segment. A failure leaves it missing or wrong."""
     with suppress(OSError):
         write_whole(files, index_path(segment), b"".join(_encode(base, mark) for mark in marks))
 
 
-def _encode(base: int, mark: Mark) -> bytes:
+def _encode(base: int, mark: IndexMark) -> bytes:
     return _RECORD.pack(*mark, crc32(_COVERED.pack(base, *mark)))

@@ -1,24 +1,25 @@
 """The log: one appender, many readers, and compaction beside them."""
 
-import struct
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import msgspec
 
 from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
-from oplog_pipe.commitlog.codec import Encoded, Entry, NewEntry, encode_all
+from oplog_pipe.commitlog.append import Appender
+from oplog_pipe.commitlog.codec import Entry, NewEntry
 from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
-from oplog_pipe.commitlog.files import FILES, File, Files
-from oplog_pipe.commitlog.index import INTERVAL, Index, IndexWriter, Mark, index_path, write_index
+from oplog_pipe.commitlog.cursor import Cursors, ReadLimits
+from oplog_pipe.commitlog.files import FILES, Files
+from oplog_pipe.commitlog.index import IndexMark, index_path, write_index
 from oplog_pipe.commitlog.recovery import create, recover, remove_leftovers, repair_index
-from oplog_pipe.commitlog.segment import Segment, damaged, read_part, segment_path
+from oplog_pipe.commitlog.segment import Segment
 from oplog_pipe.errors import LogDamagedError, LogError
 
 _RELOADS = 10
@@ -28,45 +29,26 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class _Cursor(NamedTuple):
-    """The place behind the last entry that a thread has read. ``epoch``: of the files."""
-
-    mark: Mark
-    base: int
-    file: File
-    epoch: int
-
-
-class _Written(NamedTuple):
-    """A segment that an append has written to, and its marks except for the last one."""
-
-    segment: Segment
-    file: File
-    marks: list[Mark]
-
-
 class CommitLog:
     """Entries with ascending offsets from 0, in segments in one folder.
 
     All methods may be called from any thread.
     """
 
-    def __init__(self, folder: Path, files: Files, about: About, max_segment_bytes: int) -> None:
+    def __init__(self, folder: Path, files: Files, about: About) -> None:
         self._folder = folder
         self._files = files
         self._about = about
-        self._max_segment_bytes = max_segment_bytes
         self._lock: object = None
         self._segments: tuple[Segment, ...] = ()
-        self._file: File | None = None
-        self._index: IndexWriter | None = None
+        self._appender: Appender | None = None
         self._appending = threading.Lock()
         self._compacting = threading.Lock()
         self._done = -1
         self._changed = threading.Condition()
         self._wakes = 0
         self._epoch = 0
-        self._cursors = threading.local()
+        self._cursors = Cursors(files)
 
     @classmethod
     def open(
@@ -79,7 +61,7 @@ class CommitLog:
     ) -> Self:
         """Open a log, alone; create it if there is none; cut a torn tail.
 
-        Raises LogLockedError if somebody else has it open, LogDamagedError, LogError.
+        Raises LogLockedError if another process has it open, LogDamagedError, LogError.
         """
         with _translated(folder):
             files.make_folder(folder)
@@ -90,12 +72,12 @@ class CommitLog:
             elif not about.id:
                 about = msgspec.structs.replace(about, id=new_id())
                 save_about(files, folder, about)
-            log = cls(folder, files, about, max_segment_bytes)
+            log = cls(folder, files, about)
             log._lock = lock
             remove_leftovers(files, folder)
-            log._segments, log._file, log._index = recover(
-                files, folder, about.compacted, write=True
-            )
+            log._segments, file, index = recover(files, folder, about.compacted, write=True)
+            assert file is not None
+            log._appender = Appender(folder, files, max_segment_bytes, file, index)
         return log
 
     @classmethod
@@ -105,7 +87,7 @@ class CommitLog:
         Another process may have it open: a torn tail is then no error, and ``refresh`` shows what
         it has appended since. Raises LogError if there is no log, LogDamagedError.
         """
-        log = cls(folder, files, About(0), 0)
+        log = cls(folder, files, About(0))
         log.refresh()
         return log
 
@@ -161,157 +143,59 @@ class CommitLog:
     def append(self, entries: Sequence[NewEntry]) -> int:
         """Append entries; return the offset of the first.
 
-        They are on disk when this returns; nobody reads them before. Raises LogError if they
+        They are on disk when this returns, and not visible before. Raises LogError if they
         cannot be written; then none of them is in the log.
         """
         with self._appending, _translated(self._folder):
-            if self._file is None:
-                raise LogError(f"{self._folder} is closed, or a write could not be undone")
             first = self.end
-            try:
-                encoded = encode_all(first, entries)
-            except struct.error as error:
-                raise LogError(f"an entry is too large: {error}") from None
-            written = [_Written(self._segments[-1], self._file, [])]
-            try:
-                self._write(written, encoded)
-            except BaseException:
-                self._undo(written)
-                raise
+            if self._appender is None:
+                raise LogError(f"{self._folder} is closed")
+            segments = self._appender.append(self._segments[-1], entries)
             with self._changed:
                 # Not the list of before: a compaction may have changed the closed ones.
-                self._segments = (*self._segments[:-1], *(each.segment for each in written))
+                self._segments = (*self._segments[:-1], *segments)
                 self._changed.notify_all()
-            self._file = written[-1].file
-            self._mark(written)
+            self._appender.write_marks()
             return first
-
-    def _write(self, written: list[_Written], encoded: Sequence[Encoded]) -> None:
-        at = 0
-        while at < len(encoded):
-            segment, file, marks = written[-1]
-            size = count = 0
-            last = segment.bytes
-            for data in encoded[at:]:
-                place = segment.bytes + size
-                if place and place + len(data) > self._max_segment_bytes:
-                    break
-                if place - last >= INTERVAL:
-                    marks.append(Mark(segment.newest + 1 + count, place))
-                    last = place
-                size += len(data)
-                count += 1
-            if count:
-                file.write(b"".join(encoded[at : at + count]), segment.bytes)
-                file.sync()
-                at += count
-                segment = segment._replace(
-                    newest=segment.newest + count, bytes=segment.bytes + size
-                )
-            more = at < len(encoded)
-            written[-1] = _Written(segment._replace(closed=more), file, marks)
-            if more:
-                base = segment.newest + 1
-                path = segment_path(self._folder, base)
-                new = Segment(path, base, base - 1, 0, False)
-                written.append(_Written(new, self._files.open(path, write=True), []))
-                self._files.open(index_path(path), write=True)
-                self._files.sync_folder(self._folder)
-
-    def _undo(self, written: list[_Written]) -> None:
-        file, self._file = self._file, None
-        assert file is not None
-        # The new segments first: after a crash none may follow a shorter one.
-        for each in written[1:]:
-            self._files.unlink(each.segment.path)
-            with suppress(FileNotFoundError):
-                self._files.unlink(index_path(each.segment.path))
-        if len(written) > 1:
-            self._files.sync_folder(self._folder)
-        file.truncate(self._segments[-1].bytes)
-        self._file = file
-
-    def _mark(self, written: list[_Written]) -> None:
-        for number, (segment, _, marks) in enumerate(written):
-            if number:
-                with suppress(OSError):
-                    start = Mark(segment.base, 0)
-                    self._index = IndexWriter(self._files, segment.path, segment.base, [start])
-            assert self._index is not None
-            for mark in (*marks, Mark(segment.newest + 1, segment.bytes)):
-                self._index.add(mark)
-            if segment.closed:
-                self._index.finish()
 
     def read(self, start: int, max_bytes: int = 1 << 20, max_entries: int = 10_000) -> list[Entry]:
         """Return entries from offset ``start`` on, ascending: at least one if there is one.
 
-        Entries that are missing are left out. The result may end before the limits, at the end of
+        Missing entries are left out. The result may end before the limits, at the end of
         a segment. Raises LogDamagedError, LogError.
         """
+        limits = ReadLimits(max(1, max_bytes), max(1, max_entries))
         with _translated(self._folder):
             try:
-                return self._read(start, max(1, max_bytes), max(1, max_entries))
+                return self._read(start, limits)
             except (FileNotFoundError, LogDamagedError):
                 if self._lock is not None:
                     raise
             # Another process may have compacted what this view saw.
             self.refresh()
-            return self._read(start, max(1, max_bytes), max(1, max_entries))
+            return self._read(start, limits)
 
-    def _read(self, start: int, max_bytes: int, max_entries: int) -> list[Entry]:
+    def _read(self, start: int, limits: ReadLimits) -> list[Entry]:
         while True:
             with self._changed:  # no compaction replaces the file before it is open
                 number = bisect_left(self._segments, start, key=lambda each: each.newest)
                 if number == len(self._segments):
                     return []
                 segment = self._segments[number]
-                cursor: _Cursor | None = getattr(self._cursors, "value", None)
-                known = (segment.base, self._epoch)
-                if (
-                    cursor is None
-                    or (cursor.base, cursor.epoch) != known
-                    or (cursor.mark.offset != start)
-                ):
-                    mark = Index(self._files, segment.path, segment.base).find(start)
-                    file = self._files.open(segment.path)
-                    cursor = _Cursor(mark or Mark(segment.base, 0), segment.base, file, self._epoch)
+                cursor = self._cursors.at(segment, self._epoch, start)
             try:
-                found = self._read_segment(segment, cursor, start, max_bytes, max_entries)
+                found = self._cursors.read(segment, cursor, self.compacted, start, limits)
             except LogDamagedError:
                 if cursor.mark.place == 0:
                     raise
                 # Either the segment is damaged or its index is.
-                cursor = cursor._replace(mark=Mark(segment.base, 0))
-                found = self._read_segment(segment, cursor, start, max_bytes, max_entries)
+                cursor = cursor._replace(mark=IndexMark(segment.base, 0))
+                found = self._cursors.read(segment, cursor, self.compacted, start, limits)
                 if segment.closed and self._lock is not None:
                     repair_index(self._files, cursor.file, segment, self.compacted)
             if found:
                 return found
             start = segment.newest + 1
-
-    def _read_segment(
-        self, segment: Segment, cursor: _Cursor, start: int, max_bytes: int, max_entries: int
-    ) -> list[Entry]:
-        mark = cursor.mark
-        while mark.place < segment.bytes:
-            part = read_part(
-                cursor.file,
-                mark.place,
-                segment.bytes,
-                mark.offset,
-                compacted=self.compacted,
-                start=start,
-                max_bytes=max_bytes,
-                max_entries=max_entries,
-            )
-            mark = Mark(part.expected, part.end)
-            if part.entries:
-                self._cursors.value = cursor._replace(mark=mark)
-                return part.entries
-            if not part.valid:
-                raise damaged(segment.path, mark.place)
-        return []
 
     def entry(self, offset: int) -> Entry | None:
         """Return one entry. None: it is missing, or was never appended."""
@@ -335,7 +219,7 @@ class CommitLog:
             self._changed.notify_all()
 
     def compact(self, up_to: int) -> Compaction:
-        """Keep the last entry per key among closed segments that end at ``up_to`` or before.
+        """Keep the last entry per key among closed segments up to ``up_to``.
 
         ``compacted`` is on disk before anything is removed. Raises LogDamagedError, LogError.
         """
@@ -386,11 +270,11 @@ class CommitLog:
         return sum(each.bytes for each in new)
 
     def close(self) -> None:
-        """Release the lock and end all waits. Reads that run end well, a compaction too."""
+        """Release the lock and end all waits. Running reads end well, a compaction too."""
         with self._compacting, self._appending:
-            if self._index is not None:
-                self._index.finish()
-            self._file = self._index = self._lock = None
+            if self._appender is not None:
+                self._appender.close()
+            self._appender = self._lock = None
         self.wake()
 
     @property

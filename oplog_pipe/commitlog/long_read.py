@@ -1,4 +1,4 @@
-"""The log lines of a read that takes long."""
+"""The log lines of a long read."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ class LongRead:
         self._due = clock() + _FIRST_SECONDS
 
     def at(self, done: int) -> None:
-        """Note that so much is done."""
+        """Note the progress."""
         now = self._clock()
         if now >= self._due and done < self._total:
             self._due = now + _SECONDS

@@ -26,7 +26,7 @@ _SETTINGS = f"{_COPY}settings/"
 
 
 def not_whole_key(source: str) -> str:
-    """Return the key of the last copy of a source that was not whole: of the entry ``live``."""
+    """Return the key of a source's last copy with missing messages: of the entry ``live``."""
     return f"{_COPY}of/{source}"
 
 
@@ -39,7 +39,7 @@ class OffsetLog:
     """The last acknowledged offset of each namespace of a sink, and what its copies lack.
 
     The file holds entries as the log does: key is the namespace, data the offset as decimal text.
-    The last one of a key counts. Keys that begin with ``copy//`` are no namespaces. One thread uses
+    The last one of a key counts. Keys such as ``copy//…`` are no namespaces. One thread uses
     it at a time.
     """
 
@@ -108,9 +108,9 @@ class OffsetLog:
     def whole_since(self) -> int:
         """The sink has got every message behind this offset; -1: all.
 
-        It may be above ``offset``: after new settings, or after a write that was torn.
+        It may be above ``offset``: after new settings, or after a torn write.
 
-        In a file of an earlier release: the offset, because that release did not note it.
+        In a file of an earlier release: the offset.
         """
         found = self._offsets.get(WHOLE_SINCE)
         if found is None:
@@ -189,7 +189,7 @@ class OffsetLog:
         self._offsets = dict(offsets)
 
     def skip(self, key: str, offset: int, ended: Iterable[str] = ()) -> None:
-        """Acknowledge an entry that the sink never gets, and all before it. Raises LogError.
+        """Acknowledge an entry the sink never gets, and all before it. Raises LogError.
 
         ``ended``: the sources of which the end of a copy is among them.
         """
@@ -198,7 +198,7 @@ class OffsetLog:
 
     def reset(self, offset: int, ended: Iterable[str] = ()) -> None:
         """Go back or forward to an offset. ``ended``: as of ``skip``. Raises LogError."""
-        # Entries behind the offset come again. Those that a step forward passes over never come.
+        # Entries behind the offset come again. Entries passed over by a step forward never come.
         is_forward = self.offset is None or offset > self.offset
         since = offset if is_forward else min(offset, self.whole_since)
         kept = {key: each for key, each in self._offsets.items() if key.startswith(_COPY)}

@@ -9,9 +9,9 @@ from oplog_pipe.commitlog.codec import holds_entry
 from oplog_pipe.commitlog.files import File, Files
 from oplog_pipe.commitlog.index import (
     INTERVAL,
-    Index,
+    IndexMark,
     IndexWriter,
-    Mark,
+    SegmentIndex,
     index_path,
     write_index,
 )
@@ -25,7 +25,7 @@ _SEARCHED = 1 << 20
 class Recovered(NamedTuple):
     """``marks``: for a new index, the last one at the end of the valid entries."""
 
-    marks: list[Mark]
+    marks: list[IndexMark]
     valid: bool
 
 
@@ -44,7 +44,7 @@ def create(files: Files, folder: Path, clock: Callable[[], int]) -> About:
 
 
 def remove_leftovers(files: Files, folder: Path) -> None:
-    """Remove the files that a crash left behind."""
+    """Remove the files a crash left behind."""
     bases = set(_bases(files, folder))
     for name in files.names(folder):
         is_index = name.endswith(".index") and _index_base(name) not in bases
@@ -93,9 +93,9 @@ def recover(
 
 
 def scan_marks(
-    file: File, start: Mark, size: int, compacted: int, path: Path | None = None
+    file: File, start: IndexMark, size: int, compacted: int, path: Path | None = None
 ) -> Recovered:
-    """Scan up to the first invalid entry. ``path``: of a segment that is read for lack of an index.
+    """Scan up to the first invalid entry. ``path``: of a segment read for lack of an index.
 
     The log then tells how far it is.
     """
@@ -103,10 +103,10 @@ def scan_marks(
     end, valid = start, True
     progress = LongRead(f"reading {path}, which has no index", size)
     for part in scan(file, start.place, size, start.offset, compacted=compacted):
-        end, valid = Mark(part.expected, part.end), part.valid
+        end, valid = IndexMark(part.expected, part.end), part.valid
         # A record names the first entry of a part: behind it, entries may be missing.
         if part.entries and part.at - marks[-1].place >= INTERVAL:
-            marks.append(Mark(part.entries[0].offset, part.at))
+            marks.append(IndexMark(part.entries[0].offset, part.at))
         if path is not None:
             progress.at(part.end)
     if end != marks[-1] or len(marks) == 1:
@@ -116,7 +116,7 @@ def scan_marks(
 
 def repair_index(files: Files, file: File, segment: Segment, compacted: int) -> None:
     """Write the index of a closed segment anew."""
-    start = Mark(segment.base, 0)
+    start = IndexMark(segment.base, 0)
     found = scan_marks(file, start, segment.bytes, compacted)
     write_index(files, segment.path, segment.base, found.marks[1:])
 
@@ -124,9 +124,9 @@ def repair_index(files: Files, file: File, segment: Segment, compacted: int) -> 
 def _closed(files: Files, path: Path, base: int, compacted: int, *, write: bool) -> Segment:
     file = files.open(path)
     size = file.size()
-    last = Index(files, path, base).last()
+    last = SegmentIndex(files, path, base).last()
     if not last or last[-1].place != size:
-        found = scan_marks(file, Mark(base, 0), size, compacted, path)
+        found = scan_marks(file, IndexMark(base, 0), size, compacted, path)
         if not found.valid:
             raise damaged(path, found.marks[-1].place)
         last = found.marks
@@ -137,11 +137,11 @@ def _closed(files: Files, path: Path, base: int, compacted: int, *, write: bool)
 
 def _newest(
     files: Files, file: File, path: Path, base: int, size: int, compacted: int
-) -> list[Mark]:
+) -> list[IndexMark]:
     """Return the marks of the newest segment; only bytes behind the last fsync may be invalid."""
-    index = Index(files, path, base)
+    index = SegmentIndex(files, path, base)
     last = index.last()
-    start = Mark(base, 0)
+    start = IndexMark(base, 0)
     if not last:
         found = scan_marks(file, start, size, compacted, path)
         # A crash may lose the records, but not the file. Somebody has removed it, so that only the

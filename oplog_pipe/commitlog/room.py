@@ -8,21 +8,21 @@ from collections.abc import Callable
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.model.status import LogStatus
 
-# Seconds between two looks of a thread that waits.
+# Seconds between two looks of a waiting thread.
 _LOOK = 0.2
-# Seconds after which a wait is logged: a sink that takes a copy lets the sources wait often.
+# Seconds after which a wait is logged: during a copy, sinks let the sources wait often.
 _TELL_AFTER = 10.0
 
 logger = logging.getLogger("oplog_pipe")
 
 
-class Room:
+class LogRoom:
     """``max_bytes`` of the log; None: no bound. ``clock``: seconds.
 
     - ``reason``: why the sources wait, as a sentence; None: they do not.
     - ``asked``: called when an append begins to wait, and at each of its looks.
 
-    One append waits at a time. Its wait has a number: an answer that comes too late is for another
+    One append waits at a time. Its wait has a number: a late answer is for another
     wait, and does not count.
     """
 
@@ -82,7 +82,7 @@ class Room:
         return fits
 
     def wake(self) -> None:
-        """Let a thread that waits look again."""
+        """Let a waiting thread look again."""
         with self._changed:
             self._changed.notify_all()
 

@@ -26,8 +26,8 @@ class Segment(NamedTuple):
     closed: bool
 
 
-class Part(NamedTuple):
-    """Entries that follow each other. ``at``: place of the first. ``end``: behind the last.
+class SegmentPart(NamedTuple):
+    """Consecutive entries. ``at``: place of the first. ``end``: behind the last.
 
     ``valid``: False if the bytes at ``end`` are no entry.
     """
@@ -61,7 +61,7 @@ def read_part(
     start: int = 0,
     max_bytes: int = _CHUNK,
     max_entries: int | None = None,
-) -> Part:
+) -> SegmentPart:
     """Read entries from place ``at``, at most ``max_bytes``, but at least one before ``end``."""
     size = min(max_bytes, end - at)
     while True:
@@ -69,13 +69,15 @@ def read_part(
             file.read(size, at), expected, compacted=compacted, start=start, max_entries=max_entries
         )
         if found.at or not found.valid or not found.missing:
-            return Part(found.entries, at, at + found.at, found.expected, found.valid)
+            return SegmentPart(found.entries, at, at + found.at, found.expected, found.valid)
         if at + found.missing > end:
-            return Part([], at, at, expected, False)
+            return SegmentPart([], at, at, expected, False)
         size = found.missing
 
 
-def scan(file: File, at: int, end: int, expected: int, *, compacted: int = -1) -> Iterator[Part]:
+def scan(
+    file: File, at: int, end: int, expected: int, *, compacted: int = -1
+) -> Iterator[SegmentPart]:
     """Read all entries from place ``at``. The last part may be invalid."""
     while at < end:
         part = read_part(file, at, end, expected, compacted=compacted)

@@ -21,7 +21,7 @@ _VARIABLES = ("OPLOG_PIPE_LISTEN",)
 def load(path: str | Path, environ: Mapping[str, str] | None = None) -> PipeSettings:
     """Read the settings from a file. Raises ConfigError, which lists every mistake.
 
-    ``environ``: the environment; None: that of the process.
+    ``environ``: the environment; None: the process's own.
     """
     environ = os.environ if environ is None else environ
     reader = Reader(str(path), Path(path).absolute().parent, environ)

@@ -9,38 +9,22 @@ import yaml
 
 from oplog_kit.tls import tls_context
 from oplog_kit.yaml_file import is_null, is_text, line
-from oplog_pipe.config import checks, hints, tables
+from oplog_pipe.config import hints, tables
 from oplog_pipe.config.reader import Reader, Section
-from oplog_pipe.config.rules import Rules
-from oplog_pipe.model.options import (
-    CustomOptions,
-    ElasticsearchOptions,
-    FileOptions,
-    HttpOptions,
-    MongodbOptions,
-    OplogOptions,
-    PostgresOptions,
-    SinkOptions,
-    TlsOptions,
-)
+from oplog_pipe.config.rules import SettingRules
+from oplog_pipe.model import checks
+from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.model.settings import (
-    ALIASES,
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
     SinkSettings,
     SourceSettings,
 )
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.registry import type_names, type_of, types
 
-OPTIONS: dict[str, type[SinkOptions]] = {
-    "file": FileOptions,
-    "http": HttpOptions,
-    "postgres": PostgresOptions,
-    "elasticsearch": ElasticsearchOptions,
-    "mongodb": MongodbOptions,
-    "oplog": OplogOptions,
-}
 _TLS = tuple(field.name for field in dataclasses.fields(TlsOptions))
 _T = TypeVar("_T")
 
@@ -54,7 +38,7 @@ def pipe(reader: Reader, node: yaml.Node | None) -> PipeSettings:
             checks.listen(listen)
         except ValueError as error:
             reader.mistakes.add("", f"OPLOG_PIPE_LISTEN: {error}")
-    rules = Rules(reader)
+    rules = SettingRules(reader)
     sources = tuple(
         _source(reader, rules, each, f"sources[{number}].")
         for number, each in enumerate(_list(reader, section, "sources"))
@@ -88,7 +72,7 @@ def _list(reader: Reader, section: Section, name: str) -> Sequence[yaml.Node]:
     return list(node.value)
 
 
-def _source(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SourceSettings:
+def _source(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> SourceSettings:
     section = reader.section(node, prefix, tables.SOURCE)
     if "log" in section.values:
         section.values["log"] = checks.log(section.values["log"])
@@ -106,11 +90,14 @@ def _source(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> Sourc
     return made
 
 
-def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSettings:
-    type_, fields, also = _type(reader, node)
+def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> SinkSettings:
+    type_ = _type(node)
+    kind = type_of(type_)
+    fields = kind.settings if kind else ()
+    also = () if kind else _names_of_all_types()
     section = reader.section(node, prefix, (*tables.SINK, *fields), also)
-    if type_ and not fields:
-        known = [*tables.TYPES, *ALIASES, "module:Class"]
+    if type_ and kind is None:
+        known = [*type_names(), "module:Class"]
         told = f"{type_!r} is no type of a sink{hints.of_type(type_, known)}"
         told += f"; give {', '.join(known)}"
         reader.mistake(section, "type", told)
@@ -119,14 +106,11 @@ def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSet
             checks.target(type_)
         except ValueError as error:
             reader.mistake(section, "type", str(error))
-    options: SinkOptions
-    kind = OPTIONS.get(ALIASES.get(type_, type_))
-    if kind is not None:
-        if "log" in section.values:
-            section.values["log"] = checks.log(section.values["log"])
-        options = _made(kind, section)
-    else:
-        options = CustomOptions(type_, section.values.pop("options", {}))
+    if "log" in section.values:
+        section.values["log"] = checks.log(section.values["log"])
+    target = {"target": type_} if kind is CustomOptions else {}
+    options = SinkOptions() if kind is None else _made(kind, section, **target)
+    section.values.pop("options", None)
     _check_tls(reader, section)
     nodes = _list(reader, section, "transforms")
     steps = [
@@ -141,30 +125,28 @@ def _sink(reader: Reader, rules: Rules, node: yaml.Node, prefix: str) -> SinkSet
         section,
         options=options,
         transforms=tuple(each for each in steps if each is not None),
-        batch=_made(Batch, given),
+        batch=_made(BatchLimits, given),
     )
     rules.sink(section, made)
     return made
 
 
-def _type(reader: Reader, node: yaml.Node) -> tuple[str, Sequence[Any], list[str]]:
-    """Return the type of a sink, its table, and names that are passed over without one."""
+def _type(node: yaml.Node) -> str:
+    """Return the type of a sink; empty: the mapping has none."""
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if is_text(key) and key.value == "type" and is_text(value):
-            fields = tables.of_type(value.value)
-            if fields is not None:
-                return value.value, fields, []
-            return value.value, (), _names_of_all_types()
-    return "", (), _names_of_all_types()
+            return str(value.value)
+    return ""
 
 
 def _names_of_all_types() -> list[str]:
-    names = [each.name for fields in (*tables.TYPES.values(), tables.CUSTOM) for each in fields]
+    kinds: list[type[SinkOptions]] = [*types().values(), CustomOptions]
+    names = [field.name for each in kinds for field in each.settings]
     return [*names, *(f"{name}_file" for name in names)]
 
 
 def _step(
-    reader: Reader, rules: Rules, node: yaml.Node, path: str
+    reader: Reader, rules: SettingRules, node: yaml.Node, path: str
 ) -> FunctionStep | FetchStep | None:
     if isinstance(node, yaml.ScalarNode):
         try:

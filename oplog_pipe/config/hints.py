@@ -1,13 +1,16 @@
-"""Ends of sentences that tell a newcomer which setting or value is meant. No I/O."""
+"""Ends of sentences with the setting or value a newcomer means. No I/O."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from oplog_pipe.config import tables
-from oplog_pipe.config.fields import Field
+from oplog_pipe.model.fields import Field
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.registry import types
 from oplogc.terminal.variables import near
 
-# Names that other programs, and people, give to settings. Of several the first one that is known.
+# Names of settings in other programs. Of several settings the first known one is meant. A setting
+# of one mapping has its own names: ``Field.hints``.
 _MEANT: Mapping[str, str] = {
     "address": "agents urls url listen",
     "addresses": "agents urls url",
@@ -31,9 +34,6 @@ _MEANT: Mapping[str, str] = {
     "endpoint": "agents urls url",
     "endpoints": "agents urls url",
     "errors": "dead_letter",
-    "fields": "columns",
-    "file": "path",
-    "filename": "path",
     "filter": "namespace",
     "filters": "namespace",
     "folder": "dir",
@@ -43,19 +43,16 @@ _MEANT: Mapping[str, str] = {
     "input": "sources",
     "inputs": "sources",
     "interval": "time",
-    "key": "id key_file",
+    "key": "key_file",
     "kind": "type",
     "linger": "time",
-    "mapping": "columns",
     "max_messages": "messages",
     "max_retry_time": "retry_for",
     "metrics": "listen",
-    "nodes": "urls",
     "on_error": "on_failure",
     "output": "sinks",
     "outputs": "sinks",
     "port": "listen",
-    "primary_key": "id",
     "retries": "retry_for",
     "retry": "retry_for",
     "secret": "password",
@@ -68,10 +65,10 @@ _MEANT: Mapping[str, str] = {
     "status": "listen",
     "steps": "transforms",
     "stream": "log",
-    "target": "sinks table index collection path url",
+    "target": "sinks",
     "targets": "sinks",
     "tls": "ca_file",
-    "token": "api_key password",
+    "token": "password",
     "topic": "log",
     "topics": "log",
     "types": "namespace",
@@ -81,20 +78,7 @@ _MEANT: Mapping[str, str] = {
     "username": "user",
     "workers": "concurrency",
 }
-_TYPES: Mapping[str, str] = {
-    "elastic": "elasticsearch",
-    "es": "elasticsearch",
-    "jsonl": "file",
-    "mongo": "mongodb",
-    "ndjson": "file",
-    "pg": "postgres",
-    "postgresql": "postgres",
-    "rest": "http",
-    "stdout": "file",
-    "topic": "oplog",
-    "webhook": "http",
-}
-# Settings that others have in one piece.
+# Settings others have in one piece.
 _BELOW: Mapping[str, str] = {
     "batch_size": "batch: {messages: 1000}",
     "batch_bytes": "batch: {bytes: 1 MB}",
@@ -103,26 +87,29 @@ _BELOW: Mapping[str, str] = {
     "flush_interval": "batch: {time: 100ms}",
     "max_batch_size": "batch: {messages: 1000}",
 }
-# Settings that are a part of another one there.
+# Settings in a part of the URL.
 _IN_URL = ("user", "username", "password", "host", "port", "database", "sslmode")
 
 
-def of_setting(name: str, known: Collection[str]) -> tuple[str, str]:
-    """Return the end of the sentence about an unknown setting, and the setting that is meant.
+def of_setting(name: str, known: Collection[str], fields: Sequence[Field]) -> tuple[str, str]:
+    """Return the end of the sentence about an unknown setting, and the probable setting.
 
-    ``known``: settings of the same mapping. Both are empty if there is nothing to suggest.
+    ``known``, ``fields``: settings of the same mapping. Both are empty if there is nothing to
+    suggest.
     """
     if hint := near(name, known):
         return hint, hint.removeprefix("; did you mean ").removesuffix("?")
     lowered = name.lower().replace("-", "_")
-    for meant in (lowered, *_MEANT.get(name, _MEANT.get(lowered, "")).split()):
+    others = _MEANT.get(name, _MEANT.get(lowered, "")).split()
+    for meant in (lowered, *_hinted(lowered, fields), *others):
         if meant in known:
             return f"; did you mean {meant}?", meant
     if name in _IN_URL and "url" in known and "path" not in known:
         return "; it is a part of url", ""
     if name in _BELOW and "batch" in known:
         return f"; give {_BELOW[name]}", ""
-    for meant in (name, *_MEANT.get(lowered, "").split()):
+    everywhere = (each for _, fields in _sections() for each in fields)
+    for meant in (name, *_hinted(lowered, everywhere), *others):
         found = [place for place, fields in _sections() if any(meant == f.name for f in fields)]
         if found:
             subject = "it" if meant == name else f"did you mean {meant}? It"
@@ -135,8 +122,13 @@ def of_type(name: str, known: Collection[str]) -> str:
     module, dot, cls = name.rpartition(".")
     if dot and cls.isidentifier() and module.replace(".", "").isidentifier():
         return f"; did you mean {module}:{cls}?"
-    meant = _TYPES.get(name.lower())
-    return f"; did you mean {meant}?" if meant else near(name.lower(), known)
+    meant = [each.type_name for each in types().values() if name.lower() in each.hints]
+    return f"; did you mean {meant[0]}?" if meant else near(name.lower(), known)
+
+
+def _hinted(name: str, fields: Iterable[Field]) -> Iterator[str]:
+    """Yield the settings with this name in other programs."""
+    return (each.name for each in fields if name in each.hints)
 
 
 def _sections() -> Iterator[tuple[str, Sequence[Field]]]:
@@ -146,9 +138,9 @@ def _sections() -> Iterator[tuple[str, Sequence[Field]]]:
     yield "batch", tables.BATCH
     yield "each of transforms", tables.STEP
     yield "fetch", tables.FETCH
-    for kind, fields in tables.TYPES.items():
-        yield f"a sink of type {kind}", fields
-    yield "a sink of type module:Class", tables.CUSTOM
+    for kind, options in types().items():
+        yield f"a sink of type {kind}", options.settings
+    yield "a sink of type module:Class", CustomOptions.settings
 
 
 _NAMES = re.compile(r"[\w/.-]+(?:\s*,\s*[\w/.-]+)+", re.ASCII)

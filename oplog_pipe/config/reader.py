@@ -11,8 +11,9 @@ import yaml
 from oplog_kit import scalars
 from oplog_kit.mistakes import Mistakes
 from oplog_kit.yaml_file import is_null, is_text, line
-from oplog_pipe.config import checks, hints
-from oplog_pipe.config.fields import SECRETS, Field, Kind, range_text
+from oplog_pipe.config import hints
+from oplog_pipe.model import checks
+from oplog_pipe.model.fields import SECRETS, Field, Kind, range_text
 
 _MAX_DEPTH = 50
 
@@ -21,8 +22,8 @@ _MAX_DEPTH = 50
 class Section:
     """One mapping. ``prefix``: of the paths of its settings. ``line``: 0 if it is not known.
 
-    ``values``: by names; that of a section is its node. ``unread``: names of settings that are
-    there, but have a mistake.
+    ``values``: by names; of a section: its node. ``unread``: names of settings
+    with a mistake.
     """
 
     prefix: str
@@ -60,7 +61,7 @@ class Reader:
     ) -> Section:
         """Read a mapping; None is an empty one.
 
-        ``also``: names that are passed over. ``nullable``: names that count if they have no value.
+        ``also``: ignored names. ``nullable``: names of settings without a value.
         """
         section = Section(prefix, line(node) if node is not None else 0)
         if node is not None and not isinstance(node, yaml.MappingNode):
@@ -85,11 +86,11 @@ class Reader:
                     prefix + name, f"is given twice, first in line {first}", line(key)
                 )
             elif name not in known:
-                hint, meant = hints.of_setting(name, known)
+                hint, meant = hints.of_setting(name, known, fields)
                 if not hint and "name" in by_name and isinstance(value, yaml.MappingNode):
                     hint = f"; if it is the name, give name: {name} and the settings below it"
                 self.mistakes.add(prefix + name, f"unknown{hint}", line(key))
-                # A setting that is meant is not missing, too.
+                # Do not report the probable setting as missing, too.
                 section.unread.add(meant)
             elif name in nullable or not (name in also or is_null(value)):
                 section.lines[name] = line(key if is_null(value) else value)
@@ -105,7 +106,7 @@ class Reader:
         return scalars.text(node, self.environ)
 
     def _setting(self, section: Section, name: str, field: Field, node: yaml.Node) -> None:
-        # A secret and the file that holds it are one value.
+        # A secret and its file are one value.
         is_file = name != field.name
         other = field.name if is_file else f"{name}_file"
         try:

@@ -1,24 +1,19 @@
-"""The rules that concern more than one setting."""
+"""The rules for several settings together."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
-from oplog_pipe.config import checks
 from oplog_pipe.config.reader import Reader, Section
-from oplog_pipe.model.options import (
-    ElasticsearchOptions,
-    FileOptions,
-    MongodbOptions,
-    OplogOptions,
-    PostgresOptions,
-)
+from oplog_pipe.model import checks
 from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 
 _LOCAL = ("127.0.0.1", "::1", "0.0.0.0")
 
 
-class Rules:
-    """Collects sources and sinks, and adds to a reader the mistakes that it finds."""
+class SettingRules:
+    """Collects sources and sinks, and adds to a reader the mistakes it finds."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -30,15 +25,11 @@ class Rules:
 
     def sink(self, section: Section, settings: SinkSettings) -> None:
         self._sinks.append((section, settings))
-        self._credentials(section)
         options = settings.options
-        match options:
-            case ElasticsearchOptions():
-                self._place(section, settings, "index", options.index, options.id)
-            case PostgresOptions():
-                self._place(section, settings, "table", options.table, options.id)
-            case MongodbOptions():
-                self._place(section, settings, "collection", options.collection, options.id)
+        if any(each.name == "user" for each in options.settings):
+            self._credentials(section)
+        if options.place:
+            self._place(section, settings, options.place)
 
     def fetch(self, section: Section) -> None:
         self._credentials(section)
@@ -47,19 +38,19 @@ class Rules:
         """Compare sources and sinks with one another."""
         self._unique("name", [(section, made.name) for section, made in self._sources])
         self._unique("name", [(section, made.name) for section, made in self._sinks])
-        files = [
-            (section, made.options.path)
-            for section, made in self._sinks
-            if isinstance(made.options, FileOptions)
-        ]
-        self._unique("path", files)
+        exclusive: dict[str, list[tuple[Section, str]]] = {}
+        for section, made in self._sinks:
+            if name := made.options.exclusive:
+                exclusive.setdefault(name, []).append((section, getattr(made.options, name)))
+        for name, values in exclusive.items():
+            self._unique(name, values)
         dead = [(section, made.dead_letter or "") for section, made in self._sinks]
         self._unique("dead_letter", [each for each in dead if each[1]])
         for section, made in self._sinks:
             if made.start == "copy" and "namespace" not in section.unread:
                 self._copy(section, made)
-            if isinstance(made.options, OplogOptions) and not made.transforms:
-                self._loop(section, made.options)
+            if not made.transforms and not section.unread and (found := made.options.mirrored()):
+                self._loop(section, *found)
 
     def _add(self, section: Section, name: str, sentence: str) -> None:
         if name not in section.unread:
@@ -75,26 +66,23 @@ class Rules:
                 self._reader.mistake(section, name, told)
 
     def _credentials(self, section: Section) -> None:
-        """Check a user, a password and an API key of a section that may have them all."""
-        if section.prefix.count(".") == 1 and section.values.get("type") == "oplog":
-            return  # an agent has no users
+        """Check a user, a password and an API key of a section."""
         if section.has("password") and not section.has("user"):
             self._add(section, "user", "is missing: password belongs to a user")
         if section.has("user") and not section.has("password"):
             self._add(section, "password", "is missing: it belongs to user")
         if section.prefix.endswith(".fetch.") and section.has("user") and not section.has("hosts"):
-            # A `ref` may come from whoever publishes, and would get the password.
+            # A `ref` may come from any producer, and would get the password.
             self._add(section, "hosts", "is missing: name the hosts that may get the password")
         if section.has("api_key") and section.has("user"):
             self._add(section, "api_key", "excludes user")
 
-    def _place(
-        self, section: Section, settings: SinkSettings, name: str, place: str, id: str
-    ) -> None:
-        """Check that each object has a place of its own: templates with both parts of its key."""
+    def _place(self, section: Section, settings: SinkSettings, name: str) -> None:
+        """Check for a place of its own for each object: templates with both parts of its key."""
         if {name, "id", "namespace"} & section.unread:
             return
-        both = place + id
+        options: Any = settings.options
+        both = getattr(options, name) + options.id
         if "{id}" not in both:
             self._add(section, "id", "must hold {id}: else objects overwrite one another")
         if "{namespace}" not in both and not checks.is_literal(settings.namespace):
@@ -107,13 +95,10 @@ class Rules:
             told += "give id: '{namespace},{id}'" if where == name else f"{name} hold it"
             self._add(section, where, told)
 
-    def _loop(self, section: Section, options: OplogOptions) -> None:
-        """Check that a sink does not send messages to the log that they come from, without end."""
-        if section.unread:
-            return
-        log = checks.log(options.log)
+    def _loop(self, section: Section, agents: Sequence[str], log: str) -> None:
+        """Refuse a sink to the log of its own source: messages would go round."""
         for part, source in self._sources:
-            both = {*map(_address, source.agents)} & {*map(_address, options.agents)}
+            both = {*map(_address, source.agents)} & {*map(_address, agents)}
             if both and source.log == log and not part.unread:
                 told = (
                     f"{log} of these agents is the log of {part.prefix.rstrip('.')}, too: its "
@@ -123,7 +108,7 @@ class Rules:
                 return
 
     def _copy(self, section: Section, sink: SinkSettings) -> None:
-        """Check that a copy brings all messages of a sink: the messages of topics have none."""
+        """Refuse a copy for a sink with messages of topics: topics have no copies."""
         good = [
             made for part, made in self._sources if not part.unread & {"log", "namespace", "name"}
         ]

@@ -9,8 +9,7 @@ import yaml
 from oplog_kit.units import duration_text, size_text
 from oplog_kit.urls import hide_password
 from oplog_pipe.config import tables
-from oplog_pipe.config.fields import Field, Kind
-from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.fields import Field, Kind
 from oplog_pipe.model.reasons import of_url
 from oplog_pipe.model.settings import FetchStep, FunctionStep, PipeSettings, SinkSettings
 from oplogc.http.address import shown as address_shown
@@ -31,9 +30,7 @@ def _sink(sink: SinkSettings) -> dict[str, Any]:
     document = _section(tables.SINK, sink)
     document["transforms"] = [_step(each) for each in sink.transforms]
     document["batch"] = _section(tables.BATCH, sink.batch)
-    if isinstance(sink.options, CustomOptions):
-        return {**document, "options": dict.fromkeys(sink.options.arguments, HIDDEN)}
-    return {**document, **_section(tables.of_type(sink.type) or (), sink.options)}
+    return {**document, **_section(sink.options.settings, sink.options)}
 
 
 def _step(step: FunctionStep | FetchStep) -> dict[str, Any]:

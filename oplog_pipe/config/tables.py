@@ -1,52 +1,16 @@
-"""Every setting of the file: a table for each mapping, and one for each type of sink.
+"""The settings of each mapping of the file. Those of a type of sink are in its module.
 
 The reference of the settings is generated from these tables.
 """
 
-from oplog_pipe.config import checks
-from oplog_pipe.config.fields import Field, Kind
-from oplog_pipe.model.settings import ALIASES
+from oplog_pipe.model import checks
+from oplog_pipe.model.fields import AGENTS, HOUR, LOG, TLS, USER, Field, Kind, timeout
+from oplog_pipe.sinks.registry import type_names
 
-_HOUR = 3600
-_DAY = 24 * _HOUR
 _NAMESPACE = (
     "Regular expression, which is searched in the message namespace: a type, or the full name of a "
     "topic, such as `shop/orders`."
 )
-
-
-def _timeout(meaning: str) -> Field:
-    return Field("timeout", Kind.DURATION, meaning, 0.01, _HOUR)
-
-
-def _template(name: str, meaning: str) -> Field:
-    return Field(name, Kind.TEXT, meaning, check=checks.template)
-
-
-def _tls(whose: str) -> tuple[Field, ...]:
-    return (
-        Field(
-            "ca_file",
-            Kind.FILE,
-            "Certificates of the authorities to trust, in PEM. Without it: those of "
-            "`SSL_CERT_FILE` or the usual ones.",
-        ),
-        Field("cert_file", Kind.FILE, f"Certificate of {whose}, in PEM."),
-        Field(
-            "key_file",
-            Kind.FILE,
-            "Private key of `cert_file`, in PEM, without a pass phrase. Without it: in "
-            "`cert_file`.",
-        ),
-    )
-
-
-_TLS = _tls("the pipe")
-_USER = (
-    Field("user", Kind.TEXT, "User for Basic authentication."),
-    Field("password", Kind.SECRET, "Password of `user`."),
-)
-_AGENTS = "give the addresses of agents, such as [http://localhost:8042]"
 
 PIPE = (
     Field(
@@ -92,7 +56,7 @@ PIPE = (
         Kind.DURATION,
         "Time for the sinks to reach the end of the log when the pipe stops.",
         0,
-        _HOUR,
+        HOUR,
     ),
     Field(
         "listen",
@@ -123,19 +87,8 @@ SOURCE = (
         "`/`. Unique. Without it: the log.",
         check=checks.source_name,
     ),
-    Field(
-        "agents",
-        Kind.URLS,
-        "Addresses of agents on one store. If one is unreachable, the next one is asked.",
-        check=checks.agent,
-        required=_AGENTS,
-    ),
-    Field(
-        "log",
-        Kind.TEXT,
-        "`system/oplog`, or a topic as `namespace/topic`.",
-        check=checks.log,
-    ),
+    AGENTS,
+    LOG,
     Field("password", Kind.SECRET, "Password for reading; of a topic, the right to read it."),
     Field(
         "namespace",
@@ -155,7 +108,7 @@ SOURCE = (
         "Whether messages of open and aborted transactions of a topic are read.",
         choices=("read_committed", "read_uncommitted"),
     ),
-    *_TLS,
+    *TLS,
 )
 
 BATCH = (
@@ -183,7 +136,7 @@ FUNCTION = (
 
 FETCH = (
     Field("concurrency", Kind.COUNT, "Requests at a time.", 1, 1000),
-    _timeout("Time for one request."),
+    timeout("Time for one request."),
     Field(
         "hosts",
         Kind.TEXTS,
@@ -191,8 +144,8 @@ FETCH = (
         "another one is refused. Without it: every host.",
         check=checks.host,
     ),
-    *_USER,
-    *_TLS,
+    *USER,
+    *TLS,
 )
 STEP = (
     *FUNCTION,
@@ -211,10 +164,8 @@ SINK = (
     Field(
         "type",
         Kind.TEXT,
-        "`file`, `http`, `postgres`, `elasticsearch` or `opensearch`, `mongodb`, `oplog`, or "
-        "`module:Class`.",
-        required="give file, http, postgres, elasticsearch, opensearch, mongodb, oplog or "
-        "module:Class",
+        f"{', '.join(f'`{each}`' for each in type_names())} or `module:Class`.",
+        required=f"give {', '.join(type_names())} or module:Class",
     ),
     Field(
         "namespace",
@@ -233,7 +184,7 @@ SINK = (
         "How long a write that fails for a passing reason is repeated. After it the failure "
         "counts as permanent.",
         0,
-        7 * _DAY,
+        7 * 24 * HOUR,
     ),
     Field(
         "dead_letter",
@@ -267,127 +218,3 @@ SINK = (
         choices=("end", "copy"),
     ),
 )
-
-_ID = "Id of the object there, with `{namespace}` and `{id}`."
-TYPES: dict[str, tuple[Field, ...]] = {
-    "file": (
-        Field(
-            "path",
-            Kind.FILE,
-            "File to append to, a JSON object per line.",
-            required="give the file to write",
-        ),
-        Field(
-            "rotate_bytes",
-            Kind.SIZE,
-            "A file of this size is set aside, and a new one begins. 0: never.",
-            0,
-            10 << 40,
-        ),
-    ),
-    "http": (
-        Field(
-            "url",
-            Kind.HOOK,
-            "Address to which batches are sent with POST. Its path and query are hidden.",
-            check=checks.http_url,
-            required="give the address of the receiver, such as https://host/path",
-        ),
-        Field(
-            "format",
-            Kind.CHOICE,
-            "A JSON array, or a JSON object per line.",
-            choices=("json", "ndjson"),
-        ),
-        *_USER,
-        Field("headers", Kind.SECRET_MAPPING, "Headers of each request. Their values are hidden."),
-        _timeout("Time for one request."),
-        Field("copies", Kind.FLAG, "Tell the receiver when copies begin and end."),
-        *_TLS,
-    ),
-    "postgres": (
-        Field(
-            "url",
-            Kind.URL,
-            "Database, such as `postgresql://user@host/database`. Files in it, such as "
-            "`sslrootcert`, are relative to the folder of the settings file.",
-            check=checks.postgres_url,
-            required="give the database, such as postgresql://user@host/database",
-        ),
-        _template("table", "Table, or `schema.table`, with `{namespace}`."),
-        _template("id", _ID),
-        Field(
-            "columns",
-            Kind.TEXT_MAPPING,
-            "Columns and their paths in `data`, such as `owner: owner.name`. Without it: one "
-            "column `data` with all of it.",
-            check=checks.path_in_data,
-        ),
-        Field("create", Kind.FLAG, "Create a table that is missing."),
-        _timeout("Time for one write."),
-    ),
-    "elasticsearch": (
-        Field(
-            "urls",
-            Kind.URLS,
-            "Addresses of nodes of Elasticsearch or OpenSearch.",
-            check=checks.http_url,
-            required="give the addresses of nodes, such as [http://localhost:9200]",
-        ),
-        _template("index", "Index, with `{namespace}`."),
-        _template("id", _ID),
-        *_USER,
-        Field("api_key", Kind.SECRET, "API key. Excludes `user`."),
-        Field("create", Kind.FLAG, "Create an index that is missing."),
-        _timeout("Time for one request."),
-        *_TLS,
-    ),
-    "mongodb": (
-        Field(
-            "url",
-            Kind.URL,
-            "Servers, such as `mongodb://host:27017`.",
-            check=checks.mongodb_url,
-            required="give the servers, such as mongodb://host:27017",
-        ),
-        Field(
-            "database",
-            Kind.TEXT,
-            "Name of the database.",
-            required="give the name of the database",
-        ),
-        _template("collection", "Collection, with `{namespace}`."),
-        _template("id", _ID),
-        _timeout("Time for one write."),
-    ),
-    "oplog": (
-        Field(
-            "agents",
-            Kind.URLS,
-            "Addresses of agents on one store.",
-            check=checks.agent,
-            required=_AGENTS,
-        ),
-        Field(
-            "log",
-            Kind.TEXT,
-            "`system/oplog`, or a topic as `namespace/topic`.",
-            check=checks.log,
-        ),
-        Field("password", Kind.SECRET, "Password for sending."),
-        _timeout("Time for one request."),
-        *_TLS,
-    ),
-}
-CUSTOM = (
-    Field(
-        "options",
-        Kind.ANY_MAPPING,
-        "Keyword arguments of the class. Their values are hidden.",
-    ),
-)
-
-
-def of_type(name: str) -> tuple[Field, ...] | None:
-    """Return the table of a type of sink; None: there is no such type."""
-    return CUSTOM if ":" in name else TYPES.get(ALIASES.get(name, name))

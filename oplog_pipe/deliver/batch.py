@@ -5,13 +5,13 @@ from oplog_pipe.model import settings
 
 
 class Batch:
-    """- ``next``: offset behind the entries that it covers. ``keys``: their newest offset per key.
+    """- ``next``: offset behind the entries it covers. ``keys``: their newest offset per key.
     - ``bytes``: of the entries of its messages. ``deadline``: at which it is written.
     """
 
     __slots__ = ("_limits", "bytes", "deadline", "keys", "messages", "next")
 
-    def __init__(self, next: int, limits: settings.Batch) -> None:
+    def __init__(self, next: int, limits: settings.BatchLimits) -> None:
         self._limits = limits
         self.next = next
         self.messages: list[Message] = []

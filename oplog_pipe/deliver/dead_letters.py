@@ -1,4 +1,4 @@
-"""The file for messages that a sink refuses for good."""
+"""The file for messages a sink refuses for good."""
 
 import os
 from pathlib import Path

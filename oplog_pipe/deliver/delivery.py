@@ -10,7 +10,7 @@ from oplog_pipe.commitlog.offsets import not_whole_key
 from oplog_pipe.deliver.batch import Batch
 from oplog_pipe.deliver.letters import HOLD_SECONDS, Letters
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.preparing import Prepared, Preparing
 from oplog_pipe.deliver.retry import Retry
 from oplog_pipe.errors import SinkError, TargetError
@@ -20,7 +20,7 @@ from oplog_pipe.model.record import CopyBegins, CopyEnds, content, decode_record
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import Abandoning, Sink
 
-# Entries that are read together while they are written one at a time.
+# Entries read together while they are written one at a time.
 _READ_TOGETHER = 1000
 # Larger than every offset.
 FOR_EVER = 1 << 63
@@ -28,14 +28,14 @@ FOR_EVER = 1 << 63
 logger = logging.getLogger("oplog_pipe")
 
 
-class Delivery:
+class SinkDelivery:
     """All its methods are called in the thread of the sink.
 
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
     - ``draining``: nothing is appended after it is set. ``left``: stop behind the present message.
     - ``now``: seconds. ``worked``: called after a call of the sink has succeeded.
     - ``written``, ``filtered``: numbers of messages since the start.
-    - ``is_at_copy``: whether a call that begins or ends a copy runs, or is repeated.
+    - ``is_at_copy``: whether a call for the begin or end of a copy runs or is repeated.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Delivery:
         preparing: Preparing,
         patience: Patience,
         log: CommitLog,
-        place: Place,
+        place: SinkPlace,
         letters: Letters,
         retry: Retry,
         *,
@@ -66,7 +66,7 @@ class Delivery:
         self._retry = retry
         self._now, self._worked = now, worked
         self._draining, self._left = draining, left
-        # Keys of entries behind a letter that is held.
+        # Keys of entries behind a held letter.
         self._pending: dict[str, int] = {}
         self._limits = settings.batch
         self._batch = Batch(place.offset + 1, settings.batch)
@@ -80,8 +80,7 @@ class Delivery:
         if self._is_passed_over():
             self._begin_again()
         if self._letters.held or self._batch.next <= self.single_until:
-            entries = self._log.read(self._batch.next, max_entries=_READ_TOGETHER)
-            if entries:
+            if entries := self._log.read(self._batch.next, max_entries=_READ_TOGETHER):
                 self._deliver_singly(entries)
                 return True
             if self._letters.held:
@@ -109,7 +108,7 @@ class Delivery:
     def fail(self, error: Exception) -> None:
         """Begin again behind the last acknowledged entry, after a failure of the sink."""
         if not (isinstance(error, SinkError) and error.transient):
-            # Alone, the message that is refused ends exactly before its offset.
+            # One at a time, the sink stops exactly at the refused message.
             self.single_until = max(self.single_until, self._batch.next - 1)
         self._begin_again()
         self._patience.forget()
@@ -154,7 +153,7 @@ class Delivery:
         return True
 
     def _prepared(self, entries: Sequence[Entry]) -> Prepared | None:
-        """Return the next messages of the batch. None: first write the ones that it has."""
+        """Return the next messages of the batch. None: first write the ones it has."""
         batch = self._batch
         if batch.messages:
             try:
@@ -201,10 +200,10 @@ class Delivery:
 
     def _deliver_singly(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            is_needed = self._letters.held or entry.offset <= self.single_until
             if self._left.is_set() or self._is_passed_over():
                 return
-            if not is_needed:  # compaction has removed the last one
+            # Compaction may have removed the last one.
+            if not self._letters.held and entry.offset > self.single_until:
                 self.single_until = self._batch.next - 1
                 return
             if is_control_key(entry.key):
@@ -244,7 +243,7 @@ class Delivery:
         return True
 
     def _release(self) -> None:
-        """Write the letters that are held, and acknowledge everything up to here."""
+        """Write the held letters, and acknowledge everything up to here."""
         offsets = self._letters.release()
         if self._pending:
             keys, self._pending = self._pending, {}

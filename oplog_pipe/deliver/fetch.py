@@ -11,7 +11,7 @@ from oplog_kit.tls import tls_context
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_status
-from oplog_pipe.model.settings import Batch, FetchStep
+from oplog_pipe.model.settings import BatchLimits, FetchStep
 from oplogc.follow.stream import origin
 from oplogc.http.address import shown
 from oplogc.http.answers import describe, printable
@@ -24,7 +24,7 @@ _MAX_REDIRECTS = 5
 _ATTEMPTS = 3
 # Of an answer without an object; if it is longer, the connection is not used again.
 _MAX_REST_BYTES = 64_000
-# Idle connections are closed before the server does so: a request that meets this has no answer.
+# Idle connections are closed before the server does so: a request at that moment has no answer.
 _IDLE_SECONDS = 3.0
 _PORTS = {"http": 80, "https": 443}
 _GONE = frozenset({404, 410})
@@ -33,21 +33,21 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 
 
 class Fetcher:
-    """Fetches the objects of several messages at a time, over connections that stay open.
+    """Fetches the objects of several messages at a time, over persistent connections.
 
     The user and password of the step take precedence over those of an address. They are sent to
-    the address that a message gives, and to redirects within its scheme, host and port; others are
-    refused, and so are hosts that the step does not name, if it names some.
+    the address a message gives, and to redirects within its scheme, host and port; others are
+    refused, and so are hosts the step does not name, if it names some.
 
     - ``max_bytes``: of an object.
-    - ``together``: bytes of the objects of one call. Those that are under way when they are reached
+    - ``together``: bytes of the objects of one call. Requests under way when the bound is reached
       come on top.
 
-    Raises ValueError for a file that cannot be used.
+    Raises ValueError for an unusable file.
     """
 
     def __init__(
-        self, step: FetchStep, max_bytes: int = MAX_OBJECT_BYTES, together: int = Batch.bytes
+        self, step: FetchStep, max_bytes: int = MAX_OBJECT_BYTES, together: int = BatchLimits.bytes
     ) -> None:
         self._step = step
         self._max_bytes = max_bytes
@@ -72,9 +72,9 @@ class Fetcher:
     def __call__(self, messages: Sequence[Message]) -> list[Message | None]:
         """Set ``data`` of the first messages, and return them in their order.
 
-        None stands for a message without an object. Messages that delete stay as they are. The
+        None stands for a message without an object. Deletions stay as they are. The
         result ends before the first message whose object cannot be fetched; raises TransformError
-        if this is the first one of all. A later call asks again only for objects that are missing.
+        if this is the first one of all. A later call asks again only for missing objects.
         """
         return self._runner.run(self._all(messages))
 
@@ -189,7 +189,7 @@ class Fetcher:
             raise _of_object(f"{place}: {describe(error)}") from None
         except TransformError:
             raise
-        except Exception as error:  # such as a port or a name of a host that no look-up takes
+        except Exception as error:  # such as a port or a name of a host no look-up takes
             raise TransformError(f"{place}: {type(error).__name__}") from None
 
     async def _get(self, url: httpx.URL, place: str) -> bytes | None:

@@ -1,6 +1,6 @@
 """Refused messages on their way to the dead-letter file, and the breaker before it.
 
-One message that is refused is bad. Many in a row mean that the target is ill: their letters would
+One refused message is bad. Many in a row mean an ill target: their letters would
 drain the log into a file. So the letters of a row are held until a later message succeeds.
 """
 
@@ -24,7 +24,7 @@ class Letter(NamedTuple):
 
 
 class Breaker:
-    """Tells a bad message from a target that is ill. No I/O.
+    """Tells a bad message from an ill target. No I/O.
 
     Trips at ``limit`` refusals in a row, or if within a minute at least five times as many messages
     were refused, and as many as were written. ``limit`` 0: never. ``now``: seconds.
@@ -83,7 +83,7 @@ class Letters:
         return [each.message.offset for each in self.held]
 
     def succeed(self, count: int) -> None:
-        """Note messages that the sink has written."""
+        """Note messages the sink has written."""
         self._breaker.succeed(count)
 
     def hold(self, message: Message, error: SinkError) -> None:

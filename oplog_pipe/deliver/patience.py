@@ -8,7 +8,7 @@ _REST = 0.1
 class Patience:
     """Gives each such message its time. After it the message is refused.
 
-    The server of an object that answers with an error, or not in time, may serve other objects, or
+    A server with an error or a time-out for one object may serve other objects, or
     may be ill. So of several refused messages in a row the first has all the time, and each later
     one a tenth of it. Once another message succeeds, the server is well: the refused ones get one
     attempt more.
@@ -26,7 +26,7 @@ class Patience:
         self._refused: dict[int, bool] = {}
 
     def is_over(self, offset: int) -> bool:
-        """Note that a message has failed. Return whether it has had its time."""
+        """Note a failed message. Return whether its time is over."""
         now = self._now()
         if offset in self._refused:
             return True
@@ -39,7 +39,7 @@ class Patience:
         return True
 
     def succeed(self) -> None:
-        """Note that the objects of later messages were fetched."""
+        """Note fetched objects of later messages."""
         self._in_row = False
 
     def may_try_again(self, offsets: Iterable[int]) -> bool:

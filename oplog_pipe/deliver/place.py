@@ -1,4 +1,4 @@
-"""How far a sink is in the commit log, between its own thread and that of the keeper."""
+"""How far a sink is in the commit log, between its own thread and the keeper's."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE, newest
 from oplog_pipe.model.wholeness import Wholeness
 
 
-class Place:
+class SinkPlace:
     """Any thread may read it.
 
     - ``offset``: the last acknowledged one; -1: none. ``flushed``: the one on disk.
@@ -37,7 +37,7 @@ class Place:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the sink has been through the backlog that it had at the start."""
+        """Whether the sink has been through the backlog it had at the start."""
         return self._seen >= self._ready_at
 
     @property
@@ -53,7 +53,7 @@ class Place:
     def acknowledge(self, offset: int, keys: Mapping[str, int], missed: int | None = None) -> None:
         """Count all entries up to an offset as done, unless it has been given up.
 
-        ``keys``: their newest offset per key. ``missed``: of an entry that the sink never gets.
+        ``keys``: their newest offset per key. ``missed``: of an entry the sink never gets.
         """
         with self._lock:
             if offset <= self.offset:
@@ -66,14 +66,14 @@ class Place:
         self.see(offset)
 
     def see(self, offset: int) -> None:
-        """Note that the sink has tried all messages up to an offset."""
+        """Note the offset up to which the sink has tried all messages."""
         was_ready = self.is_ready
         self._seen = max(self._seen, offset)
         if not was_ready and self.is_ready:
             self._changed()
 
     def wrote(self) -> None:
-        """Note that the sink has written messages, or all of a copy."""
+        """Note written messages, or a complete copy."""
         if self.copy_due >= 0 and not self._has_returned:
             self._has_returned = True
             self._changed()
@@ -98,19 +98,19 @@ class Place:
         return True
 
     def begin_copy(self, due: int) -> None:
-        """Note that a copy comes, unless the place has been given up again since ``due``."""
+        """Note a coming copy, unless the place has been given up again since ``due``."""
         with self._lock:
             if self.copy_due == due:
                 self.copy_due = -1
                 self._unflushed[COPY_DUE] = -1
 
     def end_copy(self, source: str, begin: int) -> bool:
-        """Return whether a copy that ends is whole. ``begin``: offset of its entry ``reset``."""
+        """Return whether an ending copy is whole. ``begin``: offset of its entry ``reset``."""
         with self._lock:
             return self._wholeness.end(source, begin)
 
     def is_followed(self, begin: int) -> bool:
-        """Return whether another copy comes behind one that began at an offset."""
+        """Return whether another copy follows the one from an offset."""
         return begin <= self._given_up
 
     def take_unflushed(self) -> dict[str, int]:
@@ -120,5 +120,5 @@ class Place:
         return taken
 
     def flush(self, offsets: Mapping[str, int]) -> None:
-        """Note that these are on disk."""
+        """Note what is on disk."""
         self.flushed = max(self.flushed, newest(offsets))

@@ -1,11 +1,11 @@
-"""Makes the messages that a sink writes from the entries of the log."""
+"""Makes the messages a sink writes from the entries of the log."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from oplog_pipe.commitlog.codec import Entry
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.steps import Namespaces, Steps, Taken
+from oplog_pipe.deliver.steps import Namespaces, Steps, TakenMessages
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message, Op, version_of
 from oplog_pipe.model.record import decode_record
@@ -42,7 +42,7 @@ class Preparing:
     def __call__(self, entries: Sequence[Entry]) -> Prepared:
         """Take the first entries, at least one: filter, change, fetch.
 
-        Raises SinkError for the first one that the namespace matches. Its ``transient`` is false
+        Raises SinkError for the first one the namespace matches. Its ``transient`` is false
         once an object has had its time.
         """
         namespaces = self.namespaces
@@ -60,7 +60,7 @@ class Preparing:
             self._patience.succeed()
         return Prepared(messages, entries, sum([each.size for each in messages]))
 
-    def _attempt(self, wanted: Sequence[Entry]) -> Taken:
+    def _attempt(self, wanted: Sequence[Entry]) -> TakenMessages:
         message = self.message
         try:
             return self._steps([message(entry) for entry in wanted])

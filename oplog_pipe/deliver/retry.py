@@ -1,4 +1,4 @@
-"""Repeats calls that fail for a while."""
+"""Repeats calls after transient failures."""
 
 import logging
 import random
@@ -20,7 +20,7 @@ logger = logging.getLogger("oplog_pipe")
 
 
 @dataclass(frozen=True)
-class Clock:
+class RetryClock:
     """Time, as tests replace it. ``now``: seconds. ``pause``: wait for an event, at most seconds.
 
     ``jitter``: from 0 to 1.
@@ -41,7 +41,9 @@ class Retry:
     ``leaving``: a stop request; it ends a pause, and the attempt after it is the last one.
     """
 
-    def __init__(self, name: str, retry_for: float, leaving: threading.Event, clock: Clock) -> None:
+    def __init__(
+        self, name: str, retry_for: float, leaving: threading.Event, clock: RetryClock
+    ) -> None:
         self._name = name
         self._retry_for = retry_for
         self._leaving = leaving
@@ -51,7 +53,7 @@ class Retry:
         """The failure that is being tried again."""
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """Return the result of the first call that succeeds.
+        """Return the result of the first successful call.
 
         Pauses grow from 0.1 s to 10 s. Raises LeftError, and SinkError: with ``transient`` if it
         could not be repeated for longer. Other PipeErrors pass; other exceptions are permanent,

@@ -1,4 +1,4 @@
-"""A sink's namespace filter and its steps, in order. Nothing of the engine that runs them."""
+"""A sink's namespace filter and its steps, in order. Nothing of the engine."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ _OPS = get_args(Op)
 _REMEMBERED = 10_000
 
 
-class Step(Protocol):
+class SinkStep(Protocol):
     """Changes messages, or drops them."""
 
     def __call__(self, messages: Sequence[Message]) -> Sequence[Message | None]:
@@ -46,21 +46,21 @@ class Namespaces:
         return known
 
 
-class Taken(NamedTuple):
-    """``messages``: those that are left of the first ``number`` ones."""
+class TakenMessages(NamedTuple):
+    """``messages``: those left of the first ``number`` ones."""
 
     messages: list[Message]
     number: int
 
 
 class Steps:
-    """The steps of one sink. A message that a step's namespace does not match goes no further."""
+    """The steps of one sink. A message a step's namespace does not match goes no further."""
 
-    def __init__(self, steps: Sequence[tuple[str, Step]]) -> None:
+    def __init__(self, steps: Sequence[tuple[str, SinkStep]]) -> None:
         """``steps``: each with its namespace."""
         self._steps = [(Namespaces(namespace), step) for namespace, step in steps]
 
-    def __call__(self, messages: Sequence[Message]) -> Taken:
+    def __call__(self, messages: Sequence[Message]) -> TakenMessages:
         """Take the first messages, at least one, and return what is left of them.
 
         A step sees the result of the step before it. Steps change the messages themselves: give
@@ -77,7 +77,7 @@ class Steps:
             except SinkError as error:
                 if error.index is None or not left[error.index][0]:
                     raise
-                return Taken([], left[error.index][0])  # the messages before it are dropped
+                return TakenMessages([], left[error.index][0])  # the messages before it are dropped
             if len(results) < len(left):
                 count = left[len(results)][0]
             left = [
@@ -85,7 +85,7 @@ class Steps:
                 for (place, _), result in zip(left, results, strict=False)
                 if result is not None
             ]
-        return Taken([each for _, each in left], count)
+        return TakenMessages([each for _, each in left], count)
 
     def close(self) -> None:
         for _, step in self._steps:
@@ -132,7 +132,7 @@ class FunctionCalls:
 
 
 def _fault(result: object) -> str | None:
-    """Return why the result of a function is no message that a sink can take."""
+    """Return why the result of a function is no message a sink can take."""
     if not isinstance(result, Message):
         return f"it returned {type(result).__name__} instead of a message or None"
     if result.op not in _OPS:  # a sink would write such a message like an update
@@ -151,7 +151,7 @@ def build_steps(sink: SinkSettings, root: Path, place: str) -> Steps:
     ``root``: folder of the settings file. ``place``: of the sink in it, such as ``sinks[0]``.
     Raises ConfigError.
     """
-    steps: list[tuple[str, Step]] = []
+    steps: list[tuple[str, SinkStep]] = []
     for number, each in enumerate(sink.transforms):
         try:
             step = (
@@ -165,14 +165,14 @@ def build_steps(sink: SinkSettings, root: Path, place: str) -> Steps:
     return Steps(steps)
 
 
-def _function(step: FunctionStep, root: Path) -> Step:
+def _function(step: FunctionStep, root: Path) -> SinkStep:
     function = load(step.function, root)
     if not callable(function):
         raise ConfigError(f"{step.function} is no function")
     return FunctionCalls(step.function, function)
 
 
-def _fetch(step: FetchStep, together: int) -> Step:
+def _fetch(step: FetchStep, together: int) -> SinkStep:
     from oplog_pipe.deliver.fetch import Fetcher  # its HTTP client is needed only here
 
     return Fetcher(step, together=together)

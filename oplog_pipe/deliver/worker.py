@@ -8,12 +8,12 @@ from typing import Literal
 from oplog_kit.backoff import Backoff
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.dead_letters import DeadLetters
-from oplog_pipe.deliver.delivery import FOR_EVER, Delivery
+from oplog_pipe.deliver.delivery import FOR_EVER, SinkDelivery
 from oplog_pipe.deliver.letters import Letters
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.preparing import Preparing
-from oplog_pipe.deliver.retry import FIRST_PAUSE, Clock, LeftError, Retry
+from oplog_pipe.deliver.retry import FIRST_PAUSE, LeftError, Retry, RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.message import version_of
@@ -23,7 +23,7 @@ from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
 from oplog_pipe.model.wholeness import Wholeness
 from oplog_pipe.sinks.base import Mirroring, Sink, Versioned
 
-# Seconds between two attempts of a sink that is parked, at most.
+# Seconds between two attempts of a parked sink, at most.
 _LONGEST_PARKING = 300.0
 
 logger = logging.getLogger("oplog_pipe")
@@ -56,7 +56,7 @@ class Worker:
         dead_letters: DeadLetters | None = None,
         place: str = "sink",
         changed: Callable[[], None] = lambda: None,
-        clock: Clock = Clock(),  # noqa: B008 - it holds no state
+        clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
         self.name = settings.name
         self.error: BaseException | None = None
@@ -71,7 +71,7 @@ class Worker:
         self._is_done = self._is_open = self._is_judged = False
         self._draining, self._left = threading.Event(), threading.Event()
         self._parked: str | None = None
-        self._place = Place(
+        self._place = SinkPlace(
             offset,
             wholeness or Wholeness(offset),
             copy_due=copy_due,
@@ -81,7 +81,7 @@ class Worker:
         self._letters = Letters(dead_letters, settings.dead_letter_limit, clock.now)
         self._retry = Retry(settings.name, settings.retry_for, self._draining, clock)
         patience = Patience(settings.retry_for, clock.now)
-        self._delivery = Delivery(
+        self._delivery = SinkDelivery(
             settings,
             sink,
             Preparing(settings, steps, log.created, patience),
@@ -116,7 +116,7 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the sink has been through the backlog that it had at the start."""
+        """Whether the sink has been through the backlog it had at the start."""
         return self._place.is_ready
 
     @property
@@ -131,7 +131,7 @@ class Worker:
 
     @property
     def is_at_copy(self) -> bool:
-        """Whether a call that begins or ends a copy runs and has not failed. It may take long."""
+        """Whether the sink begins or ends a copy, without a failure. It may take long."""
         return self._delivery.is_at_copy and self._retry.error is None
 
     @property
@@ -162,7 +162,7 @@ class Worker:
         return self._place.give_up(offset)
 
     def begin_copy(self, due: int) -> None:
-        """Note that the copy comes which was due at this ``copy_due``."""
+        """Note the coming copy for this ``copy_due``."""
         self._place.begin_copy(due)
 
     def take_unflushed(self) -> dict[str, int]:
@@ -170,7 +170,7 @@ class Worker:
         return self._place.take_unflushed()
 
     def flushed(self, offsets: Mapping[str, int]) -> None:
-        """Note that these are on disk."""
+        """Note what is on disk."""
         self._place.flush(offsets)
 
     def status(self) -> SinkStatus:

@@ -1,4 +1,4 @@
-"""Tells whether copies bring again all that a sink has still to write."""
+"""Tells whether copies bring a sink's whole backlog again."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 _READ_TOGETHER = 1000
 
 
-class Backlog:
+class RecoveryBacklog:
     """What one sink has still to write. Not for several threads.
 
-    Entries that the log had at the start may be of sources that have been removed or changed since.
+    Entries from before the start may be of sources removed or changed since.
     Later ones are of sources in the settings.
     """
 
@@ -53,7 +53,7 @@ class Backlog:
         return None if source is None else f"no copy brings messages of source {source!r} again"
 
     def _source_behind(self, offset: int) -> str | None:
-        """Return the source of the first entry that no copy brings again."""
+        """Return the source of the first entry no copy brings again."""
         at = max(self._at, offset + 1)
         if self._source and at == self._at:
             return self._source

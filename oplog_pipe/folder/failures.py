@@ -1,11 +1,11 @@
-"""The failures of a pipe: told once, and the first one gives the exit code."""
+"""The failures of a pipe: reported once, and the first one gives the exit code."""
 
 import logging
 from collections.abc import Iterable
 
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import ConfigError, GapError, PipeError, SinkError
-from oplog_pipe.folder.keeper import Keeper
+from oplog_pipe.folder.keeper import SinkKeeper
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_GAP, EXIT_SINK, EXIT_USAGE
 
 logger = logging.getLogger("oplog_pipe")
@@ -18,7 +18,7 @@ class PipeFailures:
         self.code: int | None = None
         self._told: set[int] = set()
 
-    def look(self, workers: Iterable[Worker], keeper: Keeper | None) -> None:
+    def look(self, workers: Iterable[Worker], keeper: SinkKeeper | None) -> None:
         """Tell the failures of these threads."""
         for worker in workers:
             if worker.error is not None:

@@ -1,4 +1,4 @@
-"""Numbers that tell whether settings have changed that decide which rows go where. No I/O."""
+"""Numbers for the settings behind the place of each row. No I/O."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -6,11 +6,10 @@ from typing import Any
 
 import msgspec
 
-from oplog_pipe.model.settings import ALIASES, FunctionStep, SinkSettings, SourceSettings
+from oplog_pipe.model.settings import FunctionStep, SinkSettings, SourceSettings
 
-# Options of sinks that name the place of a row. Addresses may change: a server moves.
+# Stored numbers are of all these names, whatever the type of the sink.
 _PLACES = ("table", "database", "collection", "index", "id", "columns", "path", "log", "target")
-
 
 _SOURCE = "source "
 
@@ -26,11 +25,12 @@ def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[
         (each.namespace, each.function if isinstance(each, FunctionStep) else "fetch")
         for each in sink.transforms
     ]
-    places = {name: getattr(sink.options, name, None) for name in _PLACES}
+    options = sink.options
+    places = dict.fromkeys(_PLACES) | {name: getattr(options, name) for name in options.identity}
     parts: dict[str, Any] = {
         "namespace": sink.namespace,
         "transforms": steps,
-        "target": (ALIASES.get(sink.type, sink.type), places),
+        "target": (options.type_name or sink.type, places),
     }
     parts |= {f"{_SOURCE}{each.name}": (each.log, each.namespace) for each in sources}
     return {name: _number(value) for name, value in parts.items()}

@@ -9,9 +9,9 @@ from typing import NamedTuple
 from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import OffsetLog, newest
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.deliver.worker import Worker
-from oplog_pipe.folder.backlog import Backlog
+from oplog_pipe.folder.backlog import RecoveryBacklog
 from oplog_pipe.folder.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.status import WAITS_FOR_COPY
@@ -24,18 +24,18 @@ _HANGS_AFTER = 300.0
 logger = logging.getLogger("oplog_pipe")
 
 
-class Kept(NamedTuple):
+class KeptSink(NamedTuple):
     """``backlog``: the sink keeps its place if no copy brings all of it again; None: copies do."""
 
     worker: Worker
     offsets: OffsetLog
-    backlog: Backlog | None = None
+    backlog: RecoveryBacklog | None = None
 
 
-class Keeper:
+class SinkKeeper:
     """Owns the offset logs. Has two threads: a compaction does not delay a flush.
 
-    - ``held``: offsets of sinks that do not run, by name: nothing above them may be compacted.
+    - ``held``: offsets of stopped sinks, by name: nothing above them may be compacted.
     - ``room``: of the log; None: it has no bound.
     - ``interval``: seconds between flushes. ``tick``: called after each of them.
     - ``failed``: called in a thread when ``error`` is set; nothing is flushed after it.
@@ -45,11 +45,11 @@ class Keeper:
     def __init__(
         self,
         log: CommitLog,
-        kept: Sequence[Kept],
+        kept: Sequence[KeptSink],
         *,
         held: Mapping[str, int],
         interval: float,
-        room: Room | None = None,
+        room: LogRoom | None = None,
         tick: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
@@ -70,7 +70,7 @@ class Keeper:
         self._advanced = threading.Event()
         self._advanced.set()
         self._compacted = -1
-        self._room = Room(log) if room is None else room
+        self._room = LogRoom(log) if room is None else room
         self._room.asked = self._advanced.set
         self._threads = [
             threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
@@ -138,9 +138,9 @@ class Keeper:
                 )  # fmt: skip
 
     def make_room(self) -> None:
-        """Compact until an append that waits has room, or must wait for a sink.
+        """Compact until a waiting append has room, or must wait for a sink.
 
-        Sinks that a copy can restore give up their place if they do not work. It is on disk before
+        Sinks a copy can restore give up their place if they do not work. It is on disk before
         anything is removed. Raises LogError.
         """
         self.compact()
@@ -176,7 +176,7 @@ class Keeper:
             for name, offset in self._held.items()
         ]
 
-    def _stays(self, kept: Kept) -> str | None:
+    def _stays(self, kept: KeptSink) -> str | None:
         """Return why a sink does not give up its place; None: it does."""
         worker = kept.worker
         has_failed = worker.is_parked or self._now() - self._moved[worker.name] >= _HANGS_AFTER

@@ -26,10 +26,10 @@ class Wait(NamedTuple):
 
 
 def decide(closed: Sequence[int], holders: Sequence[Holder]) -> GiveUp | Wait | None:
-    """Return what to do for the oldest segment that is held. None: no segment is.
+    """Return what to do for the oldest held segment. None: no segment is held.
 
-    ``closed``: the newest offset of each closed segment, ascending. A sink that is behind a held
-    segment never gives up its place. Those that do give up as much as no other sink needs: each of
+    ``closed``: the newest offset of each closed segment, ascending. A sink behind a held
+    segment never gives up its place. Others give up as much as no other sink needs: each of
     them needs a copy in any case.
     """
     lowest = min((each.offset for each in holders), default=None)

@@ -9,7 +9,7 @@ from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.delivery import FOR_EVER
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps, build_steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.remarks import remarks
@@ -30,13 +30,12 @@ class Made(NamedTuple):
     steps: Steps
 
 
-def make_sinks(settings: PipeSettings, build: Build | None) -> list[Made]:
-    """Return each sink with its steps. ``build`` None: as the settings say. Raises ConfigError."""
+def make_sinks(settings: PipeSettings, build: Build) -> list[Made]:
+    """Return each sink with its steps. Raises ConfigError."""
     steps = [
         build_steps(each, settings.root, f"sinks[{number}]")
         for number, each in enumerate(settings.sinks)
     ]
-    build = build or _sink_builder()
     sinks = [build(each, settings.root) for each in settings.sinks]
     return list(map(Made, sinks, steps))
 
@@ -49,7 +48,7 @@ def make_workers(
     *,
     one_at_a_time: bool,
     changed: Callable[[], None],
-    clock: Clock,
+    clock: RetryClock,
 ) -> list[Worker]:
     """Return a worker for each sink. They have not started."""
     end = log.end - 1
@@ -110,12 +109,6 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
             " at a time: %s", ", ".join(backlogs),
         )  # fmt: skip
     return bool(backlogs)
-
-
-def _sink_builder() -> Build:
-    from oplog_pipe.deliver.factory import build
-
-    return build
 
 
 def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:

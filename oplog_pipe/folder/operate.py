@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 
 from oplog_pipe.commitlog import CommitLog, Entry, OffsetLog
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import START, is_oplog
-from oplog_pipe.model.record import Record, decode_record, is_control_key
+from oplog_pipe.model.record import EntryRecord, decode_record, is_control_key
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import LogStatus
 
-# Views of a log that a compaction may spoil, before an error counts.
+# Views of a log a compaction may spoil, before an error counts.
 _VIEWS = 3
 
 
@@ -46,7 +46,7 @@ class SinkOffsets:
 
 @dataclass(frozen=True)
 class Folder:
-    """The folder of a pipe at one moment. ``sources``: without those that never began."""
+    """The folder of a pipe at one moment. ``sources``: without sources that never began."""
 
     log: CommitLog
     sinks: list[SinkOffsets]
@@ -100,10 +100,10 @@ def check_name(settings: PipeSettings, name: str) -> None:
 
 
 def log_status(log: CommitLog, settings: PipeSettings) -> LogStatus:
-    return Room(log, settings.max_log_bytes).status()
+    return LogRoom(log, settings.max_log_bytes).status()
 
 
-def record_of(entry: Entry) -> Record:
+def record_of(entry: Entry) -> EntryRecord:
     """Raises LogDamagedError."""
     try:
         return decode_record(entry.data)
@@ -112,7 +112,7 @@ def record_of(entry: Entry) -> Record:
 
 
 def entries(log: CommitLog, first: int, last: int) -> Iterator[Entry]:
-    """Yield the entries from ``first`` to ``last`` that are there. Raises LogError."""
+    """Yield the present entries from ``first`` to ``last``. Raises LogError."""
     while first <= last:
         found = log.read(first)
         if not found:
@@ -127,7 +127,7 @@ def entries(log: CommitLog, first: int, last: int) -> Iterator[Entry]:
 def ended_copies(log: CommitLog, first: int, last: int) -> set[str]:
     """Return the sources of which the end of a copy is from ``first`` to ``last``.
 
-    A sink that passes over it removes nothing. Raises LogError, LogDamagedError.
+    A sink without it removes nothing. Raises LogError, LogDamagedError.
     """
     controls = (each for each in entries(log, first, last) if is_control_key(each.key))
     records = map(record_of, controls)
@@ -135,9 +135,9 @@ def ended_copies(log: CommitLog, first: int, last: int) -> set[str]:
 
 
 def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> Entry:
-    """Acknowledge the entry that is next for a sink, and flush. Return the entry.
+    """Acknowledge the next entry of a sink, and flush. Return the entry.
 
-    A copy that is under way, or ends with one of these entries, is then not whole for this sink.
+    A copy under way, or with its end in these entries, is then not whole for this sink.
 
     ``force``: also an entry behind the next one; the sink never gets those between. Raises
     OffsetError, ConfigError for an unknown name, LogLockedError while a pipe runs, LogError.
@@ -199,7 +199,7 @@ def delete(settings: PipeSettings, name: str) -> int:
 
 
 def copy_again(settings: PipeSettings, names: Sequence[str]) -> list[str]:
-    """Let sources copy all objects at the next start; none given: all that can. Return the names.
+    """Let sources copy all objects at the next start; none given: all with copies. Return names.
 
     Raises ConfigError for an unknown source or a topic, LogLockedError while a pipe runs, LogError.
     """

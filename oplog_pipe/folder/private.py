@@ -39,7 +39,7 @@ def close_to_others(folder: Path, files: Iterable[Path]) -> None:
 
 
 def _of_folder(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files and folders that a pipe makes, each with its mode."""
+    """Yield the files and folders a pipe makes, each with its mode."""
     for name in os.listdir(folder):
         if _OWN.fullmatch(name):
             yield folder / name, FILE_MODE

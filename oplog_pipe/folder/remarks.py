@@ -1,21 +1,14 @@
-"""What is allowed, and leaves objects in a target that are gone, or removes some that are not."""
+"""Allowed settings that leave old objects in a target, or remove present ones."""
 
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 from oplog_pipe.commitlog.offsets import OffsetLog
-from oplog_pipe.config.checks import is_literal, log
 from oplog_pipe.errors import LogError
 from oplog_pipe.folder.fingerprint import former_sources
 from oplog_pipe.follow.checkpoints import Checkpoints
-from oplog_pipe.model.options import (
-    ElasticsearchOptions,
-    FileOptions,
-    MongodbOptions,
-    OplogOptions,
-    PostgresOptions,
-)
+from oplog_pipe.model.checks import is_literal
 from oplog_pipe.model.settings import (
     OPLOG,
     FunctionStep,
@@ -24,24 +17,22 @@ from oplog_pipe.model.settings import (
     SourceSettings,
 )
 
-_WITH_ROWS = (ElasticsearchOptions, MongodbOptions, PostgresOptions)
-
 
 def remarks(settings: PipeSettings) -> list[str]:
-    """Return a sentence for each sink and source that need a look. Changes nothing."""
+    """Return a sentence for each questionable sink and source. Changes nothing."""
     return [*left_behind(settings), *shared(settings)]
 
 
 def left_behind(settings: PipeSettings) -> Iterator[str]:
-    """Yield a sentence for each source that a sink has had, and that has left the settings."""
+    """Yield a sentence for each former source of a sink."""
     names = {each.name for each in settings.sources}
     for sink in settings.sinks:
-        if isinstance(sink.options, FileOptions):
-            continue  # a history, of which nothing is removed
+        if sink.options.is_history:
+            continue
         try:
             found = former_sources(OffsetLog.view(settings.dir, sink.name).settings)
         except LogError:
-            continue  # whoever opens the folder to write tells it
+            continue  # the process that opens the folder to write tells it
         for name in sorted(found - names):
             if not _is_of_topic(settings.dir, name):
                 yield (
@@ -80,8 +71,8 @@ def _has_places(sink: SinkSettings) -> bool:
     """Return whether an object has one place in the target, whichever source it comes from."""
     if any(isinstance(each, FunctionStep) for each in sink.transforms):
         return False  # it may give each source places of its own
-    is_mirror = isinstance(sink.options, OplogOptions) and log(sink.options.log) == OPLOG
-    return is_mirror or isinstance(sink.options, _WITH_ROWS)
+    mirrored = sink.options.mirrored()
+    return bool(sink.options.place) or (mirrored is not None and mirrored[1] == OPLOG)
 
 
 def _may_meet(sink: SinkSettings, *sources: SourceSettings) -> bool:

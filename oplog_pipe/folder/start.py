@@ -20,7 +20,7 @@ logger = logging.getLogger("oplog_pipe")
 
 
 class Copies(Protocol):
-    """The sources, as far as a sink needs them that must get a copy."""
+    """The sources, as a sink before a copy needs them."""
 
     def restart_copy(self, names: Iterable[str]) -> None:
         """Let sources of the oplog begin a new copy. It is on disk when this returns.
@@ -31,7 +31,7 @@ class Copies(Protocol):
     def without_copy(self, since: int) -> list[str]:
         """Return the sources of the oplog without a copy behind an offset.
 
-        A copy counts that is about to begin, or has begun behind ``since``, also if it is complete.
+        Copies count from behind ``since``: coming ones, present ones and complete ones.
         """
 
 
@@ -56,7 +56,7 @@ def owner_of(settings: PipeSettings, sink: SinkSettings, log: CommitLog) -> Owne
 def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start]:
     """Return the start of each sink. A new one gets its offset log.
 
-    Raises ConfigError for a sink that would miss entries. Then nothing has changed.
+    Raises ConfigError for a sink with a gap before its entries. Then nothing has changed.
     """
     folder = settings.dir
     found = [OffsetLog.open(folder, sink.name) for sink in settings.sinks]
@@ -82,7 +82,7 @@ def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start
         sources.restart_copy([each.name for each in settings.sources if each.log == OPLOG])
     for sink, start in zip(settings.sinks, starts, strict=True):
         if start.is_new:
-            # A sink that stops before its first flush must not be new again.
+            # After a stop before its first flush, a sink must not be new again.
             start.offsets.write({"": start.offset, WHOLE_SINCE: start.offset})
         numbers = fingerprints(sink, settings.sources)
         if not numbers.items() <= start.offsets.settings.items():
@@ -100,7 +100,7 @@ def _whole_since(
 def _changes(
     sink: SinkSettings, sources: Sequence[SourceSettings], offsets: OffsetLog
 ) -> list[str]:
-    """Return the parts of the settings that are not as they were when the sink was used last."""
+    """Return the parts of the settings changed since the last use of the sink."""
     before = offsets.settings
     return [
         name
@@ -185,7 +185,7 @@ def _checked(place: str, sink: SinkSettings, offset: int, log: CommitLog) -> int
 
 
 def held_by_others(folder: Path, sinks: Sequence[SinkSettings]) -> dict[str, int]:
-    """Return the offsets of sinks that are not in the settings, by name.
+    """Return the offsets of sinks outside the settings, by name.
 
     Their offsets hold compaction back, and a warning tells it.
     """

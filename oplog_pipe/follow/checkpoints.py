@@ -18,8 +18,8 @@ _REMEDY = "take it away, then the position is looked up in the log"
 class Witness(msgspec.Struct, frozen=True):
     """Everything up to ``position`` was received when ``head`` was the newest id of the oplog.
 
-    A copy leaves out the objects that change meanwhile: it relies on their operations, which come
-    behind ``live``. A store that knows ``head`` has them still. A store that was restored from an
+    A copy leaves out objects with changes meanwhile: it relies on their operations, which come
+    behind ``live``. A store with ``head`` has them still. A store restored from an
     older backup does not know it.
     """
 
@@ -28,15 +28,15 @@ class Witness(msgspec.Struct, frozen=True):
 
     @property
     def is_of_state(self) -> bool:
-        """Whether the position is that of a state: more of them come, then ``live``."""
+        """Whether the position is of a state: more states come, then ``live``."""
         return is_replicated(self.position)
 
     def is_reached(self, position: str) -> bool:
-        """Return whether a source that received ``position`` no longer relies on the witness."""
+        """Return whether a source at ``position`` no longer relies on the witness."""
         return not self.is_of_state and position >= self.head
 
     def before(self, position: str) -> str:
-        """Return the position from which the source resumes that has received ``position``.
+        """Return the position from which a source at ``position`` resumes.
 
         An earlier one, if states behind it came after the witness.
         """
@@ -49,10 +49,10 @@ class Witness(msgspec.Struct, frozen=True):
 class SourceCheckpoint(msgspec.Struct, frozen=True):
     """A source as it was when the log had the end ``end``.
 
-    - ``log``: the log that the position belongs to.
-    - ``copy``: offset of the entry ``reset`` of the copy that is under way; None: none is.
+    - ``log``: the log the position belongs to.
+    - ``copy``: offset of the entry ``reset`` of the present copy; None: there is none.
     - ``copied``, ``copy_total``: of the present copy, or the last one.
-    - ``store``: identity of the store that the position belongs to. None: no agent has named it.
+    - ``store``: identity of the store the position belongs to. None: no agent has named it.
     - ``witness``: None: the source relies on nothing but its position, or no agent told its head.
     """
 
@@ -77,7 +77,7 @@ class Checkpoints:
         return self._folder / f"{quote(source, safe='')}{_SUFFIX}"
 
     def names(self) -> list[str]:
-        """Return the names of the sources that have a checkpoint. Raises LogError."""
+        """Return the names of the sources with a checkpoint. Raises LogError."""
         try:
             names = self._files.names(self._folder)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The only writer of the commit log: a thread that appends all that waits with one fsync."""
+"""The only writer of the commit log: a thread with one fsync for all waiting entries."""
 
 import asyncio
 import threading
@@ -13,11 +13,11 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog.codec import Mode, NewEntry, size_of
 from oplog_pipe.commitlog.log import CommitLog, now_ms
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import Change, Item, is_replicated
 from oplog_pipe.follow.track import Track
-from oplog_pipe.model.record import Record, control_key, encode_record
+from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 
 MAX_BYTES = 8_000_000
 """Bytes in memory that sources have received and that are not on disk."""
@@ -26,12 +26,12 @@ SAVE_SECONDS = 1.0
 """At most one checkpoint per source is saved in this time."""
 
 
-# What the thread does between two appends, and the future that tells that it is done.
+# A call for the thread between two appends, and the future of its result.
 _Step = tuple[Callable[[], None], "asyncio.Future[None]"]
 
 
 class Recorder:
-    """Appends entries that sources ``put``, then saves their checkpoints. Made in an event loop.
+    """Appends the entries of sources, then saves their checkpoints. Made in an event loop.
 
     ``tracks``: of all sources. ``bound``: of the log; None: it has none. ``max_bytes``: see
     ``room``. ``save_interval``: seconds.
@@ -42,7 +42,7 @@ class Recorder:
         log: CommitLog,
         checkpoints: Checkpoints,
         tracks: Sequence[Track],
-        bound: Room | None = None,
+        bound: LogRoom | None = None,
         *,
         max_bytes: int = MAX_BYTES,
         save_interval: float = SAVE_SECONDS,
@@ -50,7 +50,7 @@ class Recorder:
         self._log = log
         self._checkpoints = checkpoints
         self._tracks = tracks
-        self._bound = Room(log) if bound is None else bound
+        self._bound = LogRoom(log) if bound is None else bound
         self._max_bytes = max_bytes
         self._save_interval = save_interval
         self._saved: dict[str, SourceCheckpoint] = {}
@@ -107,7 +107,7 @@ class Recorder:
             self._changed.notify()
 
     async def step(self, step: Callable[[], None]) -> None:
-        """Call in the thread, behind all that was put before. Then save the checkpoints.
+        """Call in the thread, behind everything put before. Then save the checkpoints.
 
         ``step``: changes a track. Everything is on disk when this returns. Raises LogError.
         """
@@ -136,7 +136,7 @@ class Recorder:
         self._tell(lambda: _end(self._ended, error))
 
     def _take(self) -> tuple[list[tuple[Track, list[Item]]], list[_Step], bool]:
-        """Return all that waits, and whether it is the end. Nothing: checkpoints are due."""
+        """Return the queue, and whether it is the end. Empty: checkpoints are due."""
         with self._changed:
             if not self._waiting and not self._steps and not self._closing:
                 due = self._saved_at + self._save_interval - time.monotonic()
@@ -192,14 +192,14 @@ class Recorder:
         self._saved_at = time.monotonic()
 
     def _tell(self, call: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the event loop has been closed, so nobody waits
+        with suppress(RuntimeError):  # the event loop has been closed, so no source waits
             self._loop.call_soon_threadsafe(call)
 
 
 def _encode(
     track: Track, items: Sequence[Item], end: int, entries: list[NewEntry]
 ) -> Callable[[], None]:
-    """Add the entries of a source. Return a function that moves the track behind them.
+    """Add the entries of a source. Return a function to move the track behind them.
 
     ``end``: offset of the first of ``entries``.
     """
@@ -215,12 +215,12 @@ def _encode(
         if op == "reset":
             copy = last_copy = end + len(entries)
             copied, is_live = 0, False
-            record = Record(name, position, op, copy=copy)
+            record = EntryRecord(name, position, op, copy=copy)
             entries.append(NewEntry(now_ms(), Mode.COPY, control_key(name), encode_record(record)))
             continue
         if op == "live":
             mode = Mode.SYNC if copy is None else Mode.COMPLETE
-            record = Record(name, position, op, copy=copy)
+            record = EntryRecord(name, position, op, copy=copy)
             entries.append(NewEntry(now_ms(), mode, control_key(name), encode_record(record)))
             copy, is_live = None, True
             continue
@@ -231,7 +231,7 @@ def _encode(
         if not matches(item.namespace):
             filtered += 1
             continue
-        record = Record(name, position, op, item.id, copy, Raw(item.data))
+        record = EntryRecord(name, position, op, item.id, copy, Raw(item.data))
         mode = Mode.SYNC if copy is None else Mode.COPY
         entries.append(NewEntry(item.timestamp, mode, item.namespace, encode_record(record)))
 
@@ -245,7 +245,7 @@ def _encode(
 
 
 def _end(ended: "asyncio.Future[None]", error: BaseException | None) -> None:
-    if ended.cancelled():  # nobody waits any more
+    if ended.cancelled():  # no source waits any more
         return
     if error is None:
         ended.set_result(None)

@@ -9,7 +9,7 @@ from oplog_pipe.commitlog.long_read import LongRead
 from oplog_pipe.errors import ConfigError, LogDamagedError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import START
-from oplog_pipe.model.record import Record, decode_record
+from oplog_pipe.model.record import EntryRecord, decode_record
 from oplog_pipe.model.settings import SourceSettings
 
 
@@ -18,7 +18,7 @@ def resume(
 ) -> dict[str, SourceCheckpoint]:
     """Return the present state of each source, by name.
 
-    Entries that were appended after a checkpoint count. A source without a checkpoint is looked up
+    Entries appended after a checkpoint count. A source without a checkpoint is looked up
     in the whole log. Raises ConfigError if a source has another log than before, LogDamagedError,
     LogError.
     """
@@ -43,7 +43,7 @@ def resume(
     return found
 
 
-def behind(before: SourceCheckpoint, record: Record, offset: int) -> SourceCheckpoint:
+def behind(before: SourceCheckpoint, record: EntryRecord, offset: int) -> SourceCheckpoint:
     """Return the state of a source behind an entry of it."""
     now = replace(before, position=record.position, end=offset + 1)
     if record.op == "reset":

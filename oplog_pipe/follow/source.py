@@ -44,10 +44,10 @@ _SERIES_SECONDS = 60.0
 logger = logging.getLogger("oplog_pipe")
 
 
-class Source:
+class LogSource:
     """Passes events of the agents to the recorder. ``backoff``: first and longest pause, seconds.
 
-    Raises ConfigError for an address, a topic or a TLS file that cannot be used.
+    Raises ConfigError for an address, a topic or a TLS file of no use.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Source:
             recorder.put(self._track, [])  # to save it, even if nothing else comes
 
     def _witness(self, position: str, told: Told) -> None:
-        """Note the head that an agent told after everything up to a position was received."""
+        """Note the head reported by an agent after everything up to a position was received."""
         self._asked_at = time.monotonic()
         if told.head is not None and told.store in (None, self._track.store):
             self._track.witness = Witness(position, told.head)

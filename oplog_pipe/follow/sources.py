@@ -6,11 +6,11 @@ from pathlib import Path
 
 from oplog_pipe.commitlog.files import FILES, Files
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.recorder import MAX_BYTES, SAVE_SECONDS, Recorder
 from oplog_pipe.follow.resume import resume
-from oplog_pipe.follow.source import Source
+from oplog_pipe.follow.source import LogSource
 from oplog_pipe.follow.streams import START, is_oplog
 from oplog_pipe.follow.track import Track
 from oplog_pipe.model.settings import SourceSettings
@@ -25,7 +25,7 @@ class Sources:
     - ``backoff``: first and longest pause between attempts to connect, in seconds.
     - ``max_bytes``: received and not on disk. ``save_interval``: seconds between checkpoints.
 
-    Raises ConfigError for settings that cannot be used, LogDamagedError, LogError.
+    Raises ConfigError for unusable settings, LogDamagedError, LogError.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Sources:
         settings: Sequence[SourceSettings],
         log: CommitLog,
         folder: Path,
-        room: Room | None = None,
+        room: LogRoom | None = None,
         *,
         files: Files = FILES,
         backoff: tuple[float, float] = (1.0, 30.0),
@@ -41,13 +41,13 @@ class Sources:
         save_interval: float = SAVE_SECONDS,
     ) -> None:
         self._log = log
-        self._room = Room(log) if room is None else room
+        self._room = LogRoom(log) if room is None else room
         self._checkpoints = Checkpoints(folder, files)
         self._max_bytes = max_bytes
         self._save_interval = save_interval
         found = resume(settings, log, self._checkpoints)
         self._tracks = {each.name: Track(each, found[each.name]) for each in settings}
-        self._sources = [Source(each, self._tracks[each.name], backoff) for each in settings]
+        self._sources = [LogSource(each, self._tracks[each.name], backoff) for each in settings]
 
     def restart_copy(self, names: Iterable[str]) -> None:
         """Let sources of the oplog begin a new copy. Not while they run.
@@ -65,7 +65,7 @@ class Sources:
     def without_copy(self, since: int) -> list[str]:
         """Return the sources of the oplog without a copy behind an offset.
 
-        A copy counts that is about to begin, or has begun behind ``since``, also if it is complete.
+        Copies count from behind ``since``: coming ones, present ones and complete ones.
         """
         return [
             name

@@ -67,7 +67,7 @@ async def knows(
 ) -> bool:
     """Return whether the history of an agent's oplog contains a position. Not: it is another one.
 
-    ``store``: the identity that must answer. Raises DisconnectedError, and OplogError for good.
+    ``store``: the expected identity. Raises DisconnectedError, and OplogError for good.
     """
     client = http_client(None, verify=verify)
     try:

@@ -1,4 +1,4 @@
-"""The streams that a source follows: addresses, and changes read from their blocks. No I/O."""
+"""The streams a source follows: addresses, and changes read from their blocks. No I/O."""
 
 import re
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Bytes that it takes in memory, about."""
+        """Bytes it takes in memory, about."""
         return 400 + len(self.data) + len(self.namespace) + len(self.id)
 
 

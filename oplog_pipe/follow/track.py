@@ -20,7 +20,7 @@ class Track:
     The recorder's thread changes it; ``error``, ``connected``, ``copy_total`` and ``witness``
     belong to the source. Any thread may read it.
 
-    - ``copy``: offset at which the copy began that is under way; None: none is.
+    - ``copy``: offset at which the present copy began; None: there is none.
     - ``last_copy``: the same of the last one, under way or complete; -1: not known.
     """
 
@@ -47,7 +47,7 @@ class Track:
         self.witness = found.witness
 
     def adopt(self, store: str) -> None:
-        """Note the store that the position belongs to."""
+        """Note the store the position belongs to."""
         self.store = store
 
     def restart(self, store: str | None) -> None:

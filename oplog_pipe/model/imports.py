@@ -1,4 +1,4 @@
-"""Loads the modules that users bring: transforms and sinks."""
+"""Loads the modules users bring: transforms and sinks."""
 
 import importlib
 import sys

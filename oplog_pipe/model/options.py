@@ -1,13 +1,16 @@
-"""The options of each type of sink, as frozen values. Times are seconds, sizes bytes.
+"""The options of a sink, as a frozen value. Times are seconds, sizes bytes.
 
 Templates (``index``, ``table``, ``collection``, ``id``) may hold ``{namespace}`` and ``{id}``. One
 object must have one place: a name without ``{namespace}`` asks for an ``id`` with it, unless the
 sink's ``namespace`` is one literal, such as ``^video$``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from oplog_pipe.model.fields import Field
 
 
 @dataclass(frozen=True)
@@ -20,94 +23,34 @@ class TlsOptions:
 
 
 @dataclass(frozen=True)
-class FileOptions:
-    """``rotate_bytes``: a file of this size is set aside, and a new one begins. 0: never."""
+class SinkOptions:
+    """Base of the options of each type of sink. A subclass defines the type.
 
-    path: str
-    rotate_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class HttpOptions:
-    """``format``: a JSON array, or NDJSON. ``copies``: tell the receiver when copies begin and end.
-
-    ``headers``: sent with each request; they may hold secrets.
+    - ``type_name``, ``aliases``: in the settings. ``hints``: names in other programs.
+    - ``settings``: one for each value, under the same name. Those of TLS are in ``tls``.
+    - ``identity``: values behind the place of each row. Addresses may change: a server moves.
+    - ``place``: template of an object's place, together with ``id``.
+    - ``exclusive``: value no two sinks may share.
+    - ``is_history``: the target keeps every message, so no object in it is gone.
     """
 
-    url: str = field(repr=False)
-    format: Literal["json", "ndjson"] = "json"
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    timeout: float = 10.0
-    copies: bool = False
-    tls: TlsOptions = TlsOptions()
+    type_name: ClassVar[str] = ""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    hints: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[tuple[Field, ...]] = ()
+    identity: ClassVar[tuple[str, ...]] = ()
+    place: ClassVar[str] = ""
+    exclusive: ClassVar[str] = ""
+    is_history: ClassVar[bool] = False
 
+    def sink(self, namespace: str, root: Path) -> Any:
+        """Return a ``Sink``, not yet open. Drivers are imported here, for their users only.
 
-@dataclass(frozen=True)
-class PostgresOptions:
-    """``columns``: column -> path in ``data``, such as ``owner.name``; empty: one column ``data``.
+        ``namespace``: regular expression of the namespaces the sink gets. ``root``: folder at
+        which relative paths start. Raises ConfigError, SinkError, ValueError.
+        """
+        raise NotImplementedError
 
-    ``create``: create the table if it is missing. ``table`` may be ``schema.table``.
-    """
-
-    url: str = field(repr=False)
-    table: str = "{namespace}"
-    id: str = "{id}"
-    columns: Mapping[str, str] = field(default_factory=dict)
-    create: bool = True
-    timeout: float = 30.0
-
-
-@dataclass(frozen=True)
-class ElasticsearchOptions:
-    """Elasticsearch 7.10 and later, OpenSearch. ``create``: create a missing index."""
-
-    urls: tuple[str, ...] = field(repr=False)
-    index: str = "{namespace}"
-    id: str = "{id}"
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    api_key: str | None = field(default=None, repr=False)
-    create: bool = True
-    timeout: float = 30.0
-    tls: TlsOptions = TlsOptions()
-
-
-@dataclass(frozen=True)
-class MongodbOptions:
-    url: str = field(repr=False)
-    database: str
-    collection: str = "{namespace}"
-    id: str = "{id}"
-    timeout: float = 30.0
-
-
-@dataclass(frozen=True)
-class OplogOptions:
-    """``log``: ``system/oplog`` or a topic, which must exist."""
-
-    agents: tuple[str, ...] = field(repr=False)
-    log: str = "system/oplog"
-    password: str | None = field(default=None, repr=False)
-    timeout: float = 10.0
-    tls: TlsOptions = TlsOptions()
-
-
-@dataclass(frozen=True)
-class CustomOptions:
-    """``target``: ``module:Class``. ``arguments``: its keyword arguments, from ``options``."""
-
-    target: str
-    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-
-SinkOptions = (
-    FileOptions
-    | HttpOptions
-    | PostgresOptions
-    | ElasticsearchOptions
-    | MongodbOptions
-    | OplogOptions
-    | CustomOptions
-)
+    def mirrored(self) -> tuple[Sequence[str], str] | None:
+        """Return ``agents`` and ``log`` of a target a source may follow. None: no source."""
+        return None

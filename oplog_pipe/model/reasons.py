@@ -1,7 +1,7 @@
 """Turns errors of targets and of user code into reasons without contents. No I/O.
 
-Logs, ``/status`` and dead-letter files get these reasons. A server quotes the row that it refuses,
-and an exception the value that it cannot read. So a reason is made of names and codes. The words of
+Logs, ``/status`` and dead-letter files get these reasons. A server quotes the row it refuses,
+and an exception the value it cannot read. So a reason is made of names and codes. The words of
 a server are kept only where they name nothing but tables, fields and servers.
 """
 
@@ -32,7 +32,7 @@ def of_code(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     foreign = [each for each in frames if not each.filename.startswith(_PACKAGE)]
     if foreign:
-        # The last frame in the file that the pipe has called. Deeper ones are of its libraries.
+        # The last frame in the file the pipe has called. Deeper ones are of its libraries.
         place = [each for each in foreign if each.filename == foreign[0].filename][-1]
         return f"{name} in {Path(place.filename).name}, line {place.lineno}"
     # The call itself has failed, and names the function and its arguments.

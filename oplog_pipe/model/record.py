@@ -1,6 +1,6 @@
 """The content of an entry of the pipe's commit log. No I/O.
 
-An entry's timestamp is that of the message, its key the namespace. ``reset`` and ``live`` have the
+An entry has the timestamp of the message, its key the namespace. ``reset`` and ``live`` have the
 key of their source, which no namespace can be: a type has no slash, a topic's name only one.
 """
 
@@ -13,10 +13,10 @@ from oplog_pipe.message import Message, version_of
 RecordOp = Literal["insert", "update", "delete", "reset", "live"]
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+class EntryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """``position``: from which the source resumes behind this entry.
 
-    ``copy``: offset of the ``reset`` entry with which the copy began that this entry belongs to, or
+    ``copy``: offset of the ``reset`` entry of the copy that this entry belongs to, or
     ends. None: of no copy. ``data``: empty for ``reset`` and ``live``.
     """
 
@@ -45,7 +45,7 @@ class CopyEnds(msgspec.Struct, frozen=True):
 _CONTROL = "source//"
 
 encode_record = msgspec.json.Encoder().encode
-decode_record = msgspec.json.Decoder(Record).decode
+decode_record = msgspec.json.Decoder(EntryRecord).decode
 
 
 def control_key(source: str) -> str:
@@ -59,9 +59,9 @@ def is_control_key(key: str) -> bool:
 
 
 def content(
-    offset: int, timestamp: int, key: str, record: Record, created: int
+    offset: int, timestamp: int, key: str, record: EntryRecord, created: int
 ) -> Message | CopyBegins | CopyEnds | None:
-    """Return an entry's content for a sink. None: a ``live`` that ends no copy.
+    """Return an entry's content for a sink. None: a ``live`` without a copy.
 
     ``created``: time of creation of the folder, in ms since 1970.
     """

@@ -7,13 +7,11 @@ from typing import Literal
 from oplog_pipe.model.options import SinkOptions, TlsOptions
 
 OPLOG = "system/oplog"
-# Other names of types of sinks.
-ALIASES = {"opensearch": "elasticsearch"}
 
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """One log, and the agents that serve it from one store.
+    """One log, and its agents on one store.
 
     - ``name``: under which the folder keeps its position; by default the log.
     - ``namespace``: regular expression, searched in the type or the topic.
@@ -42,7 +40,7 @@ class FunctionStep:
 class FetchStep:
     """Replace ``data`` by the JSON document at ``data["ref"]``. Deletes pass. 404 and 410 drop.
 
-    ``hosts``: that are asked, ``host`` or ``host:port``; None: every host.
+    ``hosts``: allowed ones, ``host`` or ``host:port``; None: every host.
     """
 
     namespace: str = ".*"
@@ -55,7 +53,7 @@ class FetchStep:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchLimits:
     """A batch is written when one of these is reached. ``time`` counts from its first message."""
 
     messages: int = 1000
@@ -67,10 +65,10 @@ class Batch:
 class SinkSettings:
     """- ``type``: as in the file, such as ``postgres`` or ``module:Class``.
     - ``retry_for``: seconds for which a transient failure is tried again, with growing pauses.
-    - ``dead_letter``: file for messages that the sink refuses for good; None: a failure instead.
+    - ``dead_letter``: file for messages the sink refuses for good; None: a failure instead.
     - ``dead_letter_limit``: so many refusals in a row are a failure of the target; 0: no limit.
     - ``on_failure``: of the sink: stop the pipe, or park the sink, which keeps its place.
-    - ``start``: of a sink that is new in the folder; None: at the oldest entry, which is refused if
+    - ``start``: of a new sink in the folder; None: at the oldest entry, which is refused if
       the log is compacted.
     """
 
@@ -79,7 +77,7 @@ class SinkSettings:
     options: SinkOptions
     namespace: str = ".*"
     transforms: tuple[FunctionStep | FetchStep, ...] = ()
-    batch: Batch = Batch()
+    batch: BatchLimits = BatchLimits()
     retry_for: float = 60.0
     dead_letter: str | None = None
     dead_letter_limit: int = 20

@@ -17,7 +17,7 @@ WAITS_FOR_COPY = (
 class SourceStatus(msgspec.Struct, frozen=True):
     """- ``phase``: ``copy`` from ``reset`` to ``live``; ``changes`` while states changed since the
       position come; else ``sync``. ``connected``: whether a stream is open.
-    - ``received``: messages since the start. ``filtered``: those of them that the source's
+    - ``received``: messages since the start. ``filtered``: those of them the source's
       namespace does not match. ``copied``, ``copy_total``: of the present copy, or the last one;
       the total is the agent's, told at its beginning; None if it told none.
     - ``newest_ms``: timestamp of the last message, in ms since 1970. ``error``: why it is not
@@ -38,18 +38,18 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
 
 class SinkStatus(msgspec.Struct, frozen=True):
-    """- ``phase``: ``recovery``: one message at a time up to the end that the log had at the start;
+    """- ``phase``: ``recovery``: one message at a time up to the end the log had at the start;
       ``single``: with ``--one-at-a-time``; ``bulk``; ``parked``: it failed, keeps its place, and is
       tried again; ``stopped``.
     - ``offset``: last acknowledged; -1: none. ``flushed``: the one on disk.
-    - ``lag``: entries of the log that are not acknowledged. ``lag_seconds``: age of the oldest of
+    - ``lag``: entries to be acknowledged. ``lag_seconds``: age of the oldest of
       them since it was appended, 0 if there is none.
-    - ``written``: messages that the sink took since the start; ``filtered``: dropped by namespaces,
+    - ``written``: messages the sink took since the start; ``filtered``: dropped by namespaces,
       transforms and fetches; ``dead``: written to the dead-letter file.
-    - ``error``: the transient failure that is being tried again, or the one that stopped the pipe.
+    - ``error``: the present transient failure, or the reason for the stop.
     - ``not_whole``: sources whose last copy lacked messages for this sink. Its end removed nothing.
-    - ``notice``: what an operator should know besides failures, such as messages that seem to go
-      round, or that the sink waits for a message since it has given up its place.
+    - ``notice``: what an operator should know besides failures, such as messages on their way
+      round, or a sink without its place before the next message.
     - ``copy_due``: it has given up its place, because the log had reached ``max_log_bytes``, and
       gets a copy once it has written a message.
     """

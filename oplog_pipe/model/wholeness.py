@@ -1,7 +1,7 @@
 """Whether a sink has got all of a copy. No I/O.
 
-The end of a copy removes the objects that the copy did not bring. A sink that has missed a message
-of the copy would remove an object that the source has.
+The end of a copy removes the objects the copy did not bring. After a missing message, the sink
+would remove an object of the source.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ class Wholeness:
         self.not_whole = frozenset(not_whole)
 
     def miss(self, offset: int) -> None:
-        """Note that the sink never gets the entry at an offset."""
+        """Note the offset of an entry the sink never gets."""
         self.since = max(self.since, offset)
 
     def end(self, source: str, begin: int) -> bool:
-        """Return whether a copy that ends is whole. ``begin``: offset of its entry ``reset``."""
+        """Return whether an ending copy is whole. ``begin``: offset of its entry ``reset``."""
         is_whole = self.since < begin
         self.not_whole = self.not_whole - {source} if is_whole else self.not_whole | {source}
         return is_whole

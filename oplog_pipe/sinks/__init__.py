@@ -1,1 +1,1 @@
-"""Sinks: where messages go. They know nothing of the engine that runs them."""
+"""Sinks: where messages go. They know nothing of the engine."""

@@ -43,7 +43,7 @@ class Owned(Protocol):
     """A sink whose rows name their owner.
 
     ``write`` raises SinkError with the index of a message whose row belongs to another owner, and
-    ConfigError if the target has rows of this owner that are newer than its folder. ``end_copy``
+    ConfigError if rows of this owner in the target are newer than its folder. ``end_copy``
     removes rows of this owner only.
     """
 
@@ -58,17 +58,17 @@ class Owned(Protocol):
 
 
 def removes_at_end_of_copy(sink: Sink) -> bool:
-    """Return whether ``end_copy`` lets the target forget the objects that are gone.
+    """Return whether ``end_copy`` lets the target forget deleted objects.
 
     Sinks with owners do. Any other one says so with an attribute ``removes_at_end_of_copy`` that is
-    true. Without it a deletion that the sink has not written is lost, whatever copies come.
+    true. Without it a deletion the sink has not written is lost, whatever copies come.
     """
     return isinstance(sink, Owned) or getattr(sink, "removes_at_end_of_copy", False) is True
 
 
 @runtime_checkable
 class Mirroring(Protocol):
-    """A sink that sends messages to where they may come back from."""
+    """A sink whose target may send its messages back."""
 
     notice: str | None
     """What an operator should know about a sink that works; None: nothing."""
@@ -79,10 +79,10 @@ class Mirroring(Protocol):
 
 @runtime_checkable
 class Upgrading(Protocol):
-    """A sink whose places may lack something that only an administrator can add."""
+    """A sink whose places may lack something only an administrator can add."""
 
     def missing(self) -> list[str]:
-        """Return a statement for each change that the target needs. Called after ``open``.
+        """Return a statement for each change the target needs. Called after ``open``.
 
         Raises SinkError.
         """
@@ -90,7 +90,7 @@ class Upgrading(Protocol):
 
 @runtime_checkable
 class Inspected(Protocol):
-    """A sink that can tell whether its target suits it. Called after ``open``."""
+    """A sink with a check of its target. Called after ``open``."""
 
     def faults(self) -> list[str]:
         """Return why the target cannot take messages. Raises SinkError."""
@@ -100,8 +100,16 @@ class Inspected(Protocol):
 
 
 @runtime_checkable
+class Probed(Protocol):
+    """A sink with a check instead of ``open``: a pipe may be writing to its target."""
+
+    def probe(self) -> str:
+        """Return a sentence about a good target. Raises SinkError."""
+
+
+@runtime_checkable
 class Abandoning(Protocol):
-    """A sink that tells its target of copies."""
+    """A sink that tells its target about copies."""
 
     def abandon_copy(self, generation: int, source: str) -> None:
         """The copy has ended and is not whole. Called instead of ``end_copy``."""
@@ -109,11 +117,11 @@ class Abandoning(Protocol):
 
 @runtime_checkable
 class Versioned(Protocol):
-    """A sink without owners that can tell the largest version in its target."""
+    """A sink without owners, but with versions in its target."""
 
     def newest_version(self) -> int | None:
         """Return it; None if the target is empty. Called after ``open``. Raises SinkError.
 
-        A larger one than that of the newest entry means that the target belongs to another folder,
-        and that it would ignore new messages.
+        If it is above the version of the newest entry, the target belongs to another folder,
+        and would ignore new messages.
         """

@@ -1,21 +1,44 @@
-"""Sinks that users bring."""
+"""Sinks users bring."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from oplog_pipe.errors import ConfigError
+from oplog_pipe.model.fields import Field, Kind
 from oplog_pipe.model.imports import load
-from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.options import SinkOptions
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.sinks.base import Sink
 
 _METHODS = ("open", "write", "begin_copy", "end_copy", "close")
 
 
+@dataclass(frozen=True)
+class CustomOptions(SinkOptions):
+    """``target``: ``module:Class``. ``options``: its keyword arguments."""
+
+    settings = (
+        Field(
+            "options",
+            Kind.ANY_MAPPING,
+            "Keyword arguments of the class. Their values are hidden.",
+        ),
+    )
+    identity = ("target",)
+
+    target: str
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def sink(self, namespace: str, root: Path) -> Sink:
+        return custom_sink(self, root)
+
+
 def custom_sink(options: CustomOptions, root: Path) -> Sink:
     """Import the class and create its object with the arguments. Raises ConfigError.
 
-    The class has all methods of ``Sink``. A subclass of ``Sink`` inherits those that do nothing,
+    The class has all methods of ``Sink``. A subclass of ``Sink`` inherits empty ones,
     and needs ``write`` only.
     """
     make = load(options.target, root)
@@ -30,7 +53,7 @@ def custom_sink(options: CustomOptions, root: Path) -> Sink:
             " oplog_pipe.sinks.base.Sink needs only write"
         )
     try:
-        return cast(Sink, make(**options.arguments))
+        return cast(Sink, make(**options.options))
     except (Exception, SystemExit) as error:  # the class's own code runs here
         raise ConfigError(
             f"{options.target}: the sink cannot be created: {of_code(error)}"

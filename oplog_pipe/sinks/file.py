@@ -1,6 +1,6 @@
-"""A sink that appends JSON lines to a file.
+"""The sink for files with JSON lines.
 
-A message that comes again, after a crash, has a second line with the same offset.
+After a crash, a repeated message has a second line with the same offset.
 """
 
 import fcntl
@@ -8,24 +8,57 @@ import os
 import re
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from oplog_kit.disk import disk_failure
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import FileOptions
+from oplog_pipe.model.fields import Field, Kind
+from oplog_pipe.model.options import SinkOptions
 from oplog_pipe.sinks.parts.lines import encode_lines
 
 _BEGINS = b'{"offset":'
 _BLOCK = 1 << 16
 
 
+@dataclass(frozen=True)
+class FileOptions(SinkOptions):
+    type_name = "file"
+    hints = ("jsonl", "ndjson", "stdout")
+    settings = (
+        Field(
+            "path",
+            Kind.FILE,
+            "File to append to, a JSON object per line.",
+            required="give the file to write",
+            hints=("file", "filename", "target"),
+        ),
+        Field(
+            "rotate_bytes",
+            Kind.SIZE,
+            "A file of this size is set aside, and a new one begins. 0: never.",
+            0,
+            10 << 40,
+        ),
+    )
+    identity = ("path",)
+    exclusive = "path"
+    is_history = True
+
+    path: str
+    rotate_bytes: int = 0
+
+    def sink(self, namespace: str, root: Path) -> "FileSink":
+        return FileSink(self, root)
+
+
 class FileSink:
     """Appends a line per message, and syncs the file before a write returns.
 
     - A last line without a line feed is cut off when the file is opened.
-    - With ``rotate_bytes``, a write renames a file that has this size to ``PATH.1``, ``PATH.2`` and
-      so on, one above the largest number that is there, and begins a new file.
+    - With ``rotate_bytes``, a write renames a file with this size to ``PATH.1``, ``PATH.2`` and
+      so on, one above the largest number, and begins a new file.
     - If another process renames or removes the file, the next write begins a new one.
     - One process at a time writes the file: it is locked with ``flock``.
     """
@@ -35,6 +68,19 @@ class FileSink:
         self._path = root / options.path
         self._rotate_bytes = options.rotate_bytes
         self._file: int | None = None
+
+    def probe(self) -> str:
+        """Return a sentence about a writable file. Raises SinkError."""
+        place = self._path
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        if place == self._path and not place.is_file():
+            raise SinkError(f"{str(place)!r} is no file")
+        if place != self._path and not place.is_dir():
+            raise SinkError(f"{str(place)!r} is no folder")
+        if not os.access(place, os.W_OK):
+            raise SinkError(f"{str(place)!r} must not be written")
+        return f"{self._path} can be written"
 
     def open(self) -> None:
         try:
@@ -47,7 +93,7 @@ class FileSink:
         try:
             self._append(block)
         except OSError as error:
-            # Also a full disk or a folder that is gone: somebody must help, and the message is
+            # Also a full disk or a missing folder: an operator must help, and the message is
             # good. Were this permanent, a dead-letter file would swallow the rest of the log.
             raise self._failed(error, transient=True) from error
 

@@ -1,31 +1,73 @@
-"""A sink that posts messages to a URL, a webhook."""
+"""The sink for a URL with POST, a webhook."""
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
-from oplog_kit.tls import tls_context
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import HttpOptions
+from oplog_pipe.model import checks
+from oplog_pipe.model.fields import TLS, USER, Field, Kind, timeout
+from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.model.reasons import of_status, of_url
+from oplog_pipe.sinks.parts.calls import Requests
 from oplog_pipe.sinks.parts.headers import check_headers
 from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
 from oplogc.http.address import Endpoint
 from oplogc.http.answers import Answer
-from oplogc.http.client import Http, NoAnswer
+from oplogc.http.client import NoAnswer
 
-# Idle connections are closed before the server does so: a request that meets this has no answer.
-_IDLE_SECONDS = 3.0
-# The rest of a longer answer is not read.
 _MAX_ANSWER_BYTES = 64_000
 _TOO_LARGE = 413
 # Whatever the message: wrong password, wrong address.
 _OF_TARGET = (401, 403, 404, 405, 407, 410)
+
+
+@dataclass(frozen=True)
+class HttpOptions(SinkOptions):
+    """``headers``: sent with each request; they may hold secrets."""
+
+    type_name = "http"
+    hints = ("rest", "webhook")
+    settings = (
+        Field(
+            "url",
+            Kind.HOOK,
+            "Address to which batches are sent with POST. Its path and query are hidden.",
+            check=checks.http_url,
+            required="give the address of the receiver, such as https://host/path",
+            hints=("target",),
+        ),
+        Field(
+            "format",
+            Kind.CHOICE,
+            "A JSON array, or a JSON object per line.",
+            choices=("json", "ndjson"),
+        ),
+        *USER,
+        Field("headers", Kind.SECRET_MAPPING, "Headers of each request. Their values are hidden."),
+        timeout("Time for one request."),
+        Field("copies", Kind.FLAG, "Tell the receiver when copies begin and end."),
+        *TLS,
+    )
+
+    url: str = field(repr=False)
+    format: Literal["json", "ndjson"] = "json"
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float = 10.0
+    copies: bool = False
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def sink(self, namespace: str, root: Path) -> "HttpSink":
+        return HttpSink(self)
 
 
 class HttpSink:
@@ -43,7 +85,7 @@ class HttpSink:
     def __init__(
         self, options: HttpOptions, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """``clock``: seconds. Raises ValueError for an option that cannot be used."""
+        """``clock``: seconds. Raises ValueError for an unusable option."""
         self._to = _endpoint(options)
         self._url = of_url(str(self._to.url))
         self._is_array = options.format == "json"
@@ -51,21 +93,12 @@ class HttpSink:
         media_type = "application/json" if self._is_array else "application/x-ndjson"
         check_headers(options.headers, "headers")
         self._headers = {"Content-Type": media_type, **options.headers}
-        tls = options.tls
-        self._http = Http(
-            None,
-            options.timeout,
-            _MAX_ANSWER_BYTES,
-            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
-            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
-        )
+        self._requests = Requests(options.tls, options.timeout, _MAX_ANSWER_BYTES)
         self._clock = clock
         self._wait_until = 0.0
-        self._runner: asyncio.Runner | None = None
 
     def open(self) -> None:
         """Send nothing: only a message shows whether the receiver takes messages."""
-        self._runner = asyncio.Runner()
 
     def write(self, messages: Sequence[Message]) -> None:
         self._post(encode_lines(messages, full_line), 0)
@@ -80,10 +113,7 @@ class HttpSink:
         self._announce("abandon_copy", generation, source)
 
     def close(self) -> None:
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            runner.run(self._http.aclose())
-            runner.close()
+        self._requests.close()
 
     def _announce(self, op: str, generation: int, source: str) -> None:
         if self._copies:
@@ -117,11 +147,10 @@ class HttpSink:
         return b"[" + b",".join(line[:-1] for line in lines) + b"]"
 
     def _ask(self, body: bytes) -> Answer:
-        assert self._runner is not None
         left = self._wait_until - self._clock()
         if left > 0:
             raise SinkError(f"{self._url}: asks for a pause, {left:.0f} s are left", transient=True)
-        answer = self._runner.run(self._http.ask("POST", self._to, body, self._headers))
+        answer = self._requests.ask("POST", self._to, body, self._headers)
         if isinstance(answer, NoAnswer):
             raise SinkError(f"{self._url}: {answer.reason}", transient=True)
         return answer

@@ -3,25 +3,27 @@
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import OplogOptions
+from oplog_pipe.model.fields import AGENTS, LOG, TLS, Field, Kind, timeout
+from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.sinks.parts.calls import Calls
-from oplog_pipe.sinks.parts.origin import Circles, Own, Polled, marked, origins
+from oplog_pipe.sinks.parts.origin import Circles, Own, PolledMessage, marked, origins
 from oplogc.follow.stream import STORE_HEADER
 from oplogc.http.answers import Answer
-from oplogc.http.client import NoAnswer
 from oplogc.producers.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 from oplogc.topics.messages.names import OPLOG, topic_name
 
 _NDJSON = {"Content-Type": "application/x-ndjson", "Accept-Encoding": "identity"}
 _JSON = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _encode = msgspec.json.Encoder().encode
-_read_page = msgspec.json.Decoder(list[Polled]).decode
+_read_page = msgspec.json.Decoder(list[PolledMessage]).decode
 # Of a topic's message. The id is the one of the first topic.
 _KEPT = {"payload", "key", "headers", "encoding"}
 _POLLED = 1000
@@ -31,12 +33,40 @@ logger = logging.getLogger("oplog_pipe")
 Body = tuple[int, bytes]
 
 
+@dataclass(frozen=True)
+class OplogOptions(SinkOptions):
+    """``log``: ``system/oplog`` or a topic, which must exist."""
+
+    type_name = "oplog"
+    hints = ("topic",)
+    settings = (
+        AGENTS,
+        LOG,
+        Field("password", Kind.SECRET, "Password for sending."),
+        timeout("Time for one request."),
+        *TLS,
+    )
+    identity = ("log",)
+
+    agents: tuple[str, ...] = field(repr=False)
+    log: str = str(OPLOG)
+    password: str | None = field(default=None, repr=False)
+    timeout: float = 10.0
+    tls: TlsOptions = field(default_factory=TlsOptions)
+
+    def sink(self, namespace: str, root: Path) -> "OplogSink":
+        return OplogSink(self)
+
+    def mirrored(self) -> tuple[Sequence[str], str]:
+        return self.agents, str(topic_name(self.log))
+
+
 class OplogSink:
     """Sends operations to ``system/oplog``, or messages to a topic, which must exist.
 
-    The agent has no versions: messages that come again are appended again, in their order. At the
-    end of a copy nothing is removed. Messages of a topic that have come from the target, or through
-    this sink, are not sent: see ``origin``. Raises ValueError for an option that cannot be used.
+    The agent has no versions: repeated messages are appended again, in their order. At the
+    end of a copy nothing is removed. Messages of a topic from the target, or through
+    this sink, are not sent: see ``origin``. Raises ValueError for an unusable option.
     """
 
     def __init__(self, options: OplogOptions) -> None:
@@ -90,7 +120,7 @@ class OplogSink:
         return payload(message, self._hop)
 
     def _returned(self, messages: Sequence[Message]) -> set[int]:
-        """Return the places of messages that this sink has sent, or that the target has sent."""
+        """Return the places of messages sent by this sink or by the target."""
         own: set[int] = set()
         log = str(self._topic)
         ids: dict[str, list[int]] = {}
@@ -124,7 +154,7 @@ class OplogSink:
         if log:
             logger.warning("%s", self._notices[subject])
 
-    def _poll(self, start: str, limit: int) -> list[Polled]:
+    def _poll(self, start: str, limit: int) -> list[PolledMessage]:
         """Return messages of the target from an id on. Raises SinkError."""
         asked = {"startFrom": start, "limit": limit, "isolation": "read_committed"}
         answer = self._ask("POST", f"{self._topic.path}/poll", _encode(asked), _JSON)
@@ -179,18 +209,13 @@ class OplogSink:
         return judge(answer, -1)
 
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        """Send a request to the first agent that answers, each of them once. Raises SinkError."""
-        reason = ""
-        for _ in range(self._calls.count):
-            answer = self._calls.ask(method, path, body, headers)
-            if isinstance(answer, Answer):
-                self._see_store(answer.headers.get(STORE_HEADER, ""))
-            if isinstance(answer, Answer) and not answer.passes:
-                return answer
-            reason = answer.reason if isinstance(answer, NoAnswer) else answer.sentence()
-            reason = f"{self._calls.server}: {reason}"
-            self._calls.move_on()
-        raise SinkError(reason, transient=True)
+        """Send a request to one agent after the other until one answers. Raises SinkError."""
+
+        def fault(answer: Answer) -> str | None:
+            self._see_store(answer.headers.get(STORE_HEADER, ""))
+            return answer.sentence() if answer.passes else None
+
+        return self._calls.ask(method, path, body, headers, fault)
 
     def _see_store(self, store: str) -> None:
         """Tell if a store is not the one before. ``store``: its identity; empty: not known."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 _LIMIT = 4096
 
 
-class Ages:
+class EntryAges:
     """Tells the age of entries, to the interval between two notes. Any thread may call it.
 
     Entries from before the first note count from it. ``clock``: seconds.

@@ -14,7 +14,7 @@ from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.status import PipeStatus
 from oplog_pipe.watch.metrics import registry_of
 
-# Seconds that a command waits for the answer of a pipe.
+# Seconds a command waits for the answer of a pipe.
 _PATIENCE = 2.0
 _EVERYWHERE = {"": "localhost", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -48,7 +48,7 @@ def listening(
 
 
 def ask(listen: str) -> PipeStatus | None:
-    """Return the state of the pipe that listens there. None: no pipe answers."""
+    """Return the state of the pipe at an address. None: no pipe answers."""
     try:
         host, port = listen_address(listen)
         url = f"http://{Address(_EVERYWHERE.get(host, host), port)}/status"

@@ -11,7 +11,7 @@ from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceSta
 
 T = TypeVar("T")
 
-# Metric without its prefix -> help text, and the value. A name that ends in "_total" is a counter.
+# Metric without its prefix -> help text, and the value. A name with "_total" is a counter.
 LOG: dict[str, tuple[str, Callable[[LogStatus], float | None]]] = {
     "log_oldest_offset": ("Oldest offset in the commit log", lambda it: it.oldest),
     "log_end_offset": ("Offset of the next entry of the commit log", lambda it: it.end),

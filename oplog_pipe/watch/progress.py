@@ -1,4 +1,4 @@
-"""The progress of a pipe: lines of its log, or one line of a terminal that is rewritten."""
+"""The progress of a pipe: lines of its log, or one changing line of a terminal."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ _ERASE = "\r\x1b[K"
 logger = logging.getLogger("oplog_pipe")
 
 
-class Meter:
+class ProgressMeter:
     """Compares a state of a pipe with the one before."""
 
     def __init__(self, status: PipeStatus, now: float) -> None:
@@ -29,7 +29,7 @@ class Meter:
     def read(self, status: PipeStatus, now: float) -> tuple[str, bool]:
         """Return the progress as one line, and whether there is something to tell.
 
-        ``now``: seconds on a clock that never goes back.
+        ``now``: seconds of a monotonic clock.
         """
         before, self._before = self._before, status
         passed, self._at = max(now - self._at, 0.001), now
@@ -123,7 +123,7 @@ async def show_progress(
 
     The log gets no line while there is nothing to tell. ``pause``: waits these seconds.
     """
-    meter = Meter(status(), clock())
+    meter = ProgressMeter(status(), clock())
     if terminal is None:
         while True:
             await pause(LOG_INTERVAL)

@@ -12,13 +12,13 @@ from oplogc.http.address import Endpoint, base_endpoint, below
 from oplogc.http.answers import Answer
 from oplogc.http.client import Http, NoAnswer
 
-# An idle connection is closed before the agent does so, after 5 s: a request that meets this would
+# An idle connection is closed before the agent does so, after 5 s: a request at that moment would
 # have no answer, and the relay would have to take a new term.
 _IDLE_SECONDS = 3.0
 _PROBLEM = "application/problem+json"
 
 
-class AgentClient:
+class AgentCalls:
     """Sends requests to the present agent. ``move_on`` makes the next one the present one.
 
     ``timeout``: seconds for a request. ``connections``: kept open between requests. Raises
@@ -79,7 +79,7 @@ def is_problem(answer: Answer) -> bool:
 
 
 def refusal(answer: Answer) -> str:
-    """Return the sentence for an answer that asks for a change of the settings."""
+    """Return the sentence for an answer with a remedy in the settings."""
     if answer.status in (401, 403):
         setting = "agents.password (OPLOG_RELAY_PASSWORD)"
         return f"{answer.url}: {answer.sentence()}; look at {setting}"

@@ -16,23 +16,23 @@ MAX_NAME = 249
 _encode = msgspec.json.Encoder().encode
 
 
-class RowError(Exception):
+class EncodeError(Exception):
     """A row can never be sent. The message gives the reason, without the row's value."""
 
 
 @lru_cache(1024)
 def topic_of(topic: str) -> TopicName:
-    """Return the topic that a row names; ``oplog`` is ``system/oplog``. Raises RowError."""
+    """Return the topic a row names; ``oplog`` is ``system/oplog``. Raises RowError."""
     if topic == OPLOG.topic:
         return OPLOG
     try:
         return topic_name(topic if len(topic) <= 2 * MAX_NAME else f"{topic[:MAX_NAME]}…")
     except ValueError as error:
-        raise RowError(f"topic: {error}") from None
+        raise EncodeError(f"topic: {error}") from None
 
 
 def encode(topic: TopicName, rows: Sequence[Row]) -> bytes:
-    """Return the body of the request that publishes rows of one topic. Raises RowError."""
+    """Return the body of a publish request for rows of one topic. Raises RowError."""
     messages: list[Any]
     if topic == OPLOG:
         messages = [_operation(row) for row in rows]
@@ -41,12 +41,12 @@ def encode(topic: TopicName, rows: Sequence[Row]) -> bytes:
     try:
         return _encode({"messages": messages})
     except UnicodeEncodeError:
-        raise RowError("the text has an unpaired surrogate") from None
+        raise EncodeError("the text has an unpaired surrogate") from None
 
 
 def _message(row: Row) -> dict[str, Any]:
     if row.fault:
-        raise RowError(row.fault)
+        raise EncodeError(row.fault)
     headers = [*row.headers, (ID_HEADER, str(row.id))]
     return {"payload": row.value, "key": row.key, "headers": headers}
 
@@ -54,21 +54,21 @@ def _message(row: Row) -> dict[str, Any]:
 def _operation(row: Row) -> str:
     """Return the operation as JSON in a string: an invalid one cannot spoil the body."""
     if row.fault:
-        raise RowError(row.fault)
+        raise EncodeError(row.fault)
     return _deletion(row) if row.value is None else row.value
 
 
 def _deletion(row: Row) -> str:
     type_, slash, id_ = row.key.partition("/")
     if not slash:
-        raise RowError("key: must be type/id if the value is null, which deletes the object")
+        raise EncodeError("key: must be type/id if the value is null, which deletes the object")
     if not isinstance(row.create_time, datetime):
-        raise RowError("create_time: is null; it is the time of the deletion")
+        raise EncodeError("create_time: is null; it is the time of the deletion")
     if row.create_time.tzinfo is None:
-        raise RowError("create_time: has no time zone")
+        raise EncodeError("create_time: has no time zone")
     try:
         time = row.create_time.astimezone(UTC).isoformat(timespec="milliseconds")
     except OverflowError:
-        raise RowError("create_time: is out of range") from None
+        raise EncodeError("create_time: is out of range") from None
     operation = {"event": "delete", "type": type_, "id": id_, "timestamp": time}
     return _encode(operation).decode()

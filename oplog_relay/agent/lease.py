@@ -5,7 +5,7 @@ import logging
 import time
 from typing import Any
 
-from oplog_relay.agent.client import AgentClient, is_problem, refusal
+from oplog_relay.agent.client import AgentCalls, is_problem, refusal
 from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.errors import LeaseUnavailableError
 from oplog_relay.model.settings import RelaySettings
@@ -19,7 +19,7 @@ logger = logging.getLogger("oplog_relay")
 
 
 class HttpLease:
-    """Implements ``LeaseClient`` for the lease that is named as the relay.
+    """Implements ``LeaseClient`` for the lease named as the relay.
 
     Raises ConfigError for an address or a file of no use.
     """
@@ -28,8 +28,8 @@ class HttpLease:
         self._path = f"/v1/leases/{settings.name}"
         self._holder = holder
         self._ttl_ms = round(settings.limits.session * 1000)
-        self._client = AgentClient(settings.agents, settings.limits.request_timeout, 1)
-        # The leader that the log has named, while another relay leads.
+        self._client = AgentCalls(settings.agents, settings.limits.request_timeout, 1)
+        # The leader the log has named, while another relay leads.
         self._named: str | None = None
 
     async def poll(
@@ -38,7 +38,7 @@ class HttpLease:
         asked: dict[str, Any] = {"holder": self._holder, "ttl_ms": self._ttl_ms}
         if refresh:
             asked["refresh"] = True
-        # A note that the agent refuses must not cost the lead.
+        # A refused note must not cost the lead.
         if note is not None and len(note.encode()) <= MAX_NOTE_BYTES:
             asked["note"] = note
         state = await self._ask("POST", asked, seconds)
@@ -54,7 +54,7 @@ class HttpLease:
         await self._ask("DELETE", {"holder": self._holder, "term": term}, seconds)
 
     async def look(self, seconds: float) -> LeaseState | None:
-        """Return the lease without changing it; None if nobody has ever held it.
+        """Return the lease without changing it; None if no relay has ever held it.
 
         Raises LeaseUnavailableError.
         """
@@ -72,7 +72,7 @@ class HttpLease:
     ) -> LeaseState | None:
         """Ask each agent once, beginning with the present one. Return the first good answer.
 
-        Each agent has an equal part of the seconds that are left. Raises LeaseUnavailableError.
+        Each agent has an equal part of the remaining seconds. Raises LeaseUnavailableError.
         """
         body = None if asked is None else json.dumps(asked).encode()
         end = time.monotonic() + seconds

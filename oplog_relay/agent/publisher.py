@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from oplog_relay.agent.client import AgentClient, is_problem, refusal
-from oplog_relay.agent.encode import RowError, encode, topic_of
+from oplog_relay.agent.client import AgentCalls, is_problem, refusal
+from oplog_relay.agent.encode import EncodeError, encode, topic_of
 from oplog_relay.model.bindings import Outcome, Verdict
 from oplog_relay.model.row import Row
 from oplog_relay.model.settings import RelaySettings
@@ -22,14 +22,14 @@ class HttpPublisher:
     def __init__(self, settings: RelaySettings) -> None:
         limits = settings.limits
         self._name = settings.name
-        self._client = AgentClient(settings.agents, limits.request_timeout, limits.shards)
+        self._client = AgentCalls(settings.agents, limits.request_timeout, limits.shards)
         self._endpoint = lru_cache(1024)(self._client.endpoint)
 
     async def publish(self, topic: str, rows: Sequence[Row], term: int) -> Outcome:
         try:
             name = topic_of(topic)
             body = encode(name, rows)
-        except RowError as error:
+        except EncodeError as error:
             return Outcome(Verdict.REFUSED, str(error))
         agent = self._client.present
         to = self._endpoint(agent, f"{name.path}/publish")

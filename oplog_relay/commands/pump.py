@@ -2,11 +2,10 @@
 
 import json
 import signal
-import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from typing import Any
 
 import click
@@ -14,7 +13,9 @@ import click
 from oplog_kit.command.options import Duration
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import Positive, settings_option
-from oplog_relay.db.table import connect, translated
+from oplog_relay.db import translated
+from oplog_relay.db.operated import PATIENCE
+from oplog_relay.db.url import parse
 from oplog_relay.model.errors import RowError
 from oplog_relay.model.exits import EXIT_OK
 from oplog_relay.model.settings import RelaySettings
@@ -72,15 +73,16 @@ def pump(
     row, so that a consumer can check the order. Ctrl-C ends it.
     """
     writer = OutboxWriter(settings.database.table)
+    url = parse(settings.database.url)
     began = told = now = time.monotonic()
     rows = transactions = 0
     with (
-        translated(),
-        closing(connect(settings.database.url, autocommit=False)) as connection,
+        translated(url),
+        closing(url.connect(PATIENCE, autocommit=False)) as connection,
         _stopped() as stop,
     ):
         while not stop.is_set() and transactions != count:
-            with _fast(connection):
+            with url.batch(connection):
                 for number in range(rows, rows + records):
                     _write(writer, connection, topic, number, f"key-{number % keys}", blank, size)
             connection.commit()
@@ -122,12 +124,6 @@ def value_of(number: int, size: int) -> str:
     """Return JSON with the number of a row, of at least ``size`` characters."""
     bare = json.dumps({"number": number, "padding": ""})
     return json.dumps({"number": number, "padding": "x" * (size - len(bare))})
-
-
-def _fast(connection: Any) -> Any:
-    """Return a context in which PostgreSQL is not waited for after each row."""
-    is_sqlite = isinstance(connection, sqlite3.Connection)
-    return nullcontext() if is_sqlite else connection.pipeline()
 
 
 def _tell(rows: int, seconds: float) -> None:

@@ -6,11 +6,12 @@ import click
 
 from oplog_relay.commands.options import settings_option
 from oplog_relay.db.schema import ddl
+from oplog_relay.db.url import kinds
 from oplog_relay.model.settings import RelaySettings, Table
 
 
 @click.command()
-@click.argument("database", type=click.Choice(["postgres", "sqlite"]))
+@click.argument("database", type=click.Choice([*kinds()]))
 @settings_option(required=False)
 @click.option("--table", metavar="NAME", help="Name of the table instead of that in the file.")
 def schema(database: str, settings: RelaySettings | None, table: str | None) -> None:

@@ -7,7 +7,7 @@ import click
 from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration
 from oplog_relay.commands.options import Positive, settings_option
-from oplog_relay.db.table import OperatedTable, StoredRow
+from oplog_relay.db.operated import OperatedRow, OperatedTable
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.model.row import shown
 from oplog_relay.model.settings import RelaySettings
@@ -50,7 +50,7 @@ def skip(ids: tuple[int, ...], settings: RelaySettings, show_value: bool, yes: b
     return EXIT_OK if len(deleted) == len(ids) else EXIT_FAILED
 
 
-def _lines(row: StoredRow, show_value: bool) -> list[str]:
+def _lines(row: OperatedRow, show_value: bool) -> list[str]:
     size = "null" if row.value is None else counted(len(row.value), "character")
     names = f"topic {shown(row.topic)}, key {shown(row.key)}"
     told = [f"row {row.id}: {names}, {row.create_time}, value {size}"]

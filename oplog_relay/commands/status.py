@@ -15,7 +15,7 @@ from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import PATIENCE, settings_option
 from oplog_relay.commands.validate import check_that_it_has_leases
 from oplog_relay.db import open_outbox
-from oplog_relay.db.table import OperatedTable
+from oplog_relay.db.operated import OperatedTable
 from oplog_relay.leader.rivals import identity_of
 from oplog_relay.model.bindings import Backlog, LeaseState, MeasurableOutbox
 from oplog_relay.model.errors import ConfigError, LeaseUnavailableError, OutboxError

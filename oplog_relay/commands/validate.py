@@ -17,7 +17,7 @@ from oplog_relay.leader.rivals import identity_of
 from oplog_relay.model.errors import ConfigError, LeaseUnavailableError, RelayError
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
 from oplog_relay.model.note import read_note
-from oplog_relay.model.place import Place, conflict, place_of, without_password
+from oplog_relay.model.place import OutboxPlace, conflict, place_of, without_password
 from oplog_relay.model.settings import RelaySettings
 from oplogc.http.answers import printable
 
@@ -73,7 +73,7 @@ async def _answers(settings: RelaySettings) -> AsyncIterator[tuple[str, str]]:
             yield "", said if address in said else f"agents.urls: {address}: {said}"
 
 
-async def _database(settings: RelaySettings) -> tuple[int, Place]:
+async def _database(settings: RelaySettings) -> tuple[int, OutboxPlace]:
     """Return the number of rows, and the outbox. Raises ConfigError, OutboxError."""
     outbox = open_outbox(settings.database)
     try:
@@ -84,7 +84,7 @@ async def _database(settings: RelaySettings) -> tuple[int, Place]:
         await outbox.dispose()
 
 
-async def _agent(settings: RelaySettings, place: Place) -> str:
+async def _agent(settings: RelaySettings, place: OutboxPlace) -> str:
     """Ask one agent for the lease. Raises ConfigError, LeaseUnavailableError.
 
     ConfigError also if a relay for another outbox holds it.

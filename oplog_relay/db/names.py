@@ -1,6 +1,6 @@
 """The configured names of the outbox table and its columns, quoted for SQL. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import fields
 from typing import NamedTuple, Self
 
@@ -45,9 +45,7 @@ def quote(name: str) -> str:
 
 
 def mistakes(table: Table) -> Iterator[tuple[str, str]]:
-    """Yield setting and sentence for each name that no table or column can have, or that is there
-    twice.
-    """
+    """Yield setting and sentence for each invalid or repeated name."""
     parts = table.name.split(".")
     if not table.name.isprintable() or len(parts) > 2 or "" in parts:
         yield "database.table", f"{table.name!r} must be table or schema.table"
@@ -58,3 +56,26 @@ def mistakes(table: Table) -> Iterator[tuple[str, str]]:
             yield f"database.columns.{column}", f"{name!r} must be a name"
         elif (other := used.setdefault(name.lower(), column)) != column:
             yield f"database.columns.{column}", f"{name!r} is the name of the column {other}, too"
+
+
+def check_columns(
+    table: Table, columns: Collection[str], kind: str, folded: Callable[[str], str] = str
+) -> None:
+    """Raise ConfigError for a missing table or column.
+
+    ``columns``: of the table; empty: there is no table. ``kind``: of the database. ``folded``:
+    returns the name of a column as ``columns`` has it.
+    """
+    name = Names.of(table).table
+    if not columns:
+        raise ConfigError(
+            f"database.table: the database has no table {name}; `oplog-relay schema {kind}` prints"
+            " one"
+        )
+    for setting in COLUMNS:
+        column: str = getattr(table, setting)
+        if folded(column) not in columns:
+            raise ConfigError(
+                f"database.columns.{setting}: the table {name} has no column {column!r};"
+                f" `oplog-relay schema {kind}` prints a table that fits"
+            )

@@ -107,5 +107,5 @@ def _from_number(value: float) -> datetime | str:
 
 
 def text_of(raw: bytes) -> str:
-    """Return text as ``Row`` has it: bytes that are not UTF-8 become surrogates."""
+    """Return text as ``Row`` has it: invalid UTF-8 becomes surrogates."""
     return raw.decode(errors="surrogateescape")

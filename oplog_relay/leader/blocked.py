@@ -45,7 +45,7 @@ class BlockedKeys:
     def __init__(self, backoff: tuple[float, float]) -> None:
         self._first, self._longest = backoff
         self._blocks: dict[str, _Block] = {}
-        # Keys by the rows that the next mark is to bring back.
+        # Keys by the rows the next mark is to bring back.
         self._awaited: dict[int, str] = {}
         # Keys whose row is gone.
         self._freeing: set[str] = set()
@@ -100,11 +100,11 @@ class BlockedKeys:
         return Refusal(blocked, True)
 
     def hide(self, key: str) -> None:
-        """Note that rows of a blocked key are stamped and not held."""
+        """Note stamped rows of a blocked key outside the flow."""
         self._blocks[key].hides_rows = True
 
     def due(self, now: float) -> list[Row]:
-        """Return the rows that are to be tried again. The caller resets them before it marks."""
+        """Return the rows to try again. The caller resets them before it marks."""
         if now < self._next_retry:
             return []
         due = []
@@ -119,9 +119,9 @@ class BlockedKeys:
         return due
 
     def is_unexpected(self, row: Row) -> bool:
-        """Return whether a marked row is at or before the one that blocks its key, and not awaited.
+        """Return whether a marked row is at or before the blocking row of its key, and not awaited.
 
-        Another relay has marked it, or it has the id of a row that is gone.
+        Another relay has marked it, or it has the id of a deleted row.
         """
         block = self._blocks.get(row.key)
         return (
@@ -138,7 +138,7 @@ class BlockedKeys:
         return True
 
     def missed(self, through: float) -> None:
-        """Free the keys of awaited rows that are gone: a mark up to this id has not brought them.
+        """Free the keys of awaited, deleted rows: a mark up to this id has not brought them.
 
         The rows must have been reset before the mark began.
         """
@@ -149,7 +149,7 @@ class BlockedKeys:
                     self._free(key)
 
     def gone(self, row: Row) -> None:
-        """Free the key of a row that is purged, if that row has blocked it."""
+        """Free the key of a purged row, if the row has blocked it."""
         block = self._blocks.get(row.key)
         if block is not None and block.blocked.id == row.id:
             self._free(row.key)

@@ -1,10 +1,10 @@
-"""The rows that a leader holds during one term, from their mark to their purge. No I/O.
+"""The rows of a leader during one term, from their mark to their purge. No I/O.
 
 Rules, each of which prevents a reversal within a key:
 
 - At most one row of a key is between send and purge. A key is free after the purge, not after the
   acknowledgement: otherwise a failed purge would bring back a row whose successor was sent.
-- A mark that returns a row that is held already confuses the flow: a late mark of an earlier
+- A mark with a row already held confuses the flow: a late mark of an earlier
   leader has taken it, or the table was emptied and its ids begin anew. A new term sorts it out.
 - A key with many rows is passed over, so that others get in. All of its rows wait then.
 - Rows of a blocked key are not held. They stay stamped, until the key is free and they are reset.
@@ -23,11 +23,11 @@ from oplog_relay.leader.blocked import BlockedKeys, Refusal
 from oplog_relay.model.row import Row
 from oplog_relay.model.settings import Limits
 
-# A key may have this part of the room that is left.
+# A key may have this part of the remaining room.
 _SHARES = 8
 # Characters of values in a request: as JSON they fit into an agent's --max-body-size, 16MB.
 _MAX_REQUEST = 2 * 1024 * 1024
-# Characters of values that all rows together may have before no more are marked, and those that a
+# Characters in the values of all rows after which no more are marked, and characters that a
 # mark is to bring, as far as the size of the last rows tells.
 _MAX_HELD = 64 * 1024 * 1024
 _MAX_MARK = 8 * 1024 * 1024
@@ -45,13 +45,13 @@ class _Shard:
     def __init__(self) -> None:
         # By topic. The first topic is served next, and goes to the end then.
         self.ready: dict[str, list[Row]] = {}
-        # Rows that are sent alone: one of them is or may be refused.
+        # Rows sent alone: one of them is or may be refused.
         self.alone: deque[Row] = deque()
         self.alone_next = True
 
 
 class Flow:
-    """The rows of one term. ``now``: seconds of a clock that never goes back."""
+    """The rows of one term. ``now``: seconds of a monotonic clock."""
 
     def __init__(self, limits: Limits, blocked: BlockedKeys) -> None:
         self._limits = limits
@@ -97,14 +97,14 @@ class Flow:
         self._waiting_since = now
 
     def woken(self) -> set[int]:
-        """Return the shards that have got something to send since the last call."""
+        """Return the shards with something new to send since the last call."""
         woken, self._woken = self._woken, set()
         return woken
 
     # Mark
 
     def begin_mark(self) -> int:
-        """Return the number of rows that a mark may bring. If it is not 0, the mark begins now.
+        """Return the number of rows a mark may bring. If it is not 0, the mark begins now.
 
         ``end_mark`` gets its rows.
         """
@@ -113,7 +113,7 @@ class Flow:
         return self._asked
 
     def full_keys(self) -> list[str]:
-        """Return the keys with so many rows that a mark is to pass them over.
+        """Return the keys with so many rows that a mark passes them over.
 
         The less room is left, the fewer rows a key may have: many long queues leave some of it.
         """
@@ -124,7 +124,7 @@ class Flow:
         return [key for key, rows in keys.items() if len(rows) >= most]
 
     def end_mark(self, rows: Sequence[Row], now: float) -> Row | None:
-        """Queue the rows of a mark. Return None, or the row that confuses the flow."""
+        """Queue the rows of a mark. Return None, or the confusing row."""
         held, keys, blocked = self._held, self._keys, self._blocked
         for row in rows:
             if row.id in held or (row.key in blocked and blocked.is_unexpected(row)):
@@ -194,7 +194,7 @@ class Flow:
         return max(sum(size <= _MAX_REQUEST for size in sizes), 1)
 
     def accept(self, request: Request) -> None:
-        """Note that the rows of a request are durable: they are to be purged."""
+        """Note the durable rows of a request, for the next purge."""
         self._acknowledged += request.rows
 
     def give_back(self, request: Request) -> None:
@@ -228,7 +228,7 @@ class Flow:
     # Purge
 
     def to_purge(self) -> list[Row]:
-        """Return all acknowledged rows that wait. The caller purges them."""
+        """Return all waiting acknowledged rows. The caller purges them."""
         rows, self._acknowledged = self._acknowledged, []
         return rows
 

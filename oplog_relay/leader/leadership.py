@@ -6,22 +6,22 @@ from enum import Enum, auto
 from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.settings import Limits
 
-# The least that a poll gets.
+# The least a poll gets.
 _LEAST_POLL_S = 0.001
 
 
 class Standing(Enum):
     FOLLOWING = auto()
-    # Holds the lease, with a term that may be used.
+    # Holds the lease, with a usable term.
     LEADING = auto()
     # Holds the lease and waits for a new term.
     RENEWING = auto()
 
 
 class Leadership:
-    """The standing of one relay. Times are seconds of a clock that runs while the machine sleeps.
+    """The standing of one relay. Times are seconds, also while the machine sleeps.
 
-    Every poll of a relay that does not lead asks for a new term. So the term of an answer that
+    Each poll of a following relay asks for a new term. So the term of an answer that
     makes it leader is always one under which nothing was sent, whatever answers got lost before.
     ``defeats`` counts how often the lead was lost. ``reason`` tells the last cause.
     """
@@ -47,7 +47,7 @@ class Leadership:
         return self.standing is not Standing.LEADING
 
     def poll_timeout(self, now: float) -> float:
-        """Return the seconds that the next poll may take.
+        """Return the seconds the next poll may take.
 
         Half a heartbeat, so that another agent can be asked in time; never past the moment at
         which the relay fences itself.
@@ -72,9 +72,9 @@ class Leadership:
         self.standing = Standing.FOLLOWING
 
     def answered(self, sent: float, asked_for_term: bool, answer: LeaseState) -> None:
-        """Judge the answer to a poll that was sent at a time. ``check`` must follow.
+        """Judge the answer to a poll sent at a time. ``check`` must follow.
 
-        The time before the poll counts, not that of the answer: an answer may have waited.
+        The time before the poll counts, not the time of the answer: an answer may have waited.
         """
         if not answer.is_leader:
             if self.standing is not Standing.FOLLOWING:
@@ -84,7 +84,7 @@ class Leadership:
             self.standing = Standing.LEADING
             self.term = answer.term
         elif self.standing is Standing.LEADING and answer.term != self.term:
-            # A request of this relay that counted as failed was carried out late.
+            # A request of this relay, counted as failed, was carried out late.
             self.standing = Standing.RENEWING
             self.reason = f"the term is {answer.term}, not {self.term}"
         self._confirmed = sent

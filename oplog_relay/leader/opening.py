@@ -5,7 +5,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from oplog_relay.leader.term import GRACE_S
+from oplog_relay.leader.end import GRACE_S
 from oplog_relay.model.bindings import Bindings, CheckedOutbox, LeaseClient, Outbox, Publisher
 from oplog_relay.model.errors import OutboxError
 from oplog_relay.model.settings import RelaySettings

@@ -13,7 +13,7 @@ from oplog_relay.model.settings import Limits
 _log = logging.getLogger("oplog_relay")
 
 
-class Poller:
+class LeasePoller:
     """Polls the lease until ``stop``, and tells its leadership the answers.
 
     ``note`` returns the text for the lease, None for no change. ``noted`` is called when it has

@@ -53,7 +53,7 @@ class Rivals:
         look_at = now() + self._interval
         while True:
             is_due = now() >= look_at
-            # Before the identity: a note that is newer than that would be taken for a rival's.
+            # Before the identity: a newer note would be taken for a rival's.
             note = await self._read_note(bindings.lease) if is_due else None
             known = self.place.identity
             identity = await identity_of(bindings.outbox, self._interval)

@@ -5,60 +5,26 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from enum import Enum, auto
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from oplog_kit.texts import counted
-from oplog_relay.leader.blocked import BlockedKeys
+from oplog_relay.leader.end import GRACE_S, Cause, End, Tools
 from oplog_relay.leader.flow import Flow, Request
-from oplog_relay.model.bindings import Outbox, Outcome, Publisher, Verdict
+from oplog_relay.leader.purges import Purges
+from oplog_relay.model.bindings import Outcome, Verdict
 from oplog_relay.model.errors import OutboxError
-from oplog_relay.model.row import Row, shown
-from oplog_relay.model.settings import Limits
-from oplog_relay.model.state import Counters
+from oplog_relay.model.row import shown
 
 _log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")
 
-# Seconds that requests in progress get after a failure, and the last purge and the reset.
-GRACE_S = 1.0
-# Keys that become free between two marks: each takes a statement of its own, which reads the whole
+# Freed keys between two marks: each takes a statement of its own, which reads the whole
 # table, and rows of other keys wait meanwhile.
 _MOST_FREED = 10
-# Pause before rows that are locked in the database are purged again.
-_LOCKED_S = 0.5
 # Longest pause while the agent refuses this relay.
 _LONGEST_FORBIDDEN_S = 30.0
 _TWICE = "twice: another relay marks this table, or its ids were restarted"
-
-
-class Cause(Enum):
-    """Why a term has ended."""
-
-    STOPPED = auto()
-    FENCED = auto()
-    # A request may or may not have been carried out.
-    UNCERTAIN = auto()
-
-
-class End(NamedTuple):
-    """``retry_after``: seconds that the agent has asked for."""
-
-    cause: Cause
-    reason: str = ""
-    retry_after: float = 0.0
-
-
-class Tools(NamedTuple):
-    """Parts that all terms of a relay share. ``clock``: seconds, runs while the machine sleeps."""
-
-    limits: Limits
-    outbox: Outbox
-    publisher: Publisher
-    blocked: BlockedKeys
-    counters: Counters
-    clock: Callable[[], float]
 
 
 class Term:
@@ -75,6 +41,7 @@ class Term:
         self.number = number
         tools.blocked.new_term()
         self.flow = Flow(tools.limits, tools.blocked)
+        self._purges = Purges(self.flow, tools.clock)
         # Rows that may have arrived and are not purged, once ``run`` has returned.
         self.unfinished = 0
         self._tools = tools
@@ -82,15 +49,8 @@ class Term:
         self._end: End | None = None
         self._ended = asyncio.Event()
         self._wake_marker = asyncio.Event()
-        self._wake_purger = asyncio.Event()
         self._wake_senders = [asyncio.Event() for _ in range(tools.limits.shards)]
         self._marks = 0
-        self._purging: list[Row] = []
-        # Acknowledged rows that are locked in the database, and when they are purged again.
-        self._locked: list[Row] = []
-        self._retry_at = 0.0
-        # The database keeps rows that were purged: told once.
-        self._has_kept = False
         # Pause between two attempts while the agent refuses this relay; 0: it does not.
         self._forbidden_s = 0.0
         self._attempt = asyncio.Lock()
@@ -100,7 +60,7 @@ class Term:
         if self._end is None:
             self._end = end
             self._ended.set()
-            for each in (self._wake_marker, self._wake_purger, *self._wake_senders):
+            for each in (self._wake_marker, self._purges.wake, *self._wake_senders):
                 each.set()
 
     def is_stuck(self) -> bool:
@@ -137,7 +97,7 @@ class Term:
 
     async def _clean_up(self, seconds: float) -> None:
         outbox, counters = self._tools.outbox, self._tools.counters
-        rows = [*self._purging, *self._locked, *self.flow.to_purge()]
+        rows = self._purges.rest()
         if rows:
             self.unfinished += len(rows)
             with suppress(OutboxError, TimeoutError):
@@ -217,7 +177,7 @@ class Term:
                 await self._pause(now - began)
 
     async def _reset_blocked(self) -> bool:
-        """Reset the rows of keys that are tried again, and of keys that become free.
+        """Reset the rows of keys tried again, and of freed keys.
 
         No mark is under way meanwhile: it could bring rows of a key out of order.
         Return False if the term has ended.
@@ -280,7 +240,7 @@ class Term:
         match outcome.verdict:
             case Verdict.ACCEPTED:
                 flow.accept(request)
-                self._wake_purger.set()
+                self._purges.wake.set()
             case Verdict.REFUSED:
                 self._refused(request, outcome.reason)
             case Verdict.FORBIDDEN:
@@ -312,14 +272,11 @@ class Term:
     # Purge
 
     async def _purge(self) -> None:
-        flow, counters, clock = self.flow, self._tools.counters, self._tools.clock
+        counters, purges = self._tools.counters, self._purges
         while self._end is None:
-            self._purging = rows = flow.to_purge()
-            if self._locked and clock() >= self._retry_at:
-                rows += self._locked
-                self._locked = []
+            rows = purges.begin()
             if not rows:
-                await self._wait_for_acknowledged()
+                await purges.wait()
                 continue
             purged = await self._call("purge", self._tools.outbox.purge(self.leader_id, rows))
             if purged is None:
@@ -327,34 +284,7 @@ class Term:
             if purged.changed:
                 self._fail(f"{counted(purged.changed, 'row')} in flight were marked {_TWICE}")
                 return
-            self._warn_of_kept(purged.kept, len(rows))
-            done = rows
-            if purged.locked:
-                locked = {*purged.locked}
-                done = [row for row in rows if row.id not in locked]
-                self._locked += [row for row in rows if row.id in locked]
-                self._retry_at = clock() + _LOCKED_S
-            flow.purged(done, clock())
             counters.purges += 1
-            counters.relayed += len(done)
-            self._purging = []
+            counters.relayed += purges.settle(rows, purged)
             self._wake_marker.set()
             self._call_senders()
-
-    async def _wait_for_acknowledged(self) -> None:
-        """Wait until there may be rows to purge."""
-        self._wake_purger.clear()
-        seconds = self._retry_at - self._tools.clock() if self._locked else None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake_purger.wait()
-
-    def _warn_of_kept(self, kept: int, rows: int) -> None:
-        if kept and not self._has_kept:
-            self._has_kept = True
-            _log.warning(
-                "the purge of %d rows left %d in the table: a trigger or a policy of the database"
-                " keeps them; they are sent again in the next term, out of order",
-                rows,
-                kept,
-            )

@@ -13,12 +13,12 @@ from oplog_relay.model.row import Row
 
 
 class Purged(NamedTuple):
-    """The result of a purge: rows that are still in the table.
+    """The result of a purge: rows still in the table.
 
-    ``locked``: ids of rows that another transaction has locked: to be purged again later.
-    ``kept``: number of rows that the database has not deleted, because of a trigger for example.
-    ``changed``: number of rows with an id of the purge that carry another stamp: another relay has
-    marked the row, or it is a new row with the id of one that is gone.
+    ``locked``: ids of rows another transaction has locked: to be purged again later.
+    ``kept``: number of rows the database has not deleted, because of a trigger for example.
+    ``changed``: number of rows with an id of the purge and another stamp: another relay has
+    marked the row, or it is a new row with the id of a deleted one.
     """
 
     locked: tuple[int, ...] = ()
@@ -37,14 +37,14 @@ class Outbox(Protocol):
     ) -> list[Row]:
         """Stamp rows with leader id and number, and return them, sorted by id.
 
-        These are the rows with the lowest ids that have no stamp or that of another leader, at most
+        These are the rows with the lowest ids without a stamp of this leader, at most
         ``limit``, without rows of ``passed`` keys. Select and stamp are atomic. ``mark`` of the
         rows is ``number``. If another transaction has locked a row, rows of its key from this one
         on may be left out; no row of a key may be returned before a lower one.
         """
 
     async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
-        """Delete the rows that still carry the stamp of their mark."""
+        """Delete the rows with the stamp of their mark."""
 
     async def reset(
         self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
@@ -52,7 +52,7 @@ class Outbox(Protocol):
         """Remove stamps of this leader. Return the number of rows.
 
         ``rows``: only of these, as far as they carry the stamp of their mark. ``key``: only of rows
-        with this key. Neither: of all rows; those that are locked may be left out.
+        with this key. Neither: of all rows; locked ones may be left out.
         """
 
     async def dispose(self) -> None:
@@ -71,7 +71,7 @@ class Backlog(NamedTuple):
 
 @runtime_checkable
 class MeasurableOutbox(Protocol):
-    """An outbox that also tells how much is left to do."""
+    """An outbox with a backlog."""
 
     async def backlog(self, at_most: int) -> Backlog:
         """Return the backlog. Raises OutboxError."""
@@ -79,7 +79,7 @@ class MeasurableOutbox(Protocol):
 
 @runtime_checkable
 class CheckedOutbox(Protocol):
-    """An outbox that can compare its table with the settings. The relay does it when it starts."""
+    """An outbox with a check of its table. The relay does it when it starts."""
 
     async def check(self) -> None:
         """Raise ConfigError if the table does not fit the settings.
@@ -90,10 +90,10 @@ class CheckedOutbox(Protocol):
 
 @runtime_checkable
 class IdentifiedOutbox(Protocol):
-    """An outbox that can be told from all others."""
+    """An outbox with an identity."""
 
     async def identity(self) -> str:
-        """Return a text that no other outbox has, however it is connected to; empty: not known.
+        """Return a text no other outbox has, however it is connected to; empty: not known.
 
         It has no secret. Raises OutboxError.
         """
@@ -119,7 +119,7 @@ class LeaseState(NamedTuple):
 class LeaseClient(Protocol):
     """A lease of one name, for one holder. Methods raise LeaseUnavailableError.
 
-    A call tries for ``seconds`` at most, over all agents that it knows.
+    A call tries for ``seconds`` at most, over all agents it knows.
     """
 
     async def poll(
@@ -156,7 +156,7 @@ class Verdict(Enum):
     REFUSED = auto()
     # The term is over, and nothing was stored.
     STALE = auto()
-    # The agent did not store the rows, or did not confirm it, for a cause that passes.
+    # The agent did not store the rows, or did not confirm it, for a transient cause.
     UNCERTAIN = auto()
     # The agent refuses this relay, not its rows, and has stored nothing: a wrong password or URL.
     FORBIDDEN = auto()

@@ -1,4 +1,4 @@
-"""Every error that the relay raises on purpose. Messages name no secret."""
+"""Every error the relay raises on purpose. Messages name no secret."""
 
 
 class RelayError(Exception):

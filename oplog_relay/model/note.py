@@ -1,11 +1,11 @@
-"""The text that a leader leaves with its lease, for ``oplog-relay status``. No I/O."""
+"""The text a leader leaves with its lease, for ``oplog-relay status``. No I/O."""
 
 import json
 from typing import Any
 from uuid import UUID
 
 from oplog_relay.model.events import MeterRead
-from oplog_relay.model.place import Place
+from oplog_relay.model.place import OutboxPlace
 from oplog_relay.model.row import shown
 from oplog_relay.model.state import Blocked
 
@@ -21,9 +21,9 @@ def note(
     reading: MeterRead,
     blocked: tuple[Blocked, ...],
     leader_id: UUID | None = None,
-    place: Place | None = None,
+    place: OutboxPlace | None = None,
 ) -> str:
-    """Return the note as JSON. Blocked keys that do not fit are left out, but counted."""
+    """Return the note as JSON. Excess blocked keys are left out, but counted."""
     listed = [_blocked(each) for each in blocked[:_MAX_BLOCKED]]
     while True:
         text = json.dumps(
@@ -47,7 +47,7 @@ def note(
 
 
 def read_note(text: str) -> dict[str, Any]:
-    """Return the members of a leader's note; none of a text that no relay has written."""
+    """Return the members of a leader's note; none of a text no relay has written."""
     try:
         note = json.loads(text)
     except (ValueError, RecursionError):

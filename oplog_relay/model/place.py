@@ -9,7 +9,7 @@ from oplog_relay.model.settings import DatabaseSettings
 _MAX_URL = 500
 
 
-class Place(NamedTuple):
+class OutboxPlace(NamedTuple):
     """``database``: URL without password and query. ``identity``: of ``IdentifiedOutbox``."""
 
     database: str
@@ -22,8 +22,8 @@ class Place(NamedTuple):
         return {**known, "outbox": self.identity} if self.identity else known
 
 
-def place_of(settings: DatabaseSettings, identity: str = "") -> Place:
-    return Place(without_password(settings.url), settings.table.name, identity)
+def place_of(settings: DatabaseSettings, identity: str = "") -> OutboxPlace:
+    return OutboxPlace(without_password(settings.url), settings.table.name, identity)
 
 
 def without_password(url: str) -> str:
@@ -36,8 +36,8 @@ def without_password(url: str) -> str:
     return f"{scheme}://{rest.partition('?')[0]}"
 
 
-def conflict(name: str, note: Mapping[str, Any], mine: Place) -> str | None:
-    """Return a sentence if the note of a lease is that of a relay for another outbox.
+def conflict(name: str, note: Mapping[str, Any], mine: OutboxPlace) -> str | None:
+    """Return a sentence if the note of a lease is from a relay for another outbox.
 
     URLs may differ for one database, so only identities are compared.
     """

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
-# Surrogates by the way in which they are shown: those that stand for bytes, and others.
+# Surrogates by the way in which they are shown: surrogates for bytes, and others.
 _SHOWN = {
     ord("\\"): r"\\",
     **{code: rf"\u{code:04x}" for code in range(0xD800, 0xE000)},
@@ -17,10 +17,10 @@ class Row(NamedTuple):
     ``create_time``: with a time zone. ``topic``: ``oplog``, ``namespace/topic``, or a topic in the
     namespace ``default``. ``value``: None is a message without payload; in the oplog it deletes the
     object. ``headers``: pairs of name and value. ``fault``: the reason why the row can never be
-    sent, such as headers that cannot be read; empty: none is known. ``mark``: number of the mark
-    that has returned the row; with the id it tells the row from others that have had this id.
+    sent, such as unreadable headers; empty: none is known. ``mark``: number of the mark
+    of this row; together with the id it identifies the row.
 
-    Bytes of topic and key that are not UTF-8 are surrogates, as ``os.fsdecode`` makes them, so that
+    Invalid bytes of topic and key are surrogates, as ``os.fsdecode`` makes them, so that
     different keys stay different. Such a row has a fault. ``shown`` makes them printable.
     """
 
@@ -44,8 +44,8 @@ def is_text(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    r"""Return a topic or key for people. Of one that is not UTF-8, bytes are shown as ``\xff``.
+    r"""Return a topic or key for people. Invalid bytes are shown as ``\xff``.
 
-    A backslash in such a text is doubled, so that different texts look different.
+    A backslash in such a text is doubled, so different strings look different.
     """
     return text if is_text(text) else text.translate(_SHOWN)

@@ -10,11 +10,11 @@ class Limits:
     - ``poll``: pause between two polls of the lease. The poll is also the heartbeat.
     - ``heartbeat``: without a successful poll for this time the relay sends nothing (fences
       itself). ``session``: time to live of the lease; must exceed ``heartbeat``.
-    - ``in_flight``: rows that are marked and not yet purged. ``mark``: rows of one mark.
+    - ``in_flight``: marked rows before their purge. ``mark``: rows of one mark.
     - ``batch``: rows of one request. ``shards``: requests at a time.
-    - ``mark_backoff``: pause after a mark that found nothing, and least time from one mark to the
+    - ``mark_backoff``: pause after an empty mark, and least time from one mark to the
       next unless it was full. ``io_error_backoff``: pause after a failure of database or agent.
-    - ``request_timeout``: of one request to an agent. ``queue_timeout``: a row that is the first of
+    - ``request_timeout``: of one request to an agent. ``queue_timeout``: the first row of
       its key in flight for longer makes the relay take a new term and mark everything anew. Also
       the time for an answer of the database.
     - ``blocked_backoff``: first and longest pause before a refused row is tried again.

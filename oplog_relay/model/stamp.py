@@ -1,7 +1,7 @@
 """The values of the column ``leader_id``. No I/O.
 
 Each mark writes a stamp of its own: the leader id, whose last 12 digits are the number of the mark.
-So a row that has got the id of an older one does not have its stamp, and is not taken for it.
+So a row with the id of an older one is not taken for it: its stamp differs.
 """
 
 from uuid import UUID
@@ -10,7 +10,7 @@ from oplog_relay.model.errors import OutboxError
 
 _DIGITS = 12
 _LARGEST = (1 << 4 * _DIGITS) - 1
-# Characters of a stamp that name the leader.
+# Characters of a stamp for the leader.
 PART = 36 - _DIGITS
 
 

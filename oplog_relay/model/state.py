@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 class Blocked(NamedTuple):
-    """A row that the agent refuses for good, first of its key.
+    """A row the agent refuses for good, first of its key.
 
     ``reason``: the agent's sentence. ``since``: time of the first refusal. ``attempts``: refusals.
     """
@@ -34,9 +34,9 @@ class Counters:
     """Totals since the start.
 
     - ``relayed``: rows acknowledged and purged. ``requests``: publishes begun.
-    - ``marks``, ``marked``: marks that succeeded; their rows. ``purges``: purges that succeeded.
-    - ``refused``: refusals of single rows. ``uncertain``: failures that ended a term.
-    - ``forbidden``: publishes that the agent refused whatever their rows.
+    - ``marks``, ``marked``: successful marks; their rows. ``purges``: successful purges.
+    - ``refused``: refusals of single rows. ``uncertain``: failures at the end of a term.
+    - ``forbidden``: publishes the agent refused whatever their rows.
     - ``acquired``, ``refreshes``, ``fenced``: leads won, renewed and lost.
     """
 

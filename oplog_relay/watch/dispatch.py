@@ -11,7 +11,7 @@ _log = logging.getLogger("oplog_relay")
 
 # Seconds for one handler and one event. Meanwhile no row moves, or no other relay leads.
 HANDLER_S = 30.0
-# Seconds that a cancelled handler gets to end.
+# Seconds a cancelled handler gets to end.
 _CANCELLED_S = 1.0
 
 
@@ -37,7 +37,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self.handlers: list[Handler] = []
         self._events: asyncio.Queue[tuple[Event, Handling]] = asyncio.Queue()
-        # Tasks in which handlers run: that of ``run``, and that of an asynchronous handler.
+        # Tasks in which handlers run: the task of ``run``, and of an asynchronous handler.
         self._tasks: set[asyncio.Task[None] | None] = set()
 
     def post(self, event: Event) -> Handling:

@@ -1,4 +1,4 @@
-"""Bindings that count and time the calls of another binding, for metrics."""
+"""Bindings with counts and times of the calls of another binding, for metrics."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -21,13 +21,13 @@ from oplog_relay.model.bindings import (
 from oplog_relay.model.errors import LeaseUnavailableError, OutboxError
 from oplog_relay.model.row import Row
 
-# Upper bounds in seconds, from a fast disk to a request that times out.
+# Upper bounds in seconds, from a fast disk to the time-out of a request.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _DATABASE = ("mark", "purge", "reset")
 
 
 class Timings:
-    """Times and failures of calls. ``failed``: the last call that failed, empty: none has."""
+    """Times and failures of calls. ``failed``: the last failed call, empty: none."""
 
     def __init__(self, registry: CollectorRegistry, name: str) -> None:
         def histogram(metric: str, text: str) -> Histogram:

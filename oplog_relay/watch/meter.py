@@ -11,7 +11,7 @@ from oplog_relay.model.bindings import Backlog, MeasurableOutbox, Outbox
 from oplog_relay.model.errors import OutboxError
 from oplog_relay.model.events import MeterRead
 from oplog_relay.model.note import note
-from oplog_relay.model.place import Place
+from oplog_relay.model.place import OutboxPlace
 from oplog_relay.model.state import Blocked, Counters
 
 # Rows at which counting the backlog ends.
@@ -39,7 +39,7 @@ class Metered(Protocol):
     def blocked(self) -> tuple[Blocked, ...]: ...
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> OutboxPlace: ...
 
 
 class Meter:
@@ -59,7 +59,7 @@ class Meter:
         self._clock = clock
         self._publish = publish
         self._last = MeterRead(0.0, 0, 0, 0, None, None, 0)
-        self._noted: tuple[int, Place] | None = None
+        self._noted: tuple[int, OutboxPlace] | None = None
         self._is_due = True
 
     async def run(self, outbox: Outbox) -> None:
@@ -85,7 +85,7 @@ class Meter:
     def note(self, changes: int) -> str | None:
         """Return the text for the lease's note, None if the last one will do.
 
-        ``changes``: a number that rises whenever a key becomes blocked or free. Call ``noted`` once
+        ``changes``: a rising number of changes of blocked keys. Call ``noted`` once
         the note has arrived.
         """
         noted = changes, self._relay.place

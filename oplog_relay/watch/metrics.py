@@ -44,7 +44,7 @@ class Watched(Metered, Protocol):
 class Metrics:
     """The metrics of one relay, in ``registry``.
 
-    For a relay that is embedded::
+    For an embedded relay::
 
         metrics = Metrics(settings)
         relay = Relay(settings, wrap=metrics.measured)
@@ -63,7 +63,7 @@ class Metrics:
         )
 
     def measured(self, bindings: Bindings) -> Bindings:
-        """Return bindings that measure the calls of these."""
+        """Return bindings with measured calls."""
         return Bindings(
             measured_outbox(bindings.outbox, self._timings),
             MeasuredLease(bindings.lease, self._timings),

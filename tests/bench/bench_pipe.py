@@ -29,7 +29,7 @@ from typing import NamedTuple
 import psycopg
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
-from oplog_pipe.model.record import Record, encode_record
+from oplog_pipe.model.record import EntryRecord, encode_record
 from tests.bench import kit
 from tests.kits.agents.agent import Agent
 from tests.kits.pipe.processes import PipeFolder
@@ -193,7 +193,7 @@ def memory(gigabytes: float) -> None:
                 [
                     NewEntry(
                         0, Mode.SYNC, "video",
-                        encode_record(Record("filled", "1", "insert", f"x{number}"))[:-1]
+                        encode_record(EntryRecord("filled", "1", "insert", f"x{number}"))[:-1]
                         + b',"data":' + data + b"}",
                     )
                     for number in range(first, first + _BATCH)

@@ -14,9 +14,9 @@ import yaml
 from oplog_pipe.commands.group import command
 from oplog_pipe.config import load
 from oplog_pipe.model.exits import EXIT_GAP, EXIT_USAGE
-from oplog_pipe.model.options import PostgresOptions
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import LogStatus, PipeStatus
+from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.watch.listen import listening
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS

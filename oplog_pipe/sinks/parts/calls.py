@@ -1,27 +1,59 @@
 """HTTP requests of synchronous code, one after another, with a bound for the whole request."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import httpx
 
 from oplog_kit.tls import tls_context
+from oplog_pipe.errors import SinkError
 from oplog_pipe.model.options import TlsOptions
 from oplogc.http.address import Endpoint, base_endpoint, shown
 from oplogc.http.answers import Answer
 from oplogc.http.client import Http, NoAnswer
 
-# Idle connections are closed before the server does so: a request that meets this has no answer.
+# Idle connections are closed before the server does so: a request at that moment has no answer.
 _IDLE_SECONDS = 3.0
-# The rest of a longer answer is not read. An answer to a bulk request may have 300 bytes per item.
+# An answer to a bulk request may have 300 bytes per item.
 _MAX_ANSWER_BYTES = 64_000_000
 
 
+class Requests:
+    """Sends requests. ``timeout``: seconds for one, its answer included.
+
+    The rest of an answer of more than ``max_bytes`` is not read. Raises ValueError for an unusable
+    file.
+    """
+
+    def __init__(self, tls: TlsOptions, timeout: float, max_bytes: int) -> None:
+        self._http = Http(
+            None,
+            timeout,
+            max_bytes,
+            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
+            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
+        )
+        self._runner = asyncio.Runner()
+        self._closed = False
+
+    def ask(
+        self, method: str, to: Endpoint, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer | NoAnswer:
+        return self._runner.run(self._http.ask(method, to, body, dict(headers)))
+
+    def close(self) -> None:
+        """Close the connections. Nothing can be sent any more."""
+        if not self._closed:
+            self._closed = True
+            self._runner.run(self._http.aclose())
+            self._runner.close()
+
+
 class Calls:
-    """Sends requests to the present one of several servers. ``move_on`` chooses the next one.
+    """Sends requests to the present one of several servers.
 
     ``timeout``: seconds for a request, its answer included. User and password take precedence over
-    those of an address. Raises ValueError for an address or a file that cannot be used.
+    those of an address. Raises ValueError for an address or an unusable file.
     """
 
     def __init__(
@@ -37,19 +69,7 @@ class Calls:
             raise ValueError("give at least one address")
         self._bases = [_base(url, user, password) for url in urls]
         self._present = 0
-        self._http = Http(
-            None,
-            timeout,
-            _MAX_ANSWER_BYTES,
-            verify=tls_context(tls.ca_file, tls.cert_file, tls.key_file),
-            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
-        )
-        self._runner = asyncio.Runner()
-        self._closed = False
-
-    @property
-    def count(self) -> int:
-        return len(self._bases)
+        self._requests = Requests(tls, timeout, _MAX_ANSWER_BYTES)
 
     @property
     def server(self) -> str:
@@ -57,23 +77,34 @@ class Calls:
         return shown(self._bases[self._present].url)
 
     def ask(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer | NoAnswer:
-        """Send a request once. ``path``: escaped, with a query if there is one."""
-        base = self._bases[self._present]
-        raw_path = base.url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode()
-        to = base._replace(url=base.url.copy_with(raw_path=raw_path))
-        return self._runner.run(self._http.ask(method, to, body, dict(headers)))
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        fault: Callable[[Answer], str | None],
+    ) -> Answer:
+        """Send a request to one server after the other until one answers without a fault.
 
-    def move_on(self) -> None:
-        self._present = (self._present + 1) % len(self._bases)
+        ``path``: escaped, with a query if there is one. ``fault``: returns the reason to ask the
+        next server; None: none. Raises SinkError after the last server.
+        """
+        reason: str | None = None
+        for _ in self._bases:
+            base = self._bases[self._present]
+            raw_path = base.url.raw_path.partition(b"?")[0].rstrip(b"/") + path.encode()
+            to = base._replace(url=base.url.copy_with(raw_path=raw_path))
+            answer = self._requests.ask(method, to, body, headers)
+            if isinstance(answer, NoAnswer):
+                reason = answer.reason
+            elif (reason := fault(answer)) is None:
+                return answer
+            reason = f"{self.server}: {reason}"
+            self._present = (self._present + 1) % len(self._bases)
+        raise SinkError(str(reason), transient=True)
 
     def close(self) -> None:
-        """Close the connections. Nothing can be sent any more."""
-        if not self._closed:
-            self._closed = True
-            self._runner.run(self._http.aclose())
-            self._runner.close()
+        self._requests.close()
 
 
 def _base(url: str, user: str | None, password: str | None) -> Endpoint:

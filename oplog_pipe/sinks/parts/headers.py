@@ -1,4 +1,4 @@
-"""Headers that users give. No I/O."""
+"""Headers users give. No I/O."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ _VALUE = re.compile(r"[!-~]([\t -~]*[!-~])?|")
 
 
 def check_headers(headers: Mapping[str, str], setting: str) -> None:
-    """Raise ValueError, which names the setting, for a header that HTTP does not allow.
+    """Raise ValueError, which names the setting, for an invalid header.
 
     The HTTP client would tell the value when it refuses a request, and a value may be a secret.
     """

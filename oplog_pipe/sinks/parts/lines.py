@@ -78,7 +78,7 @@ def version_text(version: int) -> str:
 def encode_lines(
     messages: Sequence[Message], encode: Callable[[Message], bytes] = short_line
 ) -> list[bytes]:
-    """Return a line for each message. Raises SinkError with the index of one that is no JSON."""
+    """Return a line for each message. Raises SinkError with the index of an invalid one."""
     try:
         lines = [encode(each) for each in messages]
     except Exception:
@@ -98,5 +98,5 @@ def _encoded(index: int, message: Message, encode: Callable[[Message], bytes]) -
 
 
 def not_json(index: int, message: Message, error: Exception) -> SinkError:
-    """Return the error for a message that cannot be encoded."""
+    """Return the error for a message that JSON cannot express."""
     return SinkError(f"{message!r} cannot be written as JSON: {error}", index=index)

@@ -1,13 +1,13 @@
-"""How a mirror recognises messages and operations that have come back to it. No I/O.
+"""How a mirror recognises its own messages and operations. No I/O.
 
-A sink that sends messages of a topic to another one adds a header ``oplog-origin`` with its own id,
-the topic that the message is from, and the id of the message there. Two rules end a circle:
+From a topic to another one, a sink adds a header ``oplog-origin`` with its own id,
+the topic the message is from, and the id of the message there. Two rules end a circle:
 
-- a message that names this sink has been sent by it before;
+- a message with the id of this sink has been sent by it before;
 - a message from a topic with the name of the target, which the target has under this id, came from
   the target.
 
-Operations have no headers. One that comes again and again is only reported.
+Operations have no headers. A repeated one is only reported.
 """
 
 import time
@@ -23,21 +23,21 @@ HEADER = "oplog-origin"
 _encode = msgspec.json.Encoder().encode
 # JSON of a message up to which it gets the header. An agent takes 1 MiB with headers.
 _MAX_BYTES = 1_000_000
-# An operation that comes so many times within so many seconds seems to go round.
+# So many repetitions within so many seconds look like a circle.
 _TIMES = 10
 _SECONDS = 3600.0
 _WATCHED = 64
 
 
 class Origin(NamedTuple):
-    """``hop``: sink that sent the message. ``log``, ``id``: topic and id that it had before."""
+    """``hop``: sink before this one. ``log``, ``id``: topic and id it had before."""
 
     hop: str
     log: str
     id: str
 
 
-class Polled(msgspec.Struct):
+class PolledMessage(msgspec.Struct):
     """A message of a topic, as a poll shows it."""
 
     id: str
@@ -52,7 +52,7 @@ class Polled(msgspec.Struct):
 
 
 def origins(data: Mapping[str, Any]) -> list[Origin]:
-    """Return the origins that a message of a topic names, the first one first."""
+    """Return the origins a message of a topic names, the first one first."""
     headers = data.get("headers")
     found = []
     for each in headers if isinstance(headers, list) else ():
@@ -77,7 +77,7 @@ def marked(data: Mapping[str, Any], hop: str, log: str) -> bytes:
 
 
 class Own:
-    """Counts messages that a sink does not send, since their header names it, by their source.
+    """Counts messages a sink does not send, since their header names it, by their source.
 
     They have gone round, or a program has copied the headers of another message. Only the header
     could tell: a transform may have changed the content on the way round.
@@ -106,21 +106,21 @@ class Own:
 
 
 class Circles:
-    """Watches a few operations for an hour each. Reports one that comes again and again.
+    """Watches a few operations for an hour each. Reports one with many repetitions.
 
     ``clock``: seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Operation -> times that it came, and the first of them.
+        # Operation -> times it came, and the first of them.
         self._watched: dict[tuple[str, str, str, int], tuple[int, float]] = {}
         self._newest = -1
 
     def see(self, messages: Sequence[Message]) -> str | None:
-        """Note operations that were sent. Return a sentence about one that has come too often.
+        """Note sent operations. Return a sentence about one with too many repetitions.
 
-        Each offset counts once: a write that is repeated is no repeated operation. So does an
+        Each offset counts once: a repeated write is no repeated operation. So does an
         operation within one write: to come round, it must have left first. Many changes of one
         object may have the same time.
         """

@@ -2,7 +2,7 @@
 
 Several pipes and sinks may write to one table, index or collection. Each row names its owner. A
 sink changes and deletes its own rows. A row without an owner, of an earlier release, belongs to the
-sink that writes it next. The end of a copy leaves it alone.
+next sink to write it. The end of a copy leaves it alone.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from oplog_pipe.errors import ConfigError, SinkError
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of the rows that a sink writes.
+    """The owner of the rows a sink writes.
 
     - ``pipe``: name of the pipe, or the id of its folder. ``sink``: name of the sink.
-    - ``newest``: returns the largest version that this folder has given.
+    - ``newest``: returns the largest version this folder has given.
     """
 
     pipe: str
@@ -50,3 +50,23 @@ class Owner:
                 f" of this folder is {own}: another folder has written the row. Use that folder,"
                 " or empty the target and let the sink start with start: copy"
             )
+
+
+class OwnedRows:
+    """What all sinks with owners share. ``own`` is called before any other method."""
+
+    def __init__(self) -> None:
+        self._given: Owner | None = None
+        # Places with no version above the newest one of the folder.
+        self._judged: set[str] = set()
+
+    def own(self, owner: Owner) -> None:
+        self._given = owner
+
+    @property
+    def _owner(self) -> Owner:
+        assert self._given is not None
+        return self._given
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        """Do nothing: the versions of the copy's messages are above the generation."""

@@ -28,7 +28,7 @@ class Template:
     def fits(self, text: str, namespace: re.Pattern[str]) -> bool:
         """Return whether the text can come from a message of such a namespace.
 
-        ``namespace``: searched in the part of the text that stands for the namespace, if any.
+        ``namespace``: searched in the namespace's part of the text, if any.
         """
         found = self._pattern.fullmatch(text)
         if found is None:

@@ -1,4 +1,4 @@
-"""A bound for the time that a connection to PostgreSQL may take."""
+"""A bound for the time a connection to PostgreSQL may take."""
 
 import os
 import socket
@@ -14,7 +14,7 @@ import psycopg
 def cut_after(connection: psycopg.Connection[Any], seconds: float | None) -> Iterator[None]:
     """Cut the connection if the block takes longer: psycopg then raises OperationalError.
 
-    The server's own time-outs do not work in a server that is frozen. None: no bound.
+    The server's own time-outs do not work in a frozen server. None: no bound.
     """
     if seconds is None:
         yield

@@ -7,14 +7,14 @@ import psycopg
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.reasons import of_sql
 
-# Classes and codes of SQLSTATE that pass by themselves: connection, conflict with another
-# transaction, resources, locks and time-outs, operator, system; a server that can only read, as a
-# standby does until it takes over; a transaction that was idle or open for too long; and statements
-# that another client of PgBouncer has prepared.
+# Transient classes and codes of SQLSTATE: connection, conflict with another
+# transaction, resources, locks and time-outs, operator, system; a read-only server, such as a
+# standby until it takes over; an idle or overlong transaction; and statements
+# of another client of PgBouncer.
 _PASSING = ("08", "40", "53", "55", "57", "58", "25006", "25P03", "25P04", "26000", "42P05")
 # Whatever the message: wrong user, missing database, schema, table, column or right.
 _OF_TARGET = ("28", "3D", "3F", "42")
-# libpq gives no SQLSTATE when it connects. A server that speaks another language is tried again.
+# libpq gives no SQLSTATE when it connects. With messages in another language, the sink tries again.
 _REFUSED = re.compile(
     r"password authentication failed|SASL authentication failed|no password supplied"
     r'|no pg_hba\.conf entry|pg_hba\.conf rejects|(role|user|database) ".*" does not exist'
@@ -45,9 +45,9 @@ def failure(error: psycopg.Error | UnicodeError, *, creates: bool) -> SinkError:
 
 
 def refusal(error: psycopg.Error) -> SinkError:
-    """Return the error of a sink for a connection that could not be made.
+    """Return the error of a sink for a failed connection.
 
-    A password that is wrong today is wrong in a minute, too.
+    A wrong password stays wrong.
     """
     if error.sqlstate is None and _REFUSED.search(str(error)):
         return TargetError(f"PostgreSQL: {_reason(error)}; look at url")
@@ -55,7 +55,7 @@ def refusal(error: psycopg.Error) -> SinkError:
 
 
 def _first(error: BaseException) -> psycopg.Error:
-    """Return the error that has aborted a pipeline."""
+    """Return the reason for an aborted pipeline."""
     found = error
     while isinstance(found, psycopg.errors.PipelineAborted) and found.__context__ is not None:
         found = found.__context__

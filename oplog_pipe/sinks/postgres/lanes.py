@@ -10,7 +10,7 @@ LANES = 2
 SPLIT_FROM = 200
 """From this number of objects on, a batch is split by id over the lanes."""
 
-# Batches that are written on one connection after the other one was refused.
+# Batches written on one connection after the other one was refused.
 _NARROW = 1000
 
 Build = Callable[[int, bool], Sequence[Statement]]
@@ -58,7 +58,7 @@ class Lanes:
     def write(self, count: int, build: Build, *, keep: bool) -> list[list[int]]:
         """Write the statements of ``count`` lanes. ``keep`` False: roll them back.
 
-        Return for each lane the rows that its statements have changed. Raises SinkError after the
+        Return for each lane the rows its statements have changed. Raises SinkError after the
         end of all transactions. Any other exception closes all connections.
         """
         changed: list[list[int]] = []

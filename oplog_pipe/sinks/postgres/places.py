@@ -1,4 +1,4 @@
-"""The tables that a sink writes to, and the end of a copy in one of them."""
+"""The tables a sink writes to, and the end of a copy in one of them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from oplog_pipe.sinks.postgres.tables import OWNER, read_table
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# Rows that the end of a copy looks at in one transaction.
+# Rows the end of a copy looks at in one transaction.
 _PIECE = 10_000
-# Of the tables with the column of the owner: also partitions, and views that take rows (28: insert,
+# Of the tables with the column of the owner: also partitions, and writable views (28: insert,
 # update and delete), for the sink writes to them. Without the right to delete the copy fails.
 _TABLES = rf"""
 SELECT namespaces.nspname::text, tables.relname::text
@@ -54,7 +54,7 @@ WHERE (%(start)s::text IS NULL OR id > %(start)s::text{{cast}}) AND id <= %(end)
 class Places:
     """The tables of a template, ``table`` or ``schema.table``.
 
-    ``namespace``: regular expression of the namespaces that the sink gets.
+    ``namespace``: regular expression of the namespaces the sink gets.
     """
 
     def __init__(self, table: str, namespace: str) -> None:
@@ -96,7 +96,7 @@ class Places:
                 )
 
     def tables(self, connection: Connection, *, owned: bool | None = True) -> list[str]:
-        """Return the tables that exist and fit the template, as SQL.
+        """Return the existing tables of the template, as SQL.
 
         ``owned``: with the column of the owner, or without it; None: both.
         """

@@ -53,7 +53,7 @@ SELECT given.id, old.oplog_owner, old.version
 FROM unnest(%b::text[]) AS given (id) JOIN {table} old ON old.id = given.id{cast}
 WHERE old.oplog_owner <> %b::text OR old.version > %b::bigint
 """
-# Two texts may be one id: a delete in the same batch may be the reason why a row is not there.
+# Two strings may be one id: a delete in the same batch may be the reason why a row is not there.
 _UNWRITTEN = """
 SELECT given.id
 FROM unnest(%b::text[], %b::bigint[]) AS given (id, version)
@@ -69,7 +69,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Statement(NamedTuple):
-    """``ids``: of the rows that it changes. ``upload``: what COPY puts into a temporary table."""
+    """``ids``: of the rows it changes. ``upload``: what COPY puts into a temporary table."""
 
     sql: bytes
     values: tuple[Any, ...]
@@ -78,7 +78,7 @@ class Statement(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """``create``: the temporary table. ``copy``: the statement that takes ``data``."""
+    """``create``: the temporary table. ``copy``: the statement for ``data``."""
 
     create: bytes
     copy: bytes
@@ -95,7 +95,7 @@ def table_name(schema: str | None, name: str) -> str:
     return quoted(name) if schema is None else f"{quoted(schema)}.{quoted(name)}"
 
 
-class Rows:
+class RowStatements:
     """Makes statements. ``columns``: column -> path in ``data``; empty: one column ``data``."""
 
     def __init__(self, columns: Mapping[str, str]) -> None:
@@ -122,13 +122,13 @@ class Rows:
                 raise SinkError(f"columns.{column}: the sink itself writes this column")
 
     def create(self, table: str) -> bytes:
-        """Return the statement that creates a table."""
+        """Return the statement for a new table."""
         kind = "jsonb" if self.is_whole else "text"
         columns = "".join(f",\n    {quoted(column)} {kind}" for column in self.columns)
         return _CREATE.format(table=table, columns=columns).encode()
 
     def add_owner(self, table: str) -> str:
-        """Return the statement that adds the column of the owner to a table."""
+        """Return the statement for the column of the owner in a table."""
         return f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {OWNER} text"
 
     def others(self, table: str, cast: str, ids: list[str], owner: str, newest: int) -> Statement:
@@ -156,7 +156,7 @@ class Rows:
         """Return the statements for the objects of a table.
 
         ``cast``: of a text to the type of the id. ``upload``: temporary table for many rows; empty:
-        none is used. Raises SinkError with the index of a message that is no JSON; without one if
+        none is used. Raises SinkError with the index of an invalid message; without one if
         a number is too large or a text is no UTF-8.
         """
         # In one order for all: two transactions do not wait for each other.
@@ -218,7 +218,7 @@ class Rows:
         # The row type of the table gives each column's type: PostgreSQL converts the values.
         filled = f", json_populate_record(NULL::{table}, new.value::json) AS filled"
         cast = _escaped(cast)
-        # Two texts may be one id, such as 7 and 07. The newer one counts.
+        # Two strings may be one id, such as 7 and 07. The newer one counts.
         return _UPSERT.format(
             table=_escaped(table),
             cast=cast,

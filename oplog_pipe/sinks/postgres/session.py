@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that is made when it is needed. It keeps nothing in the session.
+"""A connection to PostgreSQL, opened on demand, with nothing in its session.
 
 So PgBouncer may give each transaction another server: no statement is prepared, and settings and
 temporary tables end with their transaction.
@@ -87,7 +87,7 @@ class Session:
     def finish(self) -> list[int]:
         """Wait for the end of what was sent.
 
-        Return the number of rows that each statement has changed. Raises SinkError.
+        Return the number of rows each statement has changed. Raises SinkError.
         """
         with self._translated():
             try:
@@ -99,7 +99,7 @@ class Session:
             return [cursor.rowcount for cursor in self._sent]
 
     def connect(self) -> Connection:
-        """Return a connection that is open. Raises SinkError."""
+        """Return an open connection. Raises SinkError."""
         if self._connection is None or self._connection.closed:
             try:
                 self._connection = psycopg.connect(

@@ -1,4 +1,4 @@
-"""A sink that keeps tables in PostgreSQL equal to the source.
+"""Keep tables in PostgreSQL equal to the source.
 
 A row has the columns id, version, source, timestamp, oplog_owner, and data or the columns of the
 settings. The sink changes and deletes rows of its owner only.
@@ -14,14 +14,14 @@ from psycopg.errors import InsufficientPrivilege
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import PostgresOptions
 from oplog_pipe.sinks.parts.collapse import Collapsed, collapse
-from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
 from oplog_pipe.sinks.postgres.lanes import Lanes
 from oplog_pipe.sinks.postgres.places import Places, delete_old, query
-from oplog_pipe.sinks.postgres.rows import Rows, Statement
+from oplog_pipe.sinks.postgres.rows import RowStatements, Statement
 from oplog_pipe.sinks.postgres.session import Connection
 from oplog_pipe.sinks.postgres.skipped import Skipped
 from oplog_pipe.sinks.postgres.tables import OWNER, read_table
@@ -32,42 +32,37 @@ _NEWEST = f"SELECT max(version) FROM {{table}} WHERE {OWNER} = %(owner)s"
 _ADOPT = f"UPDATE {{table}} SET {OWNER} = %(owner)s WHERE {OWNER} = %(former)s"
 
 
-class PostgresSink:
+class PostgresSink(OwnedRows):
     """Writes a batch in one transaction, or a large one in two, split by id.
 
     Each has, per table, one statement for rows and one for deletes. A deleted object leaves nothing
-    behind: until its delete comes again, an older message that comes again brings it back.
+    behind: until its delete comes again, an older, repeated message comes again brings it back.
     """
 
     def __init__(
         self, options: PostgresOptions, namespace: str = ".*", root: Path = Path()
     ) -> None:
-        """- ``namespace``: regular expression of the namespaces that the sink gets.
+        """- ``namespace``: regular expression of the namespaces the sink gets.
         - ``root``: folder at which relative paths in ``url`` start.
 
         Raises SinkError if ``url`` is none.
         """
+        super().__init__()
         self._creates = options.create
         self._places = Places(options.table, namespace)
         self._id = Template(options.id)
-        self._rows = Rows(options.columns)
+        self._rows = RowStatements(options.columns)
         self._remark = unverified(options.url)
         parameters = conninfo(options.url, root)
         self._lanes = Lanes(parameters, options.timeout, creates=options.create)
         self._session = self._lanes.main
-        self._owner: Owner | None = None
-        # Tables that exist, with the column of the owner, and the cast of a text to their id.
+        # Existing tables with the column of the owner, and the cast of a string to their id.
         self._ready: dict[str, str] = {}
-        # Tables whose newest version is not above that of the folder.
-        self._judged: set[str] = set()
-
-    def own(self, owner: Owner) -> None:
-        self._owner = owner
 
     def open(self) -> None:
         self._rows.check()
         self._session.run(lambda connection: connection.execute("SELECT 1"))
-        if self._remark and self._owner is not None:
+        if self._remark and self._given is not None:
             logger.warning("sink %r: %s", self._owner.sink, self._remark)
 
     def write(self, messages: Sequence[Message]) -> None:
@@ -83,11 +78,8 @@ class PostgresSink:
                 raise
             raise self._blame(messages, error) from error
 
-    def begin_copy(self, generation: int, source: str) -> None:
-        """Do nothing: the versions of the copy's messages are above the generation."""
-
     def end_copy(self, generation: int, source: str) -> None:
-        given = {"source": source, "generation": generation, "owner": self._me}
+        given = {"source": source, "generation": generation, "owner": str(self._owner)}
         for table in self._session.run(self._places.tables):
             start: str | None = None
             while True:
@@ -103,20 +95,20 @@ class PostgresSink:
             tables = self._places.tables(connection)
             for table in tables:
                 self._judge(connection, table, former)
-            given = {"owner": self._me, "former": former}
+            given = {"owner": str(self._owner), "former": former}
             return sum(connection.execute(query(_ADOPT, each), given).rowcount for each in tables)
 
         return self._session.run(work, statements=None)
 
     def missing(self) -> list[str]:
-        """Return the statements that add the column of the owner to tables without it."""
+        """Return the statements for the column of the owner in tables without it."""
         if self._creates:
             return []
         tables = self._session.run(lambda connection: self._places.tables(connection, owned=False))
         return [self._rows.add_owner(table) for table in tables]
 
     def faults(self) -> list[str]:
-        """Return why tables that exist cannot take rows; of all tables that fit the template."""
+        """Return why existing tables of the template cannot take rows."""
         return self._session.run(self._faults)
 
     def remarks(self) -> list[str]:
@@ -125,11 +117,6 @@ class PostgresSink:
 
     def close(self) -> None:
         self._lanes.close()
-
-    @property
-    def _me(self) -> str:
-        assert self._owner is not None
-        return str(self._owner)
 
     def _collapse(self, messages: Sequence[Message]) -> Collapsed:
         """Return what is to be written. Raises SinkError for the name of a table."""
@@ -152,7 +139,7 @@ class PostgresSink:
             raise
 
     def _write_tables(self, tables: Collapsed, *, keep: bool) -> None:
-        # Two texts may be one id, and their messages have an order.
+        # Two strings may be one id, and their messages have an order.
         whole = {table for table in tables if self._ready[table]}
         count = self._lanes.count(sum(len(tables[each]) for each in tables.keys() - whole))
         parts = _split(tables, count, whole)
@@ -163,7 +150,7 @@ class PostgresSink:
             for number, (table, objects) in enumerate(sorted(parts[lane].items())):
                 upload = f"oplog_rows_{number}" if may_upload else ""
                 cast = self._ready[table]
-                found = self._rows.statements(table, cast, objects, self._me, upload=upload)
+                found = self._rows.statements(table, cast, objects, str(self._owner), upload=upload)
                 made[-1] += [(table, each) for each in found]
             return [statement for _, statement in made[-1]]
 
@@ -171,15 +158,14 @@ class PostgresSink:
         for statements, numbers in zip(made, changed, strict=True):
             for (table, statement), number in zip(statements, numbers, strict=True):
                 if number < len(statement.ids):
-                    assert self._owner is not None
                     objects, cast = tables[table], self._ready[table]
                     skipped = Skipped(self._rows, self._owner, table, cast, objects)
                     skipped.settle(self._session, statement.ids, keep=keep)
 
     def _blame(self, messages: Sequence[Message], found: SinkError) -> SinkError:
-        """Return the error with the index of the first message that is refused by itself.
+        """Return the error with the index of the first message refused by itself.
 
-        ``found.index``: of a message that is, but need not be the first one; None: not known.
+        ``found.index``: of a refused message, not always the first one; None: not known.
         """
         start, end = 0, len(messages) if found.index is None else found.index + 1
         try:
@@ -205,7 +191,7 @@ class PostgresSink:
         return None
 
     def _prepare(self, tables: Iterable[str], connection: Connection) -> dict[str, str]:
-        """Create tables, or give them the column of the owner, if that is missing.
+        """Create tables, or give them the missing column of the owner.
 
         Return the cast of a text to the id of each of them.
         """
@@ -253,13 +239,12 @@ class PostgresSink:
         for name in tables:
             table = read_table(connection, name)
             if table is not None and table.is_owned:
-                self._judge(connection, name, self._me)
+                self._judge(connection, name, str(self._owner))
             self._judged.add(name)
 
     def _judge(self, connection: Connection, table: str, owner: str) -> None:
         # An index on the column makes this fast. Without one it may take long, once a start.
         row = connection.execute(query(_NEWEST, table), {"owner": owner}).fetchone()
-        assert self._owner is not None
         self._owner.check(f"table {table}", row[0] if row else None)
 
 

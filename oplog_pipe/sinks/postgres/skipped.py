@@ -1,7 +1,7 @@
-"""Rows that a statement of a batch has left alone.
+"""Rows a statement of a batch has left alone.
 
 A row of a newer version is left alone: the message has come again. So is a row of another owner:
-the message is refused. If its owner deletes that row before this sink looks at it, the message is
+the message is refused. If its owner deletes the row before this sink looks at it, the message is
 written again.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.sinks.postgres.rows import Rows
+from oplog_pipe.sinks.postgres.rows import RowStatements
 from oplog_pipe.sinks.postgres.session import Connection, Session
 
 # Id, owner and version of a row.
@@ -24,7 +24,12 @@ class Skipped:
     """
 
     def __init__(
-        self, rows: Rows, owner: Owner, table: str, cast: str, objects: Mapping[str, Numbered]
+        self,
+        rows: RowStatements,
+        owner: Owner,
+        table: str,
+        cast: str,
+        objects: Mapping[str, Numbered],
     ) -> None:
         self._rows = rows
         self._owner = owner
@@ -36,7 +41,7 @@ class Skipped:
         """Settle what a statement for ``ids`` has left alone.
 
         ``keep`` False: the statement was rolled back, so nothing is written again. Raises SinkError
-        for a row of another owner, ConfigError for one of a version that the folder has not given.
+        for a row of another owner, ConfigError for one of a version the folder has not given.
         """
         self._judge(session.run(lambda connection: self._others(connection, ids)))
         if keep and self._objects[ids[0]][1].op != "delete":
@@ -47,10 +52,10 @@ class Skipped:
                 self._judge(session.run(lambda each: self._write_again(each, lost), statements=2))
 
     def _write_again(self, connection: Connection, ids: list[str]) -> _Found:
-        """Write objects. Return rows of others that have come meanwhile.
+        """Write objects. Return new rows of others.
 
-        The statement locks the rows that it leaves alone, so none of them goes before it is found.
-        A trigger of the table may still leave out a row; that is its right.
+        The statement locks the rows it leaves alone, so none of them goes before it is found.
+        A trigger of the table may still leave out a row.
         """
         objects = {id: self._objects[id] for id in ids}
         me = str(self._owner)
@@ -59,7 +64,7 @@ class Skipped:
         return self._others(connection, ids)
 
     def _others(self, connection: Connection, ids: list[str]) -> _Found:
-        """Return rows of other owners, and of versions that the folder has not given."""
+        """Return rows of other owners, and of versions the folder has not given."""
         me, newest = str(self._owner), self._owner.newest()
         query = self._rows.others(self._table, self._cast, ids, me, newest)
         return _rows_of(connection, query.sql, query.values)

@@ -32,7 +32,7 @@ JOIN pg_attribute columns ON columns.attrelid = found.oid AND columns.attnum > 0
 JOIN pg_type kinds ON kinds.oid = columns.atttypid
 LEFT JOIN pg_collation collations ON collations.oid = columns.attcollation
 """
-# Ids are texts: PostgreSQL compares and assigns these types without a conversion.
+# Ids are strings: PostgreSQL compares and assigns these types without a conversion.
 _TEXTS = ("text", "character varying", "character", "name")
 
 
@@ -55,8 +55,8 @@ class Column(NamedTuple):
     is_exact: bool
 
 
-class Table:
-    """A table that exists. ``columns``: all of it."""
+class TargetTable:
+    """An existing table. ``columns``: all its columns."""
 
     def __init__(self, name: str, columns: Sequence[Column]) -> None:
         self._name = name
@@ -69,7 +69,7 @@ class Table:
 
     @property
     def id_cast(self) -> str:
-        """SQL that converts a text to the type of the id. Empty: none is needed."""
+        """SQL for the conversion of a string to the type of the id. Empty: none is needed."""
         id = self._columns.get("id")
         return "" if id is None or id.type in _TEXTS else f"::{id.type}"
 
@@ -100,7 +100,7 @@ class Table:
         return [f"table {self._name}: {each}" for each in found]
 
     def refusal(self) -> str | None:
-        """Return that the user may not delete rows, as a sentence. None: the user may."""
+        """Return a sentence about a missing right to delete rows. None: the user has it."""
         if all(column.may_delete for column in self._columns.values()):
             return None
         return (
@@ -109,7 +109,7 @@ class Table:
         )
 
     def gaps(self, written: Sequence[str]) -> list[str]:
-        """Return columns that need a value and get none, as sentences."""
+        """Return a sentence for each column without its required value."""
         return [
             f"table {self._name}: the column {name} is NOT NULL without a default, and the sink"
             " does not write it"
@@ -120,10 +120,12 @@ class Table:
         ]
 
 
-def read_table(connection: "psycopg.Connection[tuple[object, ...]]", name: str) -> Table | None:
+def read_table(
+    connection: "psycopg.Connection[tuple[object, ...]]", name: str
+) -> TargetTable | None:
     """Return a table. ``name``: as SQL. None: there is none."""
     rows = connection.execute(_COLUMNS, [name]).fetchall()
-    return Table(name, [Column._make(row) for row in rows]) if rows else None
+    return TargetTable(name, [Column._make(row) for row in rows]) if rows else None
 
 
 def _wanted(column: Column, *, whole: bool) -> str | None:

@@ -14,7 +14,7 @@ from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search.names import IndexNames, check_id
 
-# The member of a document that tells which message it is from.
+# The member of a document with the figures of its message.
 OWN = "oplog"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BUSY = frozenset({429, 500, 502, 503, 504})
@@ -37,7 +37,7 @@ class Item(NamedTuple):
 def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: str) -> list[Item]:
     """Return the actions of messages, in their order.
 
-    Raises SinkError, with the place of a message that can be no document.
+    Raises SinkError, with the place of a message that cannot become a document.
     """
     found = []
     for place, message in enumerate(messages):
@@ -66,10 +66,10 @@ def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
 
 
 def check(answer: object, actions: Sequence[Item], done: set[int] | None = None) -> None:
-    """Raise SinkError unless the answer says that each action is done, or was done before.
+    """Raise SinkError unless the answer confirms each action, now or before.
 
-    A failure that no repetition cures takes precedence over the others. ``done``: gets the offsets
-    of the actions that are done.
+    A failure no repetition cures takes precedence over the others. ``done``: gets the offsets
+    of confirmed actions.
     """
     entries = answer.get("items") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or len(entries) != len(actions):
@@ -88,7 +88,7 @@ def check(answer: object, actions: Sequence[Item], done: set[int] | None = None)
                 done.add(action.offset)
             continue
         reason = f"index {action.target}: {of_search(error)} (HTTP {status})"
-        # A node that has little room blocks writing until it has more.
+        # A node with little room blocks writing until it has more.
         blocked = isinstance(error, dict) and error.get("type") == "cluster_block_exception"
         if not (status in _BUSY or blocked):
             of_target = status in (401, 403, 404)
@@ -101,7 +101,7 @@ def check(answer: object, actions: Sequence[Item], done: set[int] | None = None)
 
 
 def unreadable() -> SinkError:
-    """Return the error for an answer that is not of Elasticsearch, as a proxy gives it."""
+    """Return the error for the answer of a proxy instead of Elasticsearch."""
     return SinkError(
         "the answer does not confirm the documents: is a proxy before Elasticsearch?",
         transient=True,
@@ -109,9 +109,9 @@ def unreadable() -> SinkError:
 
 
 def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
-    """Judge the documents that are there before a write, as ``_mget`` returns them.
+    """Judge the documents before a write, as ``_mget`` returns them.
 
-    Raises SinkError for one of another owner, ConfigError for a version that the folder has not
+    Raises SinkError for one of another owner, ConfigError for a version the folder has not
     given.
     """
     entries = answer.get("docs") if isinstance(answer, dict) else None
@@ -142,7 +142,7 @@ def readable() -> Iterator[None]:
 
 
 def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
-    """Return the actions that give documents another owner, unless they have changed since."""
+    """Return the actions that give unchanged documents another owner."""
     found = []
     for place, hit in enumerate(hits):
         target = {

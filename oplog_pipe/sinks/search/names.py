@@ -12,7 +12,7 @@ _MAX_ID_BYTES = 512
 class IndexNames:
     """The indexes of a template such as ``oplog-{namespace}``, or one index with a fixed name.
 
-    ``namespace``: regular expression of the namespaces that are written to them.
+    ``namespace``: regular expression of the namespaces written to them.
     """
 
     def __init__(self, template: str, namespace: str) -> None:
@@ -38,7 +38,7 @@ class IndexNames:
     def namespace_of(self, index: str) -> str | None:
         """Return the namespace whose index this is. None: the index is none of these.
 
-        Asks for a template that is not fixed.
+        Only for a template with a namespace.
         """
         if not (index.startswith(self._before) and index.endswith(self._after)):
             return None
@@ -47,7 +47,7 @@ class IndexNames:
         return namespace if namespace and matches else None
 
     def matching(self, namespaces: Iterable[str]) -> list[str]:
-        """Return the namespaces that are written to these indexes."""
+        """Return the namespaces written to these indexes."""
         return [each for each in namespaces if self._namespace.search(each)]
 
 

@@ -4,16 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import ElasticsearchOptions
-from oplog_pipe.model.reasons import of_search, of_status
-from oplog_pipe.sinks.parts.calls import Calls
-from oplog_pipe.sinks.parts.headers import check_headers
-from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.model.reasons import of_search
+from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.search import ElasticsearchOptions
 from oplog_pipe.sinks.search.bulk import (
     OWN,
     Item,
@@ -25,14 +21,13 @@ from oplog_pipe.sinks.search.bulk import (
     readable,
 )
 from oplog_pipe.sinks.search.names import IndexNames
-from oplogc.http.answers import Answer
-from oplogc.http.client import NoAnswer
+from oplog_pipe.sinks.search.server import SearchServers, error_type, path_of
 
 MAX_BODY_BYTES = 10_000_000
-# Documents that one request deletes at the end of a copy: it must end within the time-out.
+# Documents one request deletes at the end of a copy: it must end within the time-out.
 MAX_DELETES = 10_000
 _MAX_ADOPTED = 1000
-# Requests in a row that delete nothing because others change the same documents.
+# Requests in a row without a deletion, because others change the same documents.
 _MAX_CONFLICTS = 20
 # Namespaces in one index.
 _MAX_NAMESPACES = 10_000
@@ -49,18 +44,16 @@ _MAPPING = {
         }
     }
 }
-# By itself a server passes over shards that are unreachable, for example after its start.
+# By itself a server passes over unreachable shards, for example after its start.
 _SEARCH = "_search?allow_partial_search_results=false"
-_NDJSON = "application/x-ndjson"
-_JSON = "application/json"
 
 
-class ElasticsearchSink:
+class ElasticsearchSink(OwnedRows):
     """Writes documents: the data of a message, and ``oplog`` with its version, source, namespace,
     timestamp and owner. An older version never replaces a newer one.
 
-    ``namespace``: regular expression of the namespaces that the sink gets. Raises ValueError for an
-    option that cannot be used.
+    ``namespace``: regular expression of the namespaces the sink gets. Raises ValueError for an
+    unusable option.
     """
 
     def __init__(
@@ -71,6 +64,7 @@ class ElasticsearchSink:
         max_body_bytes: int = MAX_BODY_BYTES,
         max_deletes: int = MAX_DELETES,
     ) -> None:
+        super().__init__()
         self._names = IndexNames(options.index, namespace)
         if self._names.is_fixed:
             self._names.of("")  # raises if no index can have this name
@@ -78,51 +72,32 @@ class ElasticsearchSink:
         self._create = options.create
         self._max_body_bytes = max_body_bytes
         self._max_deletes = max_deletes
-        self._headers = (
-            {"Authorization": f"ApiKey {options.api_key}"} if options.api_key is not None else {}
-        )
-        check_headers(self._headers, "api_key")
-        self._calls = Calls(
-            options.urls,
-            options.tls,
-            options.timeout,
-            user=options.user,
-            password=options.password,
-        )
-        # Indexes that have the mapping.
+        self._servers = SearchServers(options)
+        # Indexes with the mapping.
         self._ready: set[str] = set()
-        self._owner: Owner | None = None
-        # Indexes whose newest version is not above that of the folder.
-        self._judged: set[str] = set()
-        # Offsets of the present batch that are written: a repetition leaves them out.
+        # Written offsets of the present batch: a repetition leaves them out.
         self._done: set[int] = set()
 
-    def own(self, owner: Owner) -> None:
-        self._owner = owner
-
     def open(self) -> None:
-        found = self._ask("GET", "/")
+        found = self._servers.ask("GET", "/")
         if not isinstance(found, dict) or "version" not in found:
-            raise SinkError(f"{self._calls.server} is neither Elasticsearch nor OpenSearch")
+            raise SinkError(f"{self._servers.name} is neither Elasticsearch nor OpenSearch")
 
     def write(self, messages: Sequence[Message]) -> None:
         actions = [
             each
-            for each in items(messages, self._names, self._ids, str(self._me))
+            for each in items(messages, self._names, self._ids, str(self._owner))
             if each.offset not in self._done
         ]
         for index in dict.fromkeys(action.target for action in actions):
             if index not in self._ready:
                 self._prepare(index, self._create)
             if index not in self._judged:
-                self._judge(index, str(self._me))
+                self._judge(index, str(self._owner))
                 self._judged.add(index)
         for group in bodies(actions, self._max_body_bytes):
             self._write(group)
         self._done.clear()
-
-    def begin_copy(self, generation: int, source: str) -> None:
-        pass
 
     @readable()
     def end_copy(self, generation: int, source: str) -> None:
@@ -130,7 +105,7 @@ class ElasticsearchSink:
             self._prepare(index, False)
             older = [
                 *own,
-                {"term": {f"{OWN}.owner": str(self._me)}},
+                {"term": {f"{OWN}.owner": str(self._owner)}},
                 {"term": {f"{OWN}.source": source}},
                 {"range": {f"{OWN}.version": {"lt": generation}}},
             ]
@@ -158,22 +133,17 @@ class ElasticsearchSink:
         }
         changed = 0
         while True:
-            self._ask("POST", f"{_path(index)}/_refresh")
-            hits = self._ask("POST", f"{_path(index)}/{_SEARCH}", asked)["hits"]["hits"]
+            self._servers.ask("POST", f"{path_of(index)}/_refresh")
+            hits = self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", asked)["hits"]["hits"]
             if not hits:
                 return changed
-            group = changes_of_owner(hits, str(self._me))
-            answer = self._ask("POST", "/_bulk", b"".join(each.body for each in group))
+            group = changes_of_owner(hits, str(self._owner))
+            answer = self._servers.ask("POST", "/_bulk", b"".join(each.body for each in group))
             check(answer, group)  # 409: another program has changed it, and it is found again
             changed += sum(each["update"]["status"] == 200 for each in answer["items"])
 
     def close(self) -> None:
-        self._calls.close()
-
-    @property
-    def _me(self) -> Owner:
-        assert self._owner is not None
-        return self._owner
+        self._servers.close()
 
     @readable()
     def _judge(self, index: str, owner: str) -> None:
@@ -185,21 +155,21 @@ class ElasticsearchSink:
             "query": {"term": {f"{OWN}.owner": owner}},
             "sort": [{f"{OWN}.version": {"order": "desc", "unmapped_type": "long"}}],
         }
-        self._ask("POST", f"{_path(index)}/_refresh")
-        for hit in self._ask("POST", f"{_path(index)}/{_SEARCH}", body)["hits"]["hits"]:
-            self._me.check(f"index {index}", int(hit["sort"][0]))
+        self._servers.ask("POST", f"{path_of(index)}/_refresh")
+        for hit in self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", body)["hits"]["hits"]:
+            self._owner.check(f"index {index}", int(hit["sort"][0]))
 
     def _check_owners(self, group: Sequence[Item]) -> None:
         """Raises SinkError for a document of another owner, ConfigError."""
         asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
         path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
-        check_owners(self._ask("POST", path, asked), group, self._me)
+        check_owners(self._servers.ask("POST", path, asked), group, self._owner)
 
     def _existing(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the indexes of this sink that exist, each with the filters for its documents."""
+        """Return the existing indexes of this sink, each with the filters for its documents."""
         pattern = quote(self._names.pattern, safe="*")
-        found = self._ask("GET", f"/_resolve/index/{pattern}", missing_is_none=True) or {}
-        # Name -> indexes that it stands for: several if it is the name of an alias.
+        found = self._servers.ask("GET", f"/_resolve/index/{pattern}", missing_is_none=True) or {}
+        # Name -> indexes it stands for: several if it is the name of an alias.
         indexes = {each["name"]: [each["name"]] for each in found.get("indices", ())}
         indexes |= {each["name"]: each["indices"] for each in found.get("aliases", ())}
         exists: dict[str, Any] = {"exists": {"field": f"{OWN}.version"}}
@@ -208,7 +178,7 @@ class ElasticsearchSink:
         # A pattern such as * matches indexes of others, too: they do not have the mapping.
         # Not by _mapping/field, which asks the shards: while they recover, it finds nothing.
         path = f"/{pattern}/_mapping?filter_path=*.mappings.properties.{OWN}.properties.version"
-        mapped = self._ask("GET", path, missing_is_none=True) or {}
+        mapped = self._servers.ask("GET", path, missing_is_none=True) or {}
         spaces = {
             index: self._names.namespace_of(index)
             for index, members in indexes.items()
@@ -222,10 +192,12 @@ class ElasticsearchSink:
 
     def _of_the_sink(self, index: str) -> dict[str, Any]:
         """Return the filter for documents of the sink's namespaces, which share this index."""
-        self._ask("POST", f"{_path(index)}/_refresh")
+        self._servers.ask("POST", f"{path_of(index)}/_refresh")
         field = {"field": f"{OWN}.namespace", "size": _MAX_NAMESPACES}
         body = {"size": 0, "aggs": {"namespaces": {"terms": field}}}
-        found = self._ask("POST", f"{_path(index)}/{_SEARCH}", body).get("aggregations", {})
+        found = self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", body).get(
+            "aggregations", {}
+        )
         counted = found.get("namespaces", {"buckets": []})
         if counted.get("sum_other_doc_count"):
             raise SinkError(f"index {index} has more than {_MAX_NAMESPACES} namespaces")
@@ -238,27 +210,29 @@ class ElasticsearchSink:
         By the mapping of a search server's own choice, no source could be found again.
         """
         if create:
-            answer = self._send("PUT", _path(index), {"mappings": _MAPPING})
+            answer = self._servers.send("PUT", path_of(index), {"mappings": _MAPPING})
             if answer.status < 300:
                 self._ready.add(index)
                 return
             if answer.status != 400:
-                raise self._refused(answer)
-            kind = _error_type(answer)
-            # The second one: the name is that of an alias.
+                raise self._servers.refused(answer)
+            kind = error_type(answer)
+            # The second one: an alias has the name.
             if kind not in ("resource_already_exists_exception", "invalid_index_name_exception"):
-                raise self._refused(answer)
-        answer = self._send("PUT", f"{_path(index)}/_mapping", _MAPPING)
+                raise self._servers.refused(answer)
+        answer = self._servers.send("PUT", f"{path_of(index)}/_mapping", _MAPPING)
         if answer.status == 404:
             raise TargetError(f"index {index} does not exist: create it, or set create: true")
         if answer.status >= 300:
-            raise self._refused(answer, f"index {index} cannot get the mapping of {OWN!r}: ")
+            raise self._servers.refused(
+                answer, f"index {index} cannot get the mapping of {OWN!r}: "
+            )
         self._ready.add(index)
 
     def _write(self, group: list[Item]) -> None:
         self._check_owners(group)
         body = b"".join(action.body for action in group)
-        answer = self._send("POST", "/_bulk", body)
+        answer = self._servers.send("POST", "/_bulk", body)
         if answer.status == 413 and len(group) > 1:
             half = len(group) // 2
             self._write(group[:half])
@@ -266,21 +240,21 @@ class ElasticsearchSink:
             return
         place = group[0].place if len(group) == 1 else None
         if answer.status >= 300:
-            raise self._refused(answer, index=place)
+            raise self._servers.refused(answer, index=place)
         try:
-            check(self._json(answer), group, self._done)
+            check(self._servers.read(answer), group, self._done)
         except SinkError:
-            self._ready.clear()  # somebody may have deleted an index
+            self._ready.clear()  # an index may have been deleted
             raise
 
     def _delete(self, index: str, query: Mapping[str, Any]) -> None:
         """Delete documents until none of them is left. Others may change them meanwhile."""
-        path = f"{_path(index)}/_delete_by_query?conflicts=proceed&max_docs={self._max_deletes}"
+        path = f"{path_of(index)}/_delete_by_query?conflicts=proceed&max_docs={self._max_deletes}"
         conflicts = 0
         while True:
             # Without it a query does not see the newest documents, nor their newest versions.
-            self._ask("POST", f"{_path(index)}/_refresh")
-            done = self._ask("POST", path, {"query": query})
+            self._servers.ask("POST", f"{path_of(index)}/_refresh")
+            done = self._servers.ask("POST", path, {"query": query})
             if done.get("failures"):
                 reason = of_search(done["failures"][0].get("cause"))
                 raise SinkError(f"index {index}: {reason}", transient=True)
@@ -292,85 +266,3 @@ class ElasticsearchSink:
                     f"index {index}: others change the documents that are to be deleted",
                     transient=True,
                 )
-
-    def _ask(
-        self, method: str, path: str, body: object = None, *, missing_is_none: bool = False
-    ) -> Any:
-        answer = self._send(method, path, body)
-        if missing_is_none and answer.status == 404:
-            return None
-        if answer.status >= 300:
-            raise self._refused(answer)
-        return self._json(answer)
-
-    def _send(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request to the first server that answers, each of them once.
-
-        Raises SinkError if none does, or if it is busy.
-        """
-        raw = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
-        kind = {"Content-Type": _NDJSON if isinstance(body, bytes) else _JSON}
-        headers = {**self._headers, **(kind if raw is not None else {})}
-        reason = ""
-        for _ in range(self._calls.count):
-            answer = self._calls.ask(method, path, raw, headers)
-            if isinstance(answer, NoAnswer):
-                reason = f"{self._calls.server}: {answer.reason}"
-            elif answer.status >= 500 or answer.status in (408, 425):
-                reason = str(self._refused(answer))
-            elif answer.status == 429:
-                raise self._refused(answer)
-            else:
-                return answer
-            self._calls.move_on()
-        raise SinkError(reason, transient=True)
-
-    def _refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
-        # A proxy before the server answers in its own words.
-        transient = answer.passes or (answer.status in (400, 404, 405) and not _is_object(answer))
-        error = _error_of(answer)
-        reason = of_status(answer.status)
-        if error is not None:
-            reason = f"{of_search(error)} (HTTP {answer.status})"
-        if answer.status in (401, 403):
-            blocked = _error_type(answer) == "cluster_block_exception"
-            transient = transient or blocked
-            reason += "" if blocked else "; look at user, password and api_key"
-        if 300 <= answer.status < 400:
-            reason = f"redirects to {answer.location or 'nowhere'}: give that address instead"
-        told = f"{self._calls.server}: {before}{reason}"
-        if not transient and (answer.status in (401, 403) or 300 <= answer.status < 400):
-            return TargetError(told)
-        return SinkError(told, transient=transient, index=index)
-
-    def _json(self, answer: Answer) -> Any:
-        try:
-            return msgspec.json.decode(answer.body)
-        except ValueError:
-            raise SinkError(
-                f"{self._calls.server} does not answer in JSON", transient=True
-            ) from None
-
-
-def _error_of(answer: Answer) -> Any:
-    try:
-        found = msgspec.json.decode(answer.body)
-    except ValueError:
-        return None
-    return found.get("error") if isinstance(found, dict) else None
-
-
-def _is_object(answer: Answer) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(answer.body), dict)
-    except ValueError:
-        return False
-
-
-def _error_type(answer: Answer) -> str:
-    error = _error_of(answer)
-    return str(error.get("type", "")) if isinstance(error, dict) else ""
-
-
-def _path(index: str) -> str:
-    return "/" + quote(index, safe="")

@@ -10,7 +10,7 @@ from oplog_pipe.config import load
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.message import version_of
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.sinks.postgres import PostgresSink
+from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.pipe.messages import message, version
 from tests.kits.pipe.targets import PostgresTarget
 from tests.kits.servers.postgres import PostgresServer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oplog_relay.agent.client import AgentClient
+from oplog_relay.agent.client import AgentCalls
 from oplog_relay.agent.lease import HttpLease
 from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.errors import LeaseUnavailableError
@@ -180,10 +180,10 @@ async def test_an_agent_that_hangs_leaves_time_for_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parts: list[float] = []
-    plain = AgentClient.ask
+    plain = AgentCalls.ask
 
     async def ask(
-        self: AgentClient, method: str, to: Any, body: Any, headers: Any, seconds: float
+        self: AgentCalls, method: str, to: Any, body: Any, headers: Any, seconds: float
     ) -> Any:
         """Note the time for an agent. Let that of the first one pass once it has the request."""
         parts.append(seconds)
@@ -198,7 +198,7 @@ async def test_an_agent_that_hangs_leaves_time_for_the_others(
     with ScriptedServer([End.HOLD]) as holding, ScriptedServer([ok()]) as good:
         async with lease(settings_of(holding.url, good.url)) as made:
             with monkeypatch.context() as patch:
-                patch.setattr(AgentClient, "ask", ask)
+                patch.setattr(AgentCalls, "ask", ask)
                 assert (await made.poll(DEADLINE)).is_leader
             half = DEADLINE / 2
             assert parts[0] <= half < parts[1]  # half of it for the first one

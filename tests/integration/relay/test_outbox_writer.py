@@ -211,7 +211,7 @@ def test_an_operation_that_breaks_a_rule_is_refused(
 
 
 def test_another_database_is_refused() -> None:
-    with pytest.raises(TypeError, match="give a connection or cursor of sqlite3, psycopg or"):
+    with pytest.raises(TypeError, match="give a connection or cursor of psycopg, psycopg2 or"):
         insert(object())
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from oplog_relay.cli import main
 from oplog_relay.db import open_outbox
-from oplog_relay.db.files import FileNumber, identity_of, number_of
 from oplog_relay.db.schema import ddl
+from oplog_relay.db.sqlite.files import FileNumber, identity_of, number_of
 from oplog_relay.model.settings import DatabaseSettings, Table
 from oplog_relay.outbox import OutboxWriter
 from tests.kits.agents.agent import Agent

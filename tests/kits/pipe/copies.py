@@ -9,18 +9,18 @@ from typing import NamedTuple
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.steps import FunctionCalls, Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
-from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.folder.operate import ended_copies
 from oplog_pipe.message import Message, version_of
-from oplog_pipe.model.options import CustomOptions
-from oplog_pipe.model.record import Record, decode_record
-from oplog_pipe.model.settings import Batch, SinkSettings
+from oplog_pipe.model.record import EntryRecord, decode_record
+from oplog_pipe.model.settings import BatchLimits, SinkSettings
 from oplog_pipe.model.wholeness import Wholeness
+from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.parts.ownership import Owner
 from tests.kits.pipe.disk import Disk
 from tests.kits.pipe.stores import SOURCE, Key, Source, Store
@@ -122,7 +122,7 @@ class PipeSink:
     def settings(self) -> SinkSettings:
         return SinkSettings(
             self.name, "tests:Sink", CustomOptions("tests:Sink"),
-            namespace=f"^({self.types})$", batch=Batch(3, time=0.0), retry_for=0.0,
+            namespace=f"^({self.types})$", batch=BatchLimits(3, time=0.0), retry_for=0.0,
             on_failure="park" if self.parks else "stop",
         )  # fmt: skip
 
@@ -177,7 +177,7 @@ class ModelPipe:
     def lose_folder(self) -> None:
         self.disk = Disk()
         self.source = Source(self.store)
-        self.entries: list[tuple[int, str, Record]] = []
+        self.entries: list[tuple[int, str, EntryRecord]] = []
         for each in self.sinks:
             each.missed.clear()
             each.first, each.given_up = 0, -1
@@ -212,7 +212,7 @@ class ModelPipe:
     def _make_room(self, log: CommitLog, size: int, dies_after: int | None) -> bool:
         """Return whether there is room. Sinks that are down may give up their place."""
         before = {each.name: self._offset(each) for each in self.sinks}
-        room = Room(log, self._max_bytes)
+        room = LogRoom(log, self._max_bytes)
         kept = []
         for each in self.sinks:
             offsets = OffsetLog.open(FOLDER, each.name, self.disk)
@@ -223,8 +223,8 @@ class ModelPipe:
                 copy_due=offsets.copy_due,
             )  # fmt: skip
             worker.is_down = each.is_down
-            kept.append(Kept(worker, offsets))
-        keeper = Keeper(log, kept, held={}, interval=DEADLINE, room=room)
+            kept.append(KeptSink(worker, offsets))
+        keeper = SinkKeeper(log, kept, held={}, interval=DEADLINE, room=room)
         room.asked = keeper.make_room
         steps = 0
 

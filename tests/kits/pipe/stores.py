@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog import Mode, NewEntry
 from oplog_pipe.follow.checkpoints import Witness
-from oplog_pipe.model.record import Record, control_key, encode_record
+from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 
 SOURCE = "oplog"
 Key = tuple[str, str]
@@ -132,12 +132,12 @@ class Source:
                 self.copy = self.last_copy = offset
                 self.position = "1"
                 self.witness = Witness("1", self.store.head)
-                yield _entry(control_key(SOURCE), Record(SOURCE, "p", "reset", copy=offset))
+                yield _entry(control_key(SOURCE), EntryRecord(SOURCE, "p", "reset", copy=offset))
             elif item == "live":
                 self.position = _id(self.store.log, self.mark)
                 self.witness = Witness(self.position, self.store.head)
                 self._judge_witness()
-                yield _entry(control_key(SOURCE), Record(SOURCE, "p", "live", copy=self.copy))
+                yield _entry(control_key(SOURCE), EntryRecord(SOURCE, "p", "live", copy=self.copy))
                 self.copy = None
             else:
                 ms, (type_, id), value = item
@@ -148,7 +148,7 @@ class Source:
                     self.position = str(ms)
                 op: Any = "delete" if value is None else "insert"
                 data = Raw(b"%d" % (value or 0))
-                yield _entry(type_, Record(SOURCE, "p", op, id, self.copy, data))
+                yield _entry(type_, EntryRecord(SOURCE, "p", op, id, self.copy, data))
 
     def _judge_witness(self) -> None:
         if self.witness is not None and self.witness.is_reached(self.position):
@@ -174,5 +174,5 @@ def _id(log: Sequence[Change], offset: int) -> str:
     return f"{offset:09}-{log[offset - 1].ms if offset else 0:09}"
 
 
-def _entry(key: str, record: Record) -> NewEntry:
+def _entry(key: str, record: EntryRecord) -> NewEntry:
     return NewEntry(5, Mode.SYNC, key, encode_record(record))

@@ -13,12 +13,14 @@ import pytest
 from psycopg import sql
 from pymongo import MongoClient
 
-from oplog_pipe.model.options import ElasticsearchOptions, MongodbOptions, PostgresOptions
 from oplog_pipe.sinks.base import Owned, Sink
-from oplog_pipe.sinks.mongodb import MongodbSink
+from oplog_pipe.sinks.mongodb import MongodbOptions
+from oplog_pipe.sinks.mongodb.sink import MongodbSink
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.sinks.postgres import PostgresSink
-from oplog_pipe.sinks.search import ElasticsearchSink
+from oplog_pipe.sinks.postgres import PostgresOptions
+from oplog_pipe.sinks.postgres.sink import PostgresSink
+from oplog_pipe.sinks.search import ElasticsearchOptions
+from oplog_pipe.sinks.search.sink import ElasticsearchSink
 from tests.kits.pipe.messages import owner
 from tests.kits.servers.mongo import RunningMongo, new_database
 from tests.kits.servers.opensearch import OpenSearchServer

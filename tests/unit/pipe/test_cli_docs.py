@@ -15,7 +15,7 @@ import pytest
 from oplog_pipe.cli import main
 from oplog_pipe.commands.group import command
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
-from oplog_pipe.model.record import Record, encode_record
+from oplog_pipe.model.record import EntryRecord, encode_record
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import Snippet, snippets
 
@@ -60,10 +60,12 @@ def test_the_page_has_every_command_and_option() -> None:
         assert text == written, "write the generated part again with OPLOG_UPDATE_DOCS=1"
 
 
-def record(number: int) -> Record:
+def record(number: int) -> EntryRecord:
     data = f'{{"timestamp":"{TIME}","parents":[],"type":"video","id":"x{number}"}}'
     position = f"{number:024x}"
-    return Record("system/oplog", position, "insert", f"x{number}", data=msgspec.Raw(data.encode()))
+    return EntryRecord(
+        "system/oplog", position, "insert", f"x{number}", data=msgspec.Raw(data.encode())
+    )
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from oplog_pipe.cli import main
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.commitlog.offsets import COPY_DUE, WHOLE_SINCE, not_whole_key
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
-from oplog_pipe.model.record import Record, control_key, encode_record
+from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 
 SOURCE = "system/oplog"
 SETTINGS = """\
@@ -47,7 +47,7 @@ class Pipe:
     def entry(self, key: str, op: Any, id: str = "", mode: Mode = Mode.SYNC) -> NewEntry:
         copy = 0 if mode is not Mode.SYNC else None
         data = msgspec.Raw(b"" if op in ("reset", "live") else b'{"id":"%s"}' % id.encode())
-        record = Record(SOURCE, "p1", op, id, copy, data or msgspec.Raw(b"null"))
+        record = EntryRecord(SOURCE, "p1", op, id, copy, data or msgspec.Raw(b"null"))
         return NewEntry(1_415_271_879_041, mode, key, encode_record(record))
 
     def flush(self, name: str, offsets: Mapping[str, int]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
-from oplog_pipe.watch.progress import Meter, TerminalLine, show_progress
+from oplog_pipe.watch.progress import ProgressMeter, TerminalLine, show_progress
 
 
 def status(*parts: SourceStatus | SinkStatus) -> PipeStatus:
@@ -34,7 +34,7 @@ IDLE = "received 0.0 messages per second; search: 0.0 per second, lag 0"
 
 def read(before: PipeStatus, after: PipeStatus) -> tuple[str, bool]:
     """Return the progress within five seconds."""
-    return Meter(before, 100.0).read(after, 105.0)
+    return ProgressMeter(before, 100.0).read(after, 105.0)
 
 
 def test_a_line_has_rate_lag_and_copy_with_the_time_left() -> None:

@@ -13,8 +13,8 @@ import pytest
 from oplog_pipe.deliver.steps import FunctionCalls, Steps, build_steps
 from oplog_pipe.errors import ConfigError, SinkError, TransformError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import FileOptions
 from oplog_pipe.model.settings import FunctionStep, SinkSettings
+from oplog_pipe.sinks.file import FileOptions
 from oplog_pipe.transforms import json_payload
 
 

@@ -8,7 +8,7 @@ from oplog_pipe.follow.recorder import Recorder
 from oplog_pipe.follow.resume import behind
 from oplog_pipe.follow.streams import Change
 from oplog_pipe.follow.track import Track
-from oplog_pipe.model.record import Record
+from oplog_pipe.model.record import EntryRecord
 from oplog_pipe.model.settings import SourceSettings
 
 IDS = [f"545b55c7f095528dd0f3860{number}" for number in range(3)]
@@ -29,7 +29,7 @@ def test_a_witness_is_kept_until_its_head_is_on_disk() -> None:
 
 def test_entries_behind_a_checkpoint_keep_its_store_and_its_witness() -> None:
     for op in ("reset", "insert", "live"):
-        record = Record("oplog", "5", op, copy=1)
+        record = EntryRecord("oplog", "5", op, copy=1)
         found = behind(FOUND, record, 4)
         assert (found.store, found.witness, found.end) == (STORE, FOUND.witness, 5)
 

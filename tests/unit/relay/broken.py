@@ -60,7 +60,7 @@ _WORLD = "tests.kits.relay.world.World"
 # Names in the engine or in the world with their replacements, and seeds of schedules.
 BROKEN: dict[str, tuple[dict[str, Callable[..., object]], range]] = {
     "no new term after an uncertain answer": (
-        {"oplog_relay.relay.Leadership": NoNewTerm},
+        {"oplog_relay.leader.lead.Leadership": NoNewTerm},
         range(40),
     ),
     "a key is free at the acknowledgement": ({_FLOW: FreeAtAcknowledgement}, range(40)),

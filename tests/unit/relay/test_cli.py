@@ -12,8 +12,8 @@ import pytest
 from oplog_relay import DatabaseSettings
 from oplog_relay.cli import main
 from oplog_relay.commands.group import command
+from oplog_relay.db.operated import OperatedRow, OperatedTable
 from oplog_relay.db.schema import ddl
-from oplog_relay.db.table import OperatedTable, StoredRow
 from oplog_relay.outbox import OutboxWriter
 
 Captured = pytest.CaptureFixture[str]
@@ -269,7 +269,7 @@ def test_skip_leaves_a_row_that_has_got_the_id_of_the_one_that_was_shown(
     database.commit()
     find = OperatedTable.find
 
-    def find_and_replace(table: OperatedTable, ids: Sequence[int]) -> list[StoredRow]:
+    def find_and_replace(table: OperatedTable, ids: Sequence[int]) -> list[OperatedRow]:
         monkeypatch.setattr(OperatedTable, "find", find)
         found = find(table, ids)
         database.execute("DELETE FROM outbox")

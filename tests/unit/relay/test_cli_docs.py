@@ -22,7 +22,7 @@ from oplog_relay.commands.shown import description
 from oplog_relay.commands.status import Status, lines
 from oplog_relay.db.schema import ddl
 from oplog_relay.model.note import note, read_note
-from oplog_relay.model.place import Place
+from oplog_relay.model.place import OutboxPlace
 from oplog_relay.watch.progress import progress
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
@@ -78,7 +78,7 @@ def test_the_lines_of_run_are_those_of_its_log() -> None:
 
 def test_the_status_is_that_of_the_command() -> None:
     blocked = Blocked(17, "orders", "42", REASON, SINCE, 3)
-    place = Place("postgresql://db.example.com/orders", "outbox")
+    place = OutboxPlace("postgresql://db.example.com/orders", "outbox")
     text = note("host-a", 4711, READING._replace(blocked=1), (blocked,), MINE, place)
     lease = LeaseState(False, "holder", 7, 9.5, text)
     marked = {str(MINE): 12, "other": 2}

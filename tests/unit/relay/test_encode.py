@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oplog_relay.agent.encode import RowError, encode, topic_of
+from oplog_relay.agent.encode import EncodeError, encode, topic_of
 from oplog_relay.model.row import Row
 from oplogc.topics import TopicName
 
@@ -42,7 +42,7 @@ def test_a_bare_topic_is_in_the_namespace_default_but_for_the_oplog(
     "text", ["", "a b", "a/b/c", "/a", "a/", "..", "ä", "a" * 250, "a" * 10_000, "a\n"]
 )
 def test_a_topic_that_no_agent_can_have_is_refused(text: str) -> None:
-    with pytest.raises(RowError, match=r"^topic: .{1,300} is not a topic"):
+    with pytest.raises(EncodeError, match=r"^topic: .{1,300} is not a topic"):
         topic_of(text)
 
 
@@ -113,5 +113,5 @@ def test_a_null_value_in_the_oplog_deletes_the_object_of_the_key(time: datetime,
 def test_a_row_that_can_never_be_sent_is_refused(
     topic: TopicName, changes: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(RowError, match=reason):
+    with pytest.raises(EncodeError, match=reason):
         encode(topic, [ROW, ROW._replace(**changes)])

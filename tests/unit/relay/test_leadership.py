@@ -4,7 +4,7 @@ import pytest
 
 from oplog_relay import LeaseState, Limits
 from oplog_relay.leader.leadership import Leadership, Standing
-from oplog_relay.leader.poller import Poller
+from oplog_relay.leader.poller import LeasePoller
 
 _LIMITS = Limits(heartbeat=5.0, session=10.0)
 
@@ -143,7 +143,7 @@ async def test_a_poll_without_an_answer_in_time_is_told_as_such(
 
         async def close(self) -> None: ...
 
-    poller = Poller(
+    poller = LeasePoller(
         _LIMITS,
         Silent(),
         Leadership(_LIMITS),

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from oplog_relay import Blocked, DatabaseSettings, MeterRead, Table
 from oplog_relay.model.note import note
-from oplog_relay.model.place import Place, conflict, place_of
+from oplog_relay.model.place import OutboxPlace, conflict, place_of
 from tests.kits.relay.world import NOON
 
 _READING = MeterRead(12.34, 5, 4, 3, 2, 1.5, 1)
@@ -52,7 +52,7 @@ def test_a_note_names_database_and_table_without_password() -> None:
 
 
 def test_a_note_of_another_outbox_is_a_conflict_and_one_that_is_not_known_is_none() -> None:
-    mine = Place("sqlite:///a.db", "outbox", "sqlite 1 outbox")
+    mine = OutboxPlace("sqlite:///a.db", "outbox", "sqlite 1 outbox")
     theirs = {**mine._replace(identity="sqlite 2 outbox").members(), "host": "h", "pid": 7}
     assert conflict("orders", theirs, mine) == (
         "the lease orders is held by h (process 7) for table outbox of sqlite:///a.db, so no row of"

@@ -8,9 +8,9 @@ from urllib.error import HTTPError
 import pytest
 
 from oplog_pipe.errors import ConfigError, SinkError
-from oplog_pipe.model.options import ElasticsearchOptions
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.sinks.search import ElasticsearchSink
+from oplog_pipe.sinks.search import ElasticsearchOptions
+from oplog_pipe.sinks.search.sink import ElasticsearchSink
 from tests.integration.pipe.made import BASE, message, owner_at
 from tests.kits.servers.opensearch import OpenSearchServer
 

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 import pytest
 
 from oplog_pipe.errors import SinkError
-from oplog_pipe.model.options import ElasticsearchOptions
-from oplog_pipe.sinks.search import ElasticsearchSink
+from oplog_pipe.sinks.search import ElasticsearchOptions
+from oplog_pipe.sinks.search.sink import ElasticsearchSink
 from tests.integration.pipe.made import message, owner_at
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import ScriptedServer, answer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from oplog_pipe.errors import ConfigError, SinkError
-from oplog_pipe.sinks.mongodb import _Writes
+from oplog_pipe.sinks.mongodb.writes import Writes
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import MongodbTarget, opened
 from tests.kits.proxies.mongo import CommandProxy
@@ -102,14 +102,14 @@ def test_a_document_that_its_other_owner_deletes_before_the_sink_looks_is_tried_
 ) -> None:
     with opened(target.sink(), owner("first")) as first, opened(target.sink()) as second:
         first.write([message(1, "x")])
-        plain = _Writes._judge
+        plain = Writes._judge
 
-        def judge(self: _Writes, *given: Any) -> None:
+        def judge(self: Writes, *given: Any) -> None:
             first.write([message(2, "x", "delete")])
             plain(self, *given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(_Writes, "_judge", judge)
+            patch.setattr(Writes, "_judge", judge)
             with pytest.raises(SinkError) as caught:
                 second.write([message(5, "x")])
         assert caught.value.transient

@@ -10,8 +10,7 @@ import pytest
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Op
-from oplog_pipe.model.options import OplogOptions
-from oplog_pipe.sinks.oplog import OplogSink
+from oplog_pipe.sinks.oplog import OplogOptions, OplogSink
 from tests.integration.pipe.made import message
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.request import Request

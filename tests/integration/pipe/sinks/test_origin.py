@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import OplogOptions
-from oplog_pipe.sinks.oplog import OplogSink
+from oplog_pipe.sinks.oplog import OplogOptions, OplogSink
 from oplog_pipe.sinks.parts.origin import HEADER
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
-from oplog_pipe.model.options import PostgresOptions
-from oplog_pipe.sinks.postgres import PostgresSink
+from oplog_pipe.sinks.postgres import PostgresOptions
+from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import SECRET, PostgresTarget, opened

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from oplog_pipe.errors import TargetError
-from oplog_pipe.model.options import PostgresOptions
-from oplog_pipe.sinks.postgres import PostgresSink
+from oplog_pipe.sinks.postgres import PostgresOptions
+from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.pipe.messages import OPLOG, message, version
 from tests.kits.pipe.targets import PostgresTarget, opened
 from tests.kits.servers.postgres import PostgresServer

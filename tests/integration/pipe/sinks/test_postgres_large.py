@@ -13,11 +13,11 @@ from psycopg.pq import PipelineStatus, TransactionStatus
 
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import PostgresOptions
-from oplog_pipe.sinks.postgres import PostgresSink
+from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.lanes import LANES, SPLIT_FROM, Lanes
 from oplog_pipe.sinks.postgres.rows import COPY_FROM, Statement
 from oplog_pipe.sinks.postgres.session import Session
+from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.waiting import attempts
 from tests.kits.pipe.messages import OPLOG, message, owner, version

@@ -8,8 +8,8 @@ import pytest
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.postgres import PostgresSink
 from oplog_pipe.sinks.postgres.lanes import Build, Lanes
+from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.pipe.messages import message, owner, version
 from tests.kits.pipe.targets import PostgresTarget
 from tests.kits.servers.postgres import PostgresServer

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from oplog_pipe.model.options import PostgresOptions
-from oplog_pipe.sinks.postgres import PostgresSink
+from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.lanes import SPLIT_FROM
 from oplog_pipe.sinks.postgres.rows import COPY_FROM
+from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import PostgresTarget, opened
 from tests.kits.proxies.pooling import TransactionPool

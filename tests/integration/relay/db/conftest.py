@@ -33,7 +33,7 @@ def place(kind: Kind, server: PostgresServer | None, tmp_path: Path) -> Place:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let statements wait for a lock for longer than the test runs."""
-    monkeypatch.setattr("oplog_relay.db.postgres.LOCK_TIMEOUT", "1min")
+    monkeypatch.setattr("oplog_relay.db.postgres.outbox.LOCK_TIMEOUT", "1min")
 
 
 @pytest_asyncio.fixture

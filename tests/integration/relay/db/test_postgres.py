@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from oplog_relay.db import DatabaseOutbox, open_outbox
+from oplog_relay.db.operated import OperatedTable
 from oplog_relay.db.schema import ddl
-from oplog_relay.db.table import OperatedTable
 from oplog_relay.model.bindings import Purged
 from oplog_relay.model.errors import ConfigError, OutboxError
 from oplog_relay.model.row import Row

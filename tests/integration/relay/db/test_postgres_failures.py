@@ -98,12 +98,12 @@ async def test_a_server_that_is_silent_fails_the_call_and_a_stop_does_not_wait_f
     with through_proxy(place) as (proxy, outbox):
         rows = await outbox.mark(A, 1)
         proxy.freeze()
-        monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 0.1)
+        monkeypatch.setattr("oplog_relay.db.postgres.lane.DEADLINE", 0.1)
         with pytest.raises(OutboxError, match=r"database\.url\): no answer within"):
             await outbox.mark(A, 1)
         with pytest.raises(OutboxError, match="no answer within"):
             await outbox.purge(A, rows)  # while it connects
-        monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 3600.0)
+        monkeypatch.setattr("oplog_relay.db.postgres.lane.DEADLINE", 3600.0)
         waiting: Sequence[asyncio.Task[object]] = [
             asyncio.ensure_future(outbox.mark(A, 1)),
             asyncio.ensure_future(outbox.mark(A, 1)),
@@ -121,7 +121,7 @@ async def test_a_cancelled_call_does_not_hold_up_the_next_one(
 ) -> None:
     """Psycopg alone would wait 5 s for the silent server."""
     place.insert(*"abc")
-    monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 4.0)
+    monkeypatch.setattr("oplog_relay.db.postgres.lane.DEADLINE", 4.0)
     with through_proxy(place) as (proxy, outbox):
         assert ids_of(await outbox.mark(A, 1)) == [1]
         proxy.hold_answers()
@@ -137,7 +137,7 @@ async def test_a_statement_that_waits_too_long_for_a_lock_fails(
     place: Place, monkeypatch: pytest.MonkeyPatch, patient: None
 ) -> None:
     """An option in the URL wins over the relay's own, of 8 s."""
-    monkeypatch.setattr("oplog_relay.db.lane.DEADLINE", 7.0)
+    monkeypatch.setattr("oplog_relay.db.postgres.lane.DEADLINE", 7.0)
     place.insert("a")
     limit = "?options=-c%20statement_timeout%3D1000"
     outbox = open_outbox(DatabaseSettings(place.url + limit))

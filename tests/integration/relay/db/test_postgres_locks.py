@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from oplog_relay.db import DatabaseOutbox
-from oplog_relay.db.locked_rows import LockedRows
+from oplog_relay.db.postgres.locked_rows import LockedRows
 from oplog_relay.model.bindings import Purged
 from oplog_relay.model.errors import OutboxError
 from tests.kits.agents.agent import DEADLINE
@@ -115,7 +115,7 @@ async def test_a_long_queue_behind_a_locked_row_stops_no_other_key(
 async def test_a_mark_of_a_few_rows_takes_those_before_a_locked_one(
     place: Place, outbox: DatabaseOutbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplog_relay.db.locked_rows._LOOK_AGAIN_S", 3600.0)
+    monkeypatch.setattr("oplog_relay.db.postgres.locked_rows._LOOK_AGAIN_S", 3600.0)
     place.insert(*"aaabbb")
     with rows_locked(place, "id = 2"):
         assert ids_of(await outbox.mark(A, 2, 1)) == [1]
@@ -150,7 +150,7 @@ async def test_marks_wait_for_locks_again_once_none_is_left(
         outcomes.append(arguments)
         return await mark(*arguments)
 
-    monkeypatch.setattr("oplog_relay.db.locked_rows.LockedRows.mark", note)
+    monkeypatch.setattr("oplog_relay.db.postgres.locked_rows.LockedRows.mark", note)
     place.insert("c")
     assert ids_of(await outbox.mark(A, 9, 4)) == [3]
     assert outcomes == []

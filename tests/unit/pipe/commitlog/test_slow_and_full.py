@@ -10,19 +10,18 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog, long_read
 from oplog_pipe.commitlog.files import FILES
-from oplog_pipe.commitlog.index import Index, index_path
+from oplog_pipe.commitlog.index import SegmentIndex, index_path
 from oplog_pipe.commitlog.long_read import LongRead
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.errors import LogError, PipeError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.resume import resume
-from oplog_pipe.model.options import FileOptions
-from oplog_pipe.model.record import Record, encode_record
+from oplog_pipe.model.record import EntryRecord, encode_record
 from oplog_pipe.model.settings import SourceSettings
-from oplog_pipe.sinks.file import FileSink
+from oplog_pipe.sinks.file import FileOptions, FileSink
 from tests.kits.pipe.messages import message
 
-ENTRY = NewEntry(0, Mode.SYNC, "video", encode_record(Record("other", "1", "insert", "x")))
+ENTRY = NewEntry(0, Mode.SYNC, "video", encode_record(EntryRecord("other", "1", "insert", "x")))
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_a_segment_that_is_read_for_lack_of_an_index_is_named(
         assert entry is not None
         assert entry.offset == offset
     log.close()
-    assert len(Index(FILES, first.path, 0).marks()) > 2
+    assert len(SegmentIndex(FILES, first.path, 0).marks()) > 2
     assert caplog.messages
     for each in caplog.messages:
         assert each.startswith(f"reading {first.path}, which has no index: ")

@@ -8,7 +8,7 @@ import pytest
 
 from oplog_pipe.commitlog import OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE, not_whole_key
-from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.model.wholeness import Wholeness
 
 
@@ -36,19 +36,19 @@ def state(folder: Path) -> State:
 
 
 def dead_letter(log: OffsetLog) -> None:
-    place = Place(100, Wholeness(-1))
+    place = SinkPlace(100, Wholeness(-1))
     place.acknowledge(150, {"video": 150, "user": 140}, missed=149)
     log.write(place.take_unflushed())
 
 
 def give_up(log: OffsetLog) -> None:
-    place = Place(100, Wholeness(-1))
+    place = SinkPlace(100, Wholeness(-1))
     place.give_up(5000)
     log.write(place.take_unflushed())
 
 
 def end_copy(log: OffsetLog) -> None:
-    place = Place(100, Wholeness(-1))
+    place = SinkPlace(100, Wholeness(-1))
     place.acknowledge(150, {"system/oplog": 150, not_whole_key("oplog"): 150})
     log.write(place.take_unflushed())
 

@@ -5,15 +5,18 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.config import load, shown
-from oplog_pipe.model.options import CustomOptions, FileOptions, HttpOptions, PostgresOptions
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
     SinkSettings,
     SourceSettings,
 )
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.file import FileOptions
+from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.postgres import PostgresOptions
 from tests.kits.pipe.settings_file import HEAD, LEAST, QUOTES, SettingsFile, sinks
 
 
@@ -81,7 +84,7 @@ def test_steps_have_a_short_and_a_long_form(file: SettingsFile) -> None:
             FetchStep(),
             FetchStep("^a", 2, 60.0, "u", "p", hosts=("h:1",)),
         ),
-        batch=Batch(bytes=64 << 10),
+        batch=BatchLimits(bytes=64 << 10),
     )
 
 
@@ -252,7 +255,7 @@ sinks:
 """
     settings = load(file.write(text), {})
     told = shown(settings)
-    assert settings.sinks[2].options.api_key == "sEcret"  # type: ignore[union-attr]
+    assert settings.sinks[2].options.api_key == "sEcret"  # type: ignore[attr-defined]
     assert "sEcret" not in told + repr(settings) + str(settings)
     for part in (
         "- http://h:1/\n", "url: https://h/***\n", "X-Key: '***'", "password: '***'", "key: '***'",

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from oplog_pipe.config import load, tables
-from oplog_pipe.config.build import OPTIONS
-from oplog_pipe.config.fields import SECRETS, Field, Kind, range_text
 from oplog_pipe.config.show import value_of, value_text
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.model.options import CustomOptions
+from oplog_pipe.model.fields import SECRETS, Field, Kind, range_text
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
     SinkSettings,
     SourceSettings,
 )
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.registry import types
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
 
@@ -45,12 +45,12 @@ def sections() -> Iterator[tuple[str, Sequence[Field], Any]]:
     yield "The pipe", tables.PIPE, PipeSettings(Path(), Path(), (), ())
     yield "Each of `sources`", tables.SOURCE, SourceSettings("", ())
     yield "Each of `sinks`", tables.SINK, SinkSettings("", "", options)
-    yield "`batch`", tables.BATCH, Batch()
+    yield "`batch`", tables.BATCH, BatchLimits()
     yield "Each of `transforms`", tables.STEP, FunctionStep("")
     yield "`fetch` of a transform", tables.FETCH, FetchStep()
-    for name, fields in tables.TYPES.items():
-        yield f"`type: {name}`", fields, blank(OPTIONS[name])
-    yield "`type: module:Class`", tables.CUSTOM, options
+    for name, kind in types().items():
+        yield f"`type: {name}`", kind.settings, blank(kind)
+    yield "`type: module:Class`", options.settings, options
 
 
 def default(field: Field, values: Any) -> str:

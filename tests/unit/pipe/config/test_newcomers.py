@@ -80,7 +80,7 @@ def other(sink: str) -> str:
         (SINK.replace("u@h", "u:a$b@h"), 6, "a dollar $$"),
         (SINK.replace("postgresql:", "mysql:"), 6, "such as postgresql://user@host/database"),
         (SINK.replace("postgres\n", "postgresql\n"), 5, "did you mean postgres?"),
-        (SINK.replace("postgres\n", "kafka\n"), 5, "give file, http, postgres"),
+        (SINK.replace("postgres\n", "kafka\n"), 5, "give elasticsearch, file, http"),
         (SINK.replace("postgres\n", "mine.Sink\n"), 5, "did you mean mine:Sink?"),
         (other("name: s, type: webhook"), 3, "did you mean http?"),
         (other("name: my sink, type: file, path: x"), 3, "ASCII letters, digits, '.', '_' or '-'"),

@@ -27,8 +27,8 @@ def file(tmp_path: Path) -> SettingsFile:
     ("sink", "sentence"),
     [
         ("type: file, path: p", "name: is missing: give the sink a name"),
-        ("name: n", "type: is missing: give file, http, postgres"),
-        ("name: n, path: p", "type: is missing: give file, http, postgres"),
+        ("name: n", "type: is missing: give elasticsearch, file, http"),
+        ("name: n, path: p", "type: is missing: give elasticsearch, file, http"),
         ("name: n, type: file", "path: is missing: give the file to write"),
         ("name: n/m, type: file, path: p", "name: 'n/m' must be 1 to 64 ASCII letters, digits"),
         ("name: n, type: fil, path: p", "type: 'fil' is no type of a sink; did you mean file?; g"),

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from oplog_pipe.config import tables
-from oplog_pipe.config.build import OPTIONS
-from oplog_pipe.config.fields import Field
+from oplog_pipe.model.fields import Field
 from oplog_pipe.model.options import TlsOptions
 from oplog_pipe.model.settings import (
-    Batch,
+    BatchLimits,
     FetchStep,
     FunctionStep,
     PipeSettings,
     SinkSettings,
     SourceSettings,
 )
+from oplog_pipe.sinks.registry import types
 
 TLS = {each.name for each in dataclasses.fields(TlsOptions)}
 
@@ -27,10 +27,10 @@ TLS = {each.name for each in dataclasses.fields(TlsOptions)}
         (tables.PIPE, PipeSettings, {"root"}),
         (tables.SOURCE, SourceSettings, set()),
         (tables.SINK, SinkSettings, {"options"}),
-        (tables.BATCH, Batch, set()),
+        (tables.BATCH, BatchLimits, set()),
         (tables.FUNCTION, FunctionStep, set()),
         (tables.FETCH, FetchStep, {"namespace"}),
-        *[(tables.TYPES[name], OPTIONS[name], set()) for name in OPTIONS],
+        *[(each.settings, each, set()) for each in types().values()],
     ],
 )
 def test_every_value_has_a_setting_of_its_name_and_the_reverse(
@@ -42,8 +42,11 @@ def test_every_value_has_a_setting_of_its_name_and_the_reverse(
     assert own - apart == {field.name for field in fields}
 
 
-def test_every_type_of_a_sink_has_a_table_and_options() -> None:
-    assert tables.TYPES.keys() == OPTIONS.keys()
+def test_the_values_that_the_engine_names_are_options_of_the_type() -> None:
+    for each in types().values():
+        named = {*each.identity, *filter(None, (each.place, each.exclusive))}
+        assert named <= {field.name for field in dataclasses.fields(each)}, each.type_name
+        assert not each.place or {each.place, "id"} <= {*each.identity}
 
 
 @pytest.mark.parametrize(
@@ -52,9 +55,9 @@ def test_every_type_of_a_sink_has_a_table_and_options() -> None:
         (tables.PIPE, PipeSettings),
         (tables.SOURCE, SourceSettings),
         (tables.SINK, SinkSettings),
-        (tables.BATCH, Batch),
+        (tables.BATCH, BatchLimits),
         (tables.FETCH, FetchStep),
-        *[(tables.TYPES[name], OPTIONS[name]) for name in OPTIONS],
+        *[(each.settings, each) for each in types().values()],
     ],
 )
 def test_defaults_keep_to_the_ranges_and_choices(fields: tuple[Field, ...], kind: Any) -> None:

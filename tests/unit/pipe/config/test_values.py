@@ -30,7 +30,7 @@ sinks:
     settings = load(file.write(text), {})
     search, plain, chosen = settings.sinks
     assert settings.sources[0].agents == ("http://a:1",)
-    assert search.options.urls == ("http://h:9200",)  # type: ignore[union-attr]
+    assert search.options.urls == ("http://h:9200",)  # type: ignore[attr-defined]
     assert search.transforms == (FunctionStep("shape:video"),)
     assert plain.transforms == (FetchStep(),)
     assert chosen.transforms == (FetchStep("^a$", hosts=("h",)),)
@@ -55,7 +55,7 @@ def test_a_variable_that_is_not_set_or_empty_has_its_default(
 ) -> None:
     text = sinks(f"name: n, type: 'm:C', options: {{key: '{written}'}}")
     (sink,) = load(file.write(text), {"SET": "set", "EMPTY": ""}).sinks
-    assert sink.options.arguments == {"key": value}  # type: ignore[union-attr]
+    assert sink.options.options == {"key": value}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("written", ["${X:-a", "${X:-a$b}", "${X:-${Y}}", "${X-a}", "${X:a}"])
@@ -75,7 +75,7 @@ def test_no_default_of_a_secret_is_shown(file: SettingsFile) -> None:
         "name: c, type: oplog, agents: http://h, password: '${PW:-sEcret}'",
     )
     settings = load(file.write(text), {})
-    assert settings.sinks[2].options.password == "sEcret"  # type: ignore[union-attr]
+    assert settings.sinks[2].options.password == "sEcret"  # type: ignore[attr-defined]
     assert "sEcret" not in shown(settings) + repr(settings)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.commitlog.codec import size_of
-from oplog_pipe.commitlog.room import Room
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.errors import SinkError
 from oplog_pipe.model.settings import SourceSettings
 from tests.unit.pipe.engine.engine import (
@@ -19,7 +19,7 @@ from tests.unit.pipe.engine.engine import (
     change,
 )
 
-SOON = Clock(pause=lambda stopping, seconds: stopping.wait(min(seconds, 0.01)))
+SOON = RetryClock(pause=lambda stopping, seconds: stopping.wait(min(seconds, 0.01)))
 ENTRY = size_of([change(id="000")])
 SHOP = SourceSettings("shop/orders", ("http://localhost:1",), "shop/orders")
 
@@ -32,7 +32,7 @@ class BoundSources(ScriptedSources):
     """Appends entries while there is room. Each run brings the next list."""
 
     lists: list[list[NewEntry]]
-    room: Room
+    room: LogRoom
     largest = 0
 
     async def run(self) -> None:
@@ -54,7 +54,7 @@ class BoundFolder(Folder):
     def start(self, *sinks: RecordingSink, lists: Any = (), **options: Any) -> Running:
         running = super().start(*sinks, **options)
 
-        def open_sources(_: object, log: CommitLog, path: Path, room: Room) -> BoundSources:
+        def open_sources(_: object, log: CommitLog, path: Path, room: LogRoom) -> BoundSources:
             sources = BoundSources(log, self.events, [], None)
             sources.lists, sources.room = [*lists], room
             running.sources = sources

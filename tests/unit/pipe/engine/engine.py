@@ -11,19 +11,19 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
-from oplog_pipe.commitlog.room import Room
+from oplog_pipe.commitlog.room import LogRoom
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import CustomOptions
-from oplog_pipe.model.record import Record, control_key, encode_record
-from oplog_pipe.model.settings import Batch, PipeSettings, SinkSettings, SourceSettings
+from oplog_pipe.model.record import EntryRecord, control_key, encode_record
+from oplog_pipe.model.settings import BatchLimits, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.model.status import SourceStatus
 from oplog_pipe.pipe import Pipe
+from oplog_pipe.sinks.custom import CustomOptions
 from tests.kits.processes.logged import DEADLINE as DEADLINE
 
 CREATED = 1_700_000_000_000
 # Never reached in a test.
 LONG = 3600.0
-AT_ONCE = Batch(time=0.0)
+AT_ONCE = BatchLimits(time=0.0)
 
 
 def sink(name: str, **settings: Any) -> SinkSettings:
@@ -33,14 +33,14 @@ def sink(name: str, **settings: Any) -> SinkSettings:
 
 
 def change(namespace: str = "video", id: str = "1", data: bytes = b"{}", op: Any = "update") -> Any:
-    record = Record("oplog", "p", op, id=id, data=Raw(data))
+    record = EntryRecord("oplog", "p", op, id=id, data=Raw(data))
     return NewEntry(5, Mode.SYNC, namespace, encode_record(record))
 
 
 def control(op: Any, copy: int | None = None) -> NewEntry:
     mode = Mode.COPY if op == "reset" else Mode.COMPLETE
     return NewEntry(
-        5, mode, control_key("oplog"), encode_record(Record("oplog", "p", op, copy=copy))
+        5, mode, control_key("oplog"), encode_record(EntryRecord("oplog", "p", op, copy=copy))
     )
 
 
@@ -211,7 +211,7 @@ class Running:
         self.sources: ScriptedSources | None = None
         self._opened = asyncio.Event()
 
-        def open_sources(_: object, log: CommitLog, path: Path, room: Room) -> ScriptedSources:
+        def open_sources(_: object, log: CommitLog, path: Path, room: LogRoom) -> ScriptedSources:
             assert path == folder.path
             self.sources = ScriptedSources(log, folder.events, brings, error)
             self._opened.set()

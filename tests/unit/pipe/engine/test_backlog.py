@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import Raw
 
 from oplog_pipe.commitlog import Mode, NewEntry
-from oplog_pipe.model.record import Record, encode_record
+from oplog_pipe.model.record import EntryRecord, encode_record
 from tests.unit.pipe.engine.bound import ENTRY, SOON, BoundFolder, Target, changes, until, waits
 from tests.unit.pipe.engine.engine import RecordingSink, sink
 
@@ -16,7 +16,7 @@ async def test_messages_of_a_source_that_left_the_settings_are_not_given_up(tmp_
             5,
             Mode.SYNC,
             "shop/orders",
-            encode_record(Record("shop", "p", "update", str(id_), data=Raw(b"{}"))),
+            encode_record(EntryRecord("shop", "p", "update", str(id_), data=Raw(b"{}"))),
         )
         for id_ in range(8)
     ]

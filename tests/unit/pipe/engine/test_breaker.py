@@ -10,12 +10,12 @@ import pytest
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.deliver import delivery
 from oplog_pipe.deliver.letters import Breaker
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK
-from oplog_pipe.model.settings import Batch
+from oplog_pipe.model.settings import BatchLimits
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
     LONG,
@@ -29,7 +29,7 @@ from tests.unit.pipe.engine.engine import (
 )
 
 LETTERS = {"dead_letter": "dead.jsonl", "dead_letter_limit": 5}
-SOON = Clock(pause=lambda stopping, seconds: stopping.wait(min(seconds, 0.01)))
+SOON = RetryClock(pause=lambda stopping, seconds: stopping.wait(min(seconds, 0.01)))
 
 
 def changes(count: int) -> list[NewEntry]:
@@ -99,7 +99,7 @@ def test_as_many_refusals_as_successes_in_a_minute_trip_the_breaker() -> None:
 async def test_an_ill_target_makes_no_letters_and_the_sink_stands_before_the_first_message(
     together: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = Folder(tmp_path, sink("c0", batch=Batch(together, time=0.0), **LETTERS))
+    folder = Folder(tmp_path, sink("c0", batch=BatchLimits(together, time=0.0), **LETTERS))
     folder.fill(*changes(100))
     c0 = Refusing("c0", *range(3, 100))
     for _ in range(2):
@@ -198,7 +198,7 @@ async def test_a_parked_sink_keeps_its_place_while_the_sources_and_the_others_go
 async def test_a_parked_sink_stands_exactly_before_the_message_that_is_refused(
     tmp_path: Path,
 ) -> None:
-    folder = Folder(tmp_path, sink("c0", batch=Batch(100, time=0.0), on_failure="park"))
+    folder = Folder(tmp_path, sink("c0", batch=BatchLimits(100, time=0.0), on_failure="park"))
     folder.fill(*changes(9))
     c0 = Refusing("c0", 6)
     async with folder.start(c0, clock=SOON) as running:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from oplog_pipe.commitlog import CommitLog
-from oplog_pipe.deliver.retry import Clock, LeftError, Retry
+from oplog_pipe.deliver.retry import LeftError, Retry, RetryClock
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK, EXIT_USAGE
-from oplog_pipe.model.settings import Batch, FunctionStep
+from oplog_pipe.model.settings import BatchLimits, FunctionStep
 from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, control, refuse, sink
 
 
@@ -22,8 +22,8 @@ class Script:
         self.time = 100.0
         self.pauses: list[float] = []
 
-    def clock(self) -> Clock:
-        return Clock(lambda: self.time, self._pause, lambda: 0.0)
+    def clock(self) -> RetryClock:
+        return RetryClock(lambda: self.time, self._pause, lambda: 0.0)
 
     def _pause(self, event: threading.Event, seconds: float) -> bool:
         self.pauses.append(seconds)
@@ -56,7 +56,7 @@ def test_pauses_double_up_to_ten_seconds_until_retry_for_is_over() -> None:
 
 def test_jitter_shortens_a_pause_by_half_at_most() -> None:
     script = Script()
-    clock = Clock(script.clock().now, script.clock().pause, lambda: 1.0)
+    clock = RetryClock(script.clock().now, script.clock().pause, lambda: 1.0)
     retry = Retry("c0", 0.2, threading.Event(), clock)
     with pytest.raises(SinkError):
         retry(lambda: refuse(0, away())([0]))
@@ -118,7 +118,7 @@ async def test_refused_messages_of_a_batch_become_dead_letters_and_the_others_ar
     tmp_path: Path,
 ) -> None:
     folder = Folder(
-        tmp_path, sink("c0", dead_letter="dead.jsonl", batch=Batch(messages=6, time=0.0))
+        tmp_path, sink("c0", dead_letter="dead.jsonl", batch=BatchLimits(messages=6, time=0.0))
     )
     folder.fill(*(change(id=str(number), data=b'{"n": %d}' % number) for number in range(9)))
     c0 = RecordingSink("c0", refuse(4, SinkError("n is too large")))

@@ -8,7 +8,7 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.offsets import COPY_DUE
-from oplog_pipe.deliver.place import Place
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.message import version_of
@@ -37,7 +37,7 @@ from tests.unit.pipe.engine.engine import (
 
 def test_a_place_that_was_given_up_is_not_taken_back() -> None:
     changed: list[None] = []
-    place = Place(1, Wholeness(1), changed=lambda: changed.append(None))
+    place = SinkPlace(1, Wholeness(1), changed=lambda: changed.append(None))
     assert place.give_up(9)
     place.acknowledge(4, {"video": 4, "copy//of/oplog": -1}, 3)
     assert (place.offset, place.take_unflushed()) == (

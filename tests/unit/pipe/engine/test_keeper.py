@@ -10,11 +10,11 @@ from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import LogError
-from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK
-from oplog_pipe.model.settings import Batch
+from oplog_pipe.model.settings import BatchLimits
 from oplog_pipe.model.wholeness import Wholeness
-from oplog_pipe.watch.ages import Ages
+from oplog_pipe.watch.ages import EntryAges
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, Folder, Gate, RecordingSink, change, sink
 
 CLOSED = "ABCABCABCABCABCBA"  # 0 to 16: the last C is 14, B 15, A 16
@@ -40,12 +40,14 @@ def test_closed_segments_below_every_flushed_offset_keep_the_last_entry_per_name
     slow.write({"A": 16, "B": 15, "C": 14})
     fast.write({"A": 26, "B": 23, "C": 27})
 
-    def keeper(held: dict[str, int]) -> Keeper:
+    def keeper(held: dict[str, int]) -> SinkKeeper:
         kept = [
-            Kept(Worker(sink(name), RecordingSink(), Steps([]), log, offset=each.offset or 0), each)
+            KeptSink(
+                Worker(sink(name), RecordingSink(), Steps([]), log, offset=each.offset or 0), each
+            )
             for name, each in (("slow", slow), ("fast", fast))
         ]
-        return Keeper(log, kept, held=held, interval=LONG)
+        return SinkKeeper(log, kept, held=held, interval=LONG)
 
     keeper(held={"gone": 15}).compact()
     assert log.oldest == 0
@@ -62,7 +64,7 @@ def test_a_mark_behind_the_offset_of_a_sink_lets_nothing_be_compacted(tmp_path: 
     worker = Worker(
         sink("slow"), RecordingSink(), Steps([]), log, offset=3, wholeness=Wholeness(33)
     )
-    keeper = Keeper(log, [Kept(worker, offsets)], held={}, interval=LONG)
+    keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
     worker._place.acknowledge(5, {"A": 5}, missed=5)
     keeper.flush()
     keeper.compact()
@@ -74,7 +76,10 @@ async def test_offsets_are_flushed_and_the_log_compacted_while_the_pipe_runs(
     tmp_path: Path,
 ) -> None:
     folder = Folder(
-        tmp_path, sink("c0", batch=Batch(1, time=0.0)), max_segment_bytes=1, offset_flush=0.001
+        tmp_path,
+        sink("c0", batch=BatchLimits(1, time=0.0)),
+        max_segment_bytes=1,
+        offset_flush=0.001,
     )
     last = Gate(5)
     async with folder.start(RecordingSink("c0", last), brings=[change()] * 6) as running:
@@ -109,7 +114,7 @@ async def test_a_flush_that_fails_stops_the_pipe(
 
 def test_the_age_of_an_entry_counts_from_the_first_note_that_has_it() -> None:
     time = [0.0]
-    ages = Ages(lambda: time[0])
+    ages = EntryAges(lambda: time[0])
     for now, end in ((0.0, 5), (1.0, 5), (2.0, 9), (3.0, 10)):
         time[0] = now
         ages.note(end)
@@ -119,7 +124,7 @@ def test_the_age_of_an_entry_counts_from_the_first_note_that_has_it() -> None:
 
 def test_ages_of_a_long_backlog_take_bounded_memory_and_stay_in_order() -> None:
     time = [0.0]
-    ages = Ages(lambda: time[0])
+    ages = EntryAges(lambda: time[0])
     for now in range(20_000):
         time[0] = float(now)
         ages.note(now + 1)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
-from oplog_pipe.folder.keeper import Keeper, Kept
-from oplog_pipe.model.settings import Batch
+from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
+from oplog_pipe.model.settings import BatchLimits
 from tests.kits.pipe.disk import Disk
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, RecordingSink, change, sink
 
@@ -64,7 +64,7 @@ def test_every_sink_gets_all_of_its_messages_in_order_from_its_flushed_offset_on
         entries += life.appended
         kept = [_run(disk, log, name, life, entries, delivered[name]) for name in SINKS]
         if life.compacts:
-            Keeper(log, kept, held={}, interval=LONG).compact()
+            SinkKeeper(log, kept, held={}, interval=LONG).compact()
         log.close()
     for name, namespaces in SINKS.items():
         assert delivered[name] == {*_matching(entries, namespaces, -1)}
@@ -73,13 +73,13 @@ def test_every_sink_gets_all_of_its_messages_in_order_from_its_flushed_offset_on
 
 def _run(
     disk: Disk, log: CommitLog, name: str, life: Round, entries: str, delivered: set[int]
-) -> Kept:
+) -> KeptSink:
     """Run a sink until the end of the log or its crash. Return it with its offsets on disk."""
     offsets = OffsetLog.open(FOLDER, name, disk)
     start = -1 if offsets.offset is None else offsets.offset
     target = RecordingSink(name)
     worker = Worker(
-        sink(name, namespace=f"^[{SINKS[name]}x]$", batch=Batch(life.batch, time=0.0)),
+        sink(name, namespace=f"^[{SINKS[name]}x]$", batch=BatchLimits(life.batch, time=0.0)),
         target,
         Steps([]),
         log,
@@ -87,7 +87,7 @@ def _run(
         recover_until=log.end - 1,
         single_until=-1 if offsets.offset is None else log.end - 1,
     )
-    keeper = Keeper(log, [Kept(worker, offsets)], held={}, interval=LONG)
+    keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
     writes = 0
 
     def before(written: list[int]) -> None:
@@ -116,7 +116,7 @@ def _run(
     assert {*_matching(entries[: reached + 1], SINKS[name], -1)} <= delivered
     # A compaction reads offsets of this start: it knows no others of the process that died.
     after = OffsetLog.open(FOLDER, name, disk)
-    return Kept(Worker(sink(name), target, Steps([]), log, offset=reached), after)
+    return KeptSink(Worker(sink(name), target, Steps([]), log, offset=reached), after)
 
 
 def _matching(entries: str, namespaces: str, after: int) -> list[int]:

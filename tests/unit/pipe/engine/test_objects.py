@@ -9,12 +9,12 @@ import pytest
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
-from oplog_pipe.model.settings import Batch
+from oplog_pipe.model.settings import BatchLimits
 from tests.kits.clock.waiting import attempts
 from tests.unit.pipe.engine.engine import DEADLINE, RecordingSink, change, sink
 
@@ -26,7 +26,7 @@ class Time:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.clock = Clock(lambda: self.seconds, self._pause, lambda: 0.0)
+        self.clock = RetryClock(lambda: self.seconds, self._pause, lambda: 0.0)
 
     def _pause(self, event: threading.Event, seconds: float) -> bool:
         self.seconds += seconds
@@ -80,7 +80,7 @@ class Run:
         log = CommitLog.open(path)
         log.append([change(id=str(number)) for number in range(COUNT)])
         self.worker = Worker(
-            sink("c0", retry_for=60.0, batch=Batch(10, time=0.0)),
+            sink("c0", retry_for=60.0, batch=BatchLimits(10, time=0.0)),
             self.sink,
             Steps([(".*", Objects(fails, time))]),
             log,

@@ -9,7 +9,7 @@ import pytest
 from oplog_pipe.commitlog import OffsetLog
 from oplog_pipe.errors import GapError, LogError, SinkError, SourceError
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_GAP, EXIT_OK, EXIT_SINK
-from oplog_pipe.model.settings import Batch
+from oplog_pipe.model.settings import BatchLimits
 from tests.unit.pipe.engine.engine import (
     CREATED,
     LONG,
@@ -51,7 +51,7 @@ async def test_each_sink_takes_its_backlog_one_at_a_time_before_the_source_is_re
 async def test_a_refused_batch_stops_the_pipe_until_somebody_acknowledges_the_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = Folder(tmp_path, sink("c0", batch=Batch(messages=9, time=0.0)))
+    folder = Folder(tmp_path, sink("c0", batch=BatchLimits(messages=9, time=0.0)))
     folder.fill(*SIXTEEN)
     refused = refuse(14, SinkError("no such field"))
 
@@ -167,7 +167,7 @@ async def test_a_copy_ends_the_batch_and_has_the_version_of_its_reset(tmp_path: 
 async def test_a_source_that_fails_lets_the_sinks_drain(
     tmp_path: Path, error: Exception, code: int
 ) -> None:
-    folder = Folder(tmp_path, sink("c0", batch=Batch(time=LONG)))
+    folder = Folder(tmp_path, sink("c0", batch=BatchLimits(time=LONG)))
     c0 = RecordingSink()
     assert await folder.run(c0, brings=[change(), change()], error=error) == code
     assert (c0.offsets, folder.flushed()) == ([0, 1], {"c0": 1})

@@ -8,14 +8,12 @@ import pytest
 from oplog_pipe.cli import main
 from oplog_pipe.folder.remarks import remarks
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
-from oplog_pipe.model.options import (
-    FileOptions,
-    HttpOptions,
-    MongodbOptions,
-    OplogOptions,
-    PostgresOptions,
-)
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
+from oplog_pipe.sinks.file import FileOptions
+from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.mongodb import MongodbOptions
+from oplog_pipe.sinks.oplog import OplogOptions
+from oplog_pipe.sinks.postgres import PostgresOptions
 from tests.unit.pipe.engine.engine import Folder, RecordingSink, sink
 
 PLACES = PostgresOptions("postgresql://h/d")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
-from oplog_pipe.commitlog.room import Room
-from oplog_pipe.deliver.retry import Clock
+from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
-from oplog_pipe.folder.backlog import Backlog
-from oplog_pipe.folder.keeper import Keeper, Kept
+from oplog_pipe.folder.backlog import RecoveryBacklog
+from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.folder.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.model.settings import SourceSettings
 from tests.unit.pipe.engine.bound import ENTRY, SHOP, changes
@@ -71,7 +71,7 @@ def test_a_wait_is_told_if_it_lasts_and_ends_with_a_grant(
             room.grant(room.lacking)
         now += 5
 
-    room = Room(log, ENTRY, lambda: now)
+    room = LogRoom(log, ENTRY, lambda: now)
     room.asked = ask
     assert room.wait(ENTRY, lambda: False)
     assert asked == 0
@@ -101,8 +101,8 @@ class Bounded:
         self.path = path
         self.log = CommitLog.open(path, max_segment_bytes=5 * ENTRY)
         self.log.append(changes(11))
-        self.room = Room(self.log, self.log.bytes)
-        self.kept: list[Kept] = []
+        self.room = LogRoom(self.log, self.log.bytes)
+        self.kept: list[KeptSink] = []
         self.now = 0.0
 
     def add(
@@ -112,16 +112,18 @@ class Bounded:
         offsets.write({"": offset})
         worker = Worker(
             sink(name, retry_for=LONG), state.get("sink", RecordingSink(name)), Steps([]), self.log,
-            offset=offset, clock=state.get("clock", Clock()),
+            offset=offset, clock=state.get("clock", RetryClock()),
         )  # fmt: skip
         worker._parked = state.get("parked")
-        backlog = Backlog(self.log, sink(name), sources, is_removed=True) if sources else None
-        self.kept.append(Kept(worker, offsets, backlog))
+        backlog = (
+            RecoveryBacklog(self.log, sink(name), sources, is_removed=True) if sources else None
+        )
+        self.kept.append(KeptSink(worker, offsets, backlog))
         return worker
 
     def has_room(self, after: float = 0.0, **held: int) -> bool:
         """Return whether one entry more gets room, so many seconds after the start."""
-        keeper = Keeper(
+        keeper = SinkKeeper(
             self.log, self.kept, held=held, interval=LONG, room=self.room, now=lambda: self.now
         )
         self.now += after
@@ -182,7 +184,7 @@ def test_a_call_at_a_copy_may_take_long_until_it_fails(tmp_path: Path, method: s
     target = Slow("slow")
     setattr(target, method, target.call)
     found.log.append([control("reset"), control("live", 11)])
-    worker = found.add("slow", 9, sink=target, clock=Clock(pause=pause))
+    worker = found.add("slow", 9, sink=target, clock=RetryClock(pause=pause))
     worker.start()
     assert called.wait(DEADLINE)
     found.log.append(changes(9))
@@ -248,7 +250,7 @@ def test_a_late_answer_lets_no_other_append_pass(
         return answer
 
     monkeypatch.setattr("oplog_pipe.folder.keeper.decide", decide_late)
-    keeper = Keeper(found.log, found.kept, held={}, interval=LONG, room=room)
+    keeper = SinkKeeper(found.log, found.kept, held={}, interval=LONG, room=room)
     room.max_bytes, room.asked = 0, asked.release
     appends = threading.Thread(target=append_twice)
     appends.start()

@@ -9,8 +9,8 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from oplog_pipe.model.options import CustomOptions
 from oplog_pipe.model.settings import FunctionStep, SourceSettings
+from oplog_pipe.sinks.custom import CustomOptions
 from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, control, sink
 
 AGENTS = ("http://localhost:1",)

@@ -8,7 +8,7 @@ import pytest
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.errors import SinkError
 from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK
-from oplog_pipe.model.settings import Batch
+from oplog_pipe.model.settings import BatchLimits
 from tests.unit.pipe.engine.bound import until
 from tests.unit.pipe.engine.engine import (
     DEADLINE,
@@ -25,7 +25,7 @@ SIX = [change(id=str(number)) for number in range(6)]
 
 
 async def test_a_stop_writes_what_waits_and_nothing_comes_again(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, sink("c0", batch=Batch(time=LONG)), sink("c1"))
+    folder = Folder(tmp_path, sink("c0", batch=BatchLimits(time=LONG)), sink("c1"))
     held = Gate(0)
     c0, c1 = RecordingSink("c0"), RecordingSink("c1", held)
     async with folder.start(c0, c1, brings=SIX) as running:
@@ -104,7 +104,7 @@ async def test_a_stop_ends_the_retries_of_a_sink_that_is_away(
 async def test_a_permanent_failure_lets_the_other_sinks_write_what_was_received(
     tmp_path: Path,
 ) -> None:
-    folder = Folder(tmp_path, sink("c0"), sink("c1", batch=Batch(time=LONG)))
+    folder = Folder(tmp_path, sink("c0"), sink("c1", batch=BatchLimits(time=LONG)))
     c0, c1 = RecordingSink("c0", refuse(2, KeyError("field"))), RecordingSink("c1")
     async with folder.start(c0, c1, brings=SIX) as running:
         await asyncio.wait({running.task}, timeout=DEADLINE)

@@ -9,19 +9,16 @@ import pytest
 
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.model.options import (
-    CustomOptions,
-    ElasticsearchOptions,
-    FileOptions,
-    HttpOptions,
-    MongodbOptions,
-    OplogOptions,
-    PostgresOptions,
-)
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import removes_at_end_of_copy
-from oplog_pipe.sinks.oplog import OplogSink
-from oplog_pipe.sinks.search import ElasticsearchSink
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.file import FileOptions
+from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.mongodb import MongodbOptions
+from oplog_pipe.sinks.oplog import OplogOptions, OplogSink
+from oplog_pipe.sinks.postgres import PostgresOptions
+from oplog_pipe.sinks.search import ElasticsearchOptions
+from oplog_pipe.sinks.search.sink import ElasticsearchSink
 
 MODULE = """
 from oplog_pipe.sinks.base import Sink
@@ -168,7 +165,7 @@ def test_a_header_that_http_does_not_allow_is_refused_without_its_value(
 
 
 def test_a_missing_package_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "oplog_pipe.sinks.search", None)
+    monkeypatch.setitem(sys.modules, "oplog_pipe.sinks.search.sink", None)
     with pytest.raises(
         ConfigError, match=r"install -c constraints.txt '\.\[pipe\]' \./clients/python$"
     ):

@@ -9,8 +9,7 @@ import pytest
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.model.options import FileOptions
-from oplog_pipe.sinks.file import FileSink
+from oplog_pipe.sinks.file import FileOptions, FileSink
 from tests.kits.pipe.messages import message
 
 LINE = (

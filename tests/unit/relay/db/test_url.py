@@ -4,7 +4,9 @@ import pytest
 
 from oplog_relay.db import open_outbox
 from oplog_relay.db.names import Names
-from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
+from oplog_relay.db.postgres import PostgresUrl
+from oplog_relay.db.sqlite import SqliteUrl
+from oplog_relay.db.url import parse
 from oplog_relay.model.errors import ConfigError
 from oplog_relay.model.settings import DatabaseSettings, Table
 
@@ -66,9 +68,9 @@ def test_a_url_of_sqlite_names_a_file(url: str, wanted: SqliteUrl) -> None:
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("", "not a URL such as sqlite:///app.db"),
-        ("/secret/app.db", "not a URL such as sqlite:///app.db"),
-        ("mysql://me:secret@host/db", "mysql:// is not supported; use sqlite:///app.db"),
+        ("", "not a URL such as postgresql://user@host"),
+        ("/secret/app.db", "not a URL such as postgresql://user@host"),
+        ("mysql://me:secret@host/db", "mysql:// is not supported; use postgresql://user@host"),
         ("sqlite://", "a database in memory has no other users"),
         ("sqlite:///:memory:", "a database in memory has no other users"),
         ("sqlite:///file:x?mode=memory&uri=true", "a database in memory has no other users"),

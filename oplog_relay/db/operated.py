@@ -1,29 +1,27 @@
 """The outbox table as an operator sees it: looks at rows, counts marks, deletes rows."""
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+from oplog_relay.db import translated
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import read_time, text_of
-from oplog_relay.db.url import PostgresUrl, SqliteUrl, parse
-from oplog_relay.model.errors import OutboxError
+from oplog_relay.db.url import parse
 from oplog_relay.model.row import shown
 from oplog_relay.model.settings import DatabaseSettings
 from oplog_relay.model.stamp import PART
 
-# Seconds to wait for a connection, for an answer of PostgreSQL, and for a lock of SQLite.
-_PATIENCE = 10
+# Seconds to wait for a connection, an answer or a lock.
+PATIENCE = 10
 
 
-class StoredRow(NamedTuple):
+class OperatedRow(NamedTuple):
     """A row as it is stored. ``create_time``: text, in UTC if it can be read.
 
-    Bytes that are not UTF-8 are surrogates, as in ``Row``.
+    Invalid UTF-8 is in surrogates, as in ``Row``.
     """
 
     id: int
@@ -41,7 +39,9 @@ class OperatedTable:
 
     def __init__(self, settings: DatabaseSettings) -> None:
         self._names = Names.of(settings.table)
-        self._connection = connect(settings.url, autocommit=True)
+        self._url = parse(settings.url)
+        with translated(self._url):
+            self._connection = self._url.connect(PATIENCE, autocommit=True)
 
     def __enter__(self) -> Self:
         return self
@@ -54,8 +54,8 @@ class OperatedTable:
     ) -> None:
         self._connection.close()
 
-    def find(self, ids: Sequence[int]) -> list[StoredRow]:
-        """Return the rows that exist, in the order of ``ids``."""
+    def find(self, ids: Sequence[int]) -> list[OperatedRow]:
+        """Return the existing rows, in the order of ``ids``."""
         n = self._names
         sql = (
             f"SELECT {n.id}, {n.create_time}, {n.topic}, {n.key}, {n.value}"
@@ -63,14 +63,14 @@ class OperatedTable:
         )
         found = [row for id_ in ids for row in self._ask(sql, id_)]
         return [
-            StoredRow(
+            OperatedRow(
                 id_, _time(time), _text(topic), _text(key), None if value is None else _text(value)
             )
             for id_, time, topic, key, value in found
         ]
 
-    def delete(self, row: StoredRow) -> bool:
-        """Delete a row that was found. Return whether it was still there, and not another one."""
+    def delete(self, row: OperatedRow) -> bool:
+        """Delete a found row. Return whether it was still there, and not another one."""
         n = self._names
         with self._transaction():
             is_there = self.find([row.id]) == [row]
@@ -79,10 +79,8 @@ class OperatedTable:
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Keep the table from being emptied meanwhile."""
-        with translated():
-            self._connection.execute(
-                "BEGIN IMMEDIATE" if isinstance(self._connection, sqlite3.Connection) else "BEGIN"
-            )
+        with translated(self._url):
+            self._connection.execute(self._url.begin)
             try:
                 yield
             finally:
@@ -108,63 +106,15 @@ class OperatedTable:
 
     def _ask(self, sql: str, id_: int | None = None) -> list[Any]:
         """Run a statement, with an id at its end. Return rows, or one element per changed row."""
-        with translated():
+        with translated(self._url):
             if id_ is None:
                 cursor = self._connection.execute(sql)
-            elif isinstance(self._connection, sqlite3.Connection):
-                cursor = self._connection.execute(f"{sql}?", (id_,))
             else:
+                parameter = next(iter(self._url.drivers.values()))
                 # A name may have percent signs, which mean something beside parameters.
-                cursor = self._connection.execute(sql.replace("%", "%%") + "%s", (id_,))
+                statement = sql.replace("%", "%%") if parameter == "%s" else sql
+                cursor = self._connection.execute(f"{statement}{parameter}", (id_,))
             return list(cursor) if cursor.description else [None] * max(cursor.rowcount, 0)
-
-
-def connect(url: str, *, autocommit: bool) -> Any:
-    """Open a connection of ``sqlite3`` or psycopg. Raises ConfigError, OutboxError."""
-    parsed = parse(url)
-    with translated():
-        if isinstance(parsed, PostgresUrl):
-            return _postgres(parsed, autocommit)
-        return _sqlite(parsed, autocommit)
-
-
-def _sqlite(url: SqliteUrl, autocommit: bool) -> sqlite3.Connection:
-    # A file that is missing must not be created.
-    file = url.file if url.is_uri else f"{Path(url.file).absolute().as_uri()}?mode=rw"
-    busy = _PATIENCE if url.busy is None else url.busy
-    isolation: Literal["DEFERRED"] | None = None if autocommit else "DEFERRED"
-    connection = sqlite3.connect(file, uri=True, timeout=busy, isolation_level=isolation)
-    connection.text_factory = text_of
-    return connection
-
-
-def _postgres(url: PostgresUrl, autocommit: bool) -> Any:
-    import psycopg
-
-    parameters: dict[str, Any] = {
-        "client_encoding": "UTF8",
-        "connect_timeout": _PATIENCE,
-        **url.parameters,
-    }
-    connection = psycopg.connect(**parameters, autocommit=True)
-    connection.execute(f"SET statement_timeout = {_PATIENCE * 1000}")
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.autocommit = autocommit
-    return connection
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn errors of the databases into OutboxError, with the first line of their text."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise OutboxError(f"SQLite (database.url): {error}") from None
-    except Exception as error:
-        if not type(error).__module__.startswith("psycopg"):
-            raise
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise OutboxError(f"PostgreSQL (database.url): {said}") from None
 
 
 def _time(stored: object) -> str:

@@ -16,11 +16,11 @@ from psycopg import conninfo
 from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from oplog_relay.db import names
-from oplog_relay.db.lane import Lane
-from oplog_relay.db.locked_rows import FOREIGN, KEY, LEFT, MINE, NOT_PASSED, LockedRows, purged
 from oplog_relay.db.names import Names
+from oplog_relay.db.postgres import PostgresUrl, sql
+from oplog_relay.db.postgres.lane import Lane
+from oplog_relay.db.postgres.locked_rows import LockedRows, purged
 from oplog_relay.db.rows import from_seconds, make_row
-from oplog_relay.db.url import PostgresUrl
 from oplog_relay.model.bindings import Backlog, Purged
 from oplog_relay.model.errors import ConfigError, OutboxError
 from oplog_relay.model.row import Row
@@ -30,35 +30,8 @@ from oplog_relay.model.stamp import stamp, stamps
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # How long a statement waits for a locked row, before rows are passed over. Normally the lock is
-# that of another relay, which ends soon.
+# held by another relay, and ends soon.
 LOCK_TIMEOUT = "200ms"
-# Session-wide: the server must give up before the relay does (``lane.DEADLINE``).
-_SETTINGS = {
-    "TimeZone": "UTC",
-    "default_transaction_isolation": "read committed",
-    # Scans follow the index on the ids even if the table was empty when they were planned.
-    "enable_bitmapscan": "off",
-    "enable_seqscan": "off",
-    "jit": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "statement_timeout": "8s",
-    # A mark commits once its rows are sent. Those of a relay that is frozen or cut off would stay
-    # locked: ``statement_timeout`` does not end a server that waits for its client.
-    "tcp_user_timeout": "8s",
-}
-# A mark that a crash of the server undoes is repeated by the next one: it need not be on disk.
-_SETTINGS_OF_MARK = {**_SETTINGS, "synchronous_commit": "off"}
-# A purge must be: rows that come back would be sent after later rows of their keys.
-_SET_SYNCHRONOUS = """
-SELECT set_config('synchronous_commit', 'on', false)
-WHERE current_setting('synchronous_commit') = 'off'
-"""
-# Older servers lack some settings. One in the URL's "options" has come from the client already.
-_SET_KNOWN = """
-SELECT set_config(name, wanted.value, false)
-FROM unnest(%s::text[], %s::text[]) AS wanted (name, value) JOIN pg_settings USING (name)
-WHERE source <> 'client'
-"""
 _PARAMETERS = {
     # A database with the encoding SQL_ASCII would return bytes.
     "client_encoding": "UTF8",
@@ -69,51 +42,6 @@ _PARAMETERS = {
     "keepalives_interval": "2",
     "tcp_user_timeout": "10000",
 }
-_STAMP = """
-UPDATE {{table}} SET {{leader_id}} = %(stamp)s
-WHERE {{id}} = ANY ({})
-RETURNING {{id}}::bigint, extract(epoch FROM coalesce({{create_time}}, now()))::float8,
-    {{topic}}::text, {{key}}::text, {{value}}::text, {{header_keys}}::text[],
-    {{header_values}}::text[]
-"""
-_LOWEST = """ARRAY(
-    SELECT {{id}} FROM {{table}} WHERE {} ORDER BY {{id}} LIMIT %(limit)s FOR NO KEY UPDATE
-)"""
-_MARK = _STAMP.format(_LOWEST.format(FOREIGN))
-_MARK_OTHERS = _STAMP.format(_LOWEST.format(f"{FOREIGN} AND {NOT_PASSED}"))
-_STAMP_IDS = _STAMP.format("%(ids)s::bigint[]")
-_PURGE = f"DELETE FROM {{table}} WHERE {MINE}"
-_RESET = """
-UPDATE {{table}} SET {{leader_id}} = NULL
-WHERE {{id}} = ANY (ARRAY(
-    SELECT {{id}} FROM {{table}} WHERE {} ORDER BY {{id}} FOR NO KEY UPDATE {}
-))
-"""
-_OF_LEADER = "{leader_id} BETWEEN %(first)s AND %(last)s"
-_RESET_ALL = _RESET.format(_OF_LEADER, "SKIP LOCKED")
-# These fail at a locked row: if they left it out, later rows of its key would be sent before it.
-_RESET_ROWS = _RESET.format(MINE, "")
-_RESET_KEY = _RESET.format(f"{_OF_LEADER} AND {KEY} = %(key)s", "")
-_BACKLOG = """
-SELECT (SELECT count(*) FROM (SELECT {id} FROM {table} ORDER BY {id} LIMIT %(most)s) head),
-    (SELECT (extract(epoch FROM clock_timestamp()) - extract(epoch FROM {create_time}))::float8
-     FROM {table} ORDER BY {id} LIMIT 1)
-"""
-# The number of a server stays the same on its replicas. Names are quoted if they have blanks.
-_IDENTITY = """
-SELECT concat_ws(' ', system_identifier, quote_ident(current_database()),
-    relnamespace::regnamespace, quote_ident(relname))
-FROM pg_control_system(), pg_class WHERE oid = to_regclass(%(table)s)
-"""
-_COLUMNS = """
-SELECT attname::text, format_type(atttypid, NULL),
-    has_column_privilege(attrelid, attnum, 'SELECT'),
-    has_column_privilege(attrelid, attnum, 'UPDATE'), has_table_privilege(attrelid, 'DELETE'),
-    EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indkey[0] = attnum
-        AND indisunique AND indpred IS NULL)
-FROM pg_attribute
-WHERE attrelid = to_regclass(%(table)s) AND attnum > 0 AND NOT attisdropped
-"""
 _TYPES = {
     "id": ("bigint", "integer", "smallint"),
     "create_time": ("timestamp with time zone", "timestamp without time zone", "date"),
@@ -131,32 +59,23 @@ class PostgresOutbox:
         self._table = table
         self._names = Names.of(table)
         try:
-            # libpq takes an empty parameter for one that is not there.
+            # libpq takes an empty parameter for a missing one.
             self._conninfo = conninfo.make_conninfo("", **{**_PARAMETERS, **url.parameters})
         except psycopg.Error as error:
             raise ConfigError(f"database.url: {_sentence(error)}") from None
-        self._mark, self._mark_others = self._sql(_MARK), self._sql(_MARK_OTHERS)
-        self._purge, self._left = self._sql(_PURGE), self._sql(LEFT)
-        self._locked = LockedRows(self._sql, _STAMP_IDS, time.monotonic)
-        self._marking = self._lane(_SETTINGS_OF_MARK)
-        self._purging = self._lane(_SETTINGS)
-        self._looking = self._lane(_SETTINGS)
+        self._mark, self._mark_others = self._sql(sql.MARK), self._sql(sql.MARK_OTHERS)
+        self._purge, self._left = self._sql(sql.PURGE), self._sql(sql.LEFT)
+        self._locked = LockedRows(self._sql, time.monotonic)
+        self._marking = self._lane(sql.SETTINGS_OF_MARK)
+        self._purging = self._lane(sql.SETTINGS)
+        self._looking = self._lane(sql.SETTINGS)
 
     async def check(self) -> None:
         """Check the table. Raises ConfigError, and OutboxError if the database is unreachable."""
         columns = await self._looking.run(self._columns)
-        if not columns:
-            raise ConfigError(
-                f"database.table: the database has no table {self._names.table};"
-                " `oplog-relay schema postgres` prints one"
-            )
+        names.check_columns(self._table, columns, "postgres")
         for setting in names.COLUMNS:
             name: str = getattr(self._table, setting)
-            if name not in columns:
-                raise ConfigError(
-                    f"database.columns.{setting}: the table {self._names.table} has no column"
-                    f" {name!r}; `oplog-relay schema postgres` prints a table that fits"
-                )
             kind, may_select, may_update, may_delete, is_unique = columns[name]
             if kind not in _TYPES.get(setting, (kind,)):
                 raise ConfigError(
@@ -224,12 +143,12 @@ class PostgresOutbox:
         self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
     ) -> int:
         if rows is not None:
-            statement, parameters = _RESET_ROWS, _these(leader_id, rows)
+            statement, parameters = sql.RESET_ROWS, _these(leader_id, rows)
         else:
             first, last = stamps(leader_id)
-            statement, parameters = _RESET_ALL, {"first": first, "last": last}
+            statement, parameters = sql.RESET_ALL, {"first": first, "last": last}
             if key is not None:
-                statement, parameters["key"] = _RESET_KEY, key
+                statement, parameters["key"] = sql.RESET_KEY, key
 
         async def work(connection: Connection) -> int:
             cursor = await connection.execute(self._sql(statement), parameters, prepare=True)
@@ -239,7 +158,7 @@ class PostgresOutbox:
 
     async def backlog(self, at_most: int) -> Backlog:
         async def work(connection: Connection) -> tuple[Any, ...] | None:
-            cursor = await connection.execute(self._sql(_BACKLOG), {"most": at_most})
+            cursor = await connection.execute(self._sql(sql.BACKLOG), {"most": at_most})
             return await cursor.fetchone()
 
         found = await self._looking.run(work)
@@ -250,7 +169,7 @@ class PostgresOutbox:
     async def identity(self) -> str:
         async def work(connection: Connection) -> str:
             try:
-                cursor = await connection.execute(_IDENTITY, {"table": self._names.table})
+                cursor = await connection.execute(sql.IDENTITY, {"table": self._names.table})
             except InsufficientPrivilege:
                 return ""
             found = await cursor.fetchone()
@@ -272,16 +191,16 @@ class PostgresOutbox:
         try:
             wanted = {**settings, "lock_timeout": LOCK_TIMEOUT}
             names_and_values = [list(wanted), list(wanted.values())]
-            await connection.execute(_SET_KNOWN, names_and_values)
-            if settings is not _SETTINGS_OF_MARK:
-                await connection.execute(_SET_SYNCHRONOUS)
+            await connection.execute(sql.SET_KNOWN, names_and_values)
+            if settings is not sql.SETTINGS_OF_MARK:
+                await connection.execute(sql.SET_SYNCHRONOUS)
         except BaseException:
             await connection.close()
             raise
         return connection
 
     async def _columns(self, connection: Connection) -> dict[str, tuple[Any, ...]]:
-        cursor = await connection.execute(_COLUMNS, {"table": self._names.table})
+        cursor = await connection.execute(sql.COLUMNS, {"table": self._names.table})
         return {row[0]: row[1:] for row in await cursor.fetchall()}
 
     async def _is_read_only(self, connection: Connection) -> bool:

@@ -3,9 +3,6 @@
 import os
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
-
-from oplog_relay.db.url import SqliteUrl
 
 
 class FileNumber(NamedTuple):
@@ -15,14 +12,8 @@ class FileNumber(NamedTuple):
     inode: int
 
 
-def path_of(url: SqliteUrl) -> Path:
-    """Return the absolute path of the file that a URL names."""
-    is_uri = url.is_uri and url.file.startswith("file:")
-    return Path(unquote(urlsplit(url.file).path) if is_uri else url.file).absolute()
-
-
 def number_of(path: Path) -> FileNumber | None:
-    """Return the number of the file that a path names; None: there is none."""
+    """Return the number of the file a path names; None: there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):
@@ -33,8 +24,8 @@ def number_of(path: Path) -> FileNumber | None:
 def identity_of(path: Path, number: FileNumber) -> str:
     """Return what tells a file from those of all volumes; empty: the path names none.
 
-    Two containers that share a volume may see it as different devices, so the number that the
-    file system itself has counts, if it has one.
+    Two containers with one volume may see different devices, so the number of the
+    file system itself counts, if there is one.
     """
     try:
         system = os.statvfs(path).f_fsid

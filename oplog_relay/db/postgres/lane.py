@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL that serves one call at a time, and is replaced when it fails."""
+"""One connection to PostgreSQL for one call at a time. A failure replaces it."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ DEADLINE = 10.0
 class Lane:
     """Runs calls one after another on one connection.
 
-    A call that fails, is cancelled or takes too long ends the connection: its state is unknown.
+    A failed, cancelled or overlong call ends the connection: its state is unknown.
     The next call opens a new one.
     """
 
@@ -105,13 +105,13 @@ class Lane:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # nobody else looks if the call was abandoned
+            task.exception()  # no other task looks if the call was abandoned
 
 
 def _has_ended(connection: Connection) -> bool:
     """Return whether the server, or a proxy before it, has ended an idle connection.
 
-    An idle connection has nothing to read but that. Nothing was sent yet, so a new one may be used.
+    An idle connection has nothing else to read. Nothing was sent: a new one may be used.
     """
     if connection.closed:
         return True

@@ -1,4 +1,4 @@
-"""The rules for single texts. Each function raises ValueError with a sentence. No I/O."""
+"""The rules for single values. Each function raises ValueError with a sentence. No I/O."""
 
 import re
 import warnings
@@ -15,7 +15,6 @@ _SINK = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SOURCE = re.compile(r"[A-Za-z0-9._/-]{1,64}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
-_PATH = re.compile(r"[^.]+(\.[^.]+)*", re.DOTALL)
 
 
 def sink_name(text: str) -> None:
@@ -54,16 +53,6 @@ def host(text: str) -> None:
         )
 
 
-def postgres_url(text: str) -> None:
-    if not text.startswith(("postgresql://", "postgres://")):
-        raise ValueError("must be an address such as postgresql://user@host/database")
-
-
-def mongodb_url(text: str) -> None:
-    if not text.startswith(("mongodb://", "mongodb+srv://")):
-        raise ValueError("must be an address such as mongodb://host:27017")
-
-
 def listen(text: str) -> None:
     listen_address(text)
 
@@ -80,12 +69,6 @@ def template(text: str) -> None:
     for found in _PLACEHOLDER.findall(text):
         if found not in ("{namespace}", "{id}"):
             raise ValueError(f"{text!r} has {found!r}; use {{namespace}} and {{id}}")
-
-
-def path_in_data(text: str) -> None:
-    """Check a path in ``data``, such as ``owner.name``."""
-    if not _PATH.fullmatch(text):
-        raise ValueError(f"{text!r} must be a path such as owner.name")
 
 
 def pattern(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Marks and purges in PostgreSQL that pass over rows which other transactions have locked.
+"""Marks and purges in PostgreSQL without the rows locked by other transactions.
 
 They take several statements, so they are used only after a statement has waited for a lock.
 """
@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from oplog_relay.db.postgres import sql
 from oplog_relay.model.bindings import Purged
 
 Connection = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -16,63 +17,25 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 _LOOK_AGAIN_S = 1.0
 # Keys at which they are forgotten and found anew.
 _MAX_KEYS = 10_000
-# Attempts of a mark to find rows of other keys than those that it has just found locked.
+# Attempts of a mark to find rows of other keys than the ones just found locked.
 _ROUNDS = 10
 _LARGEST_ID = 2**63 - 1
 
-# The conditions of statements, also of those in ``postgres``.
-FOREIGN = "({leader_id} IS NULL OR {leader_id} < %(first)s OR {leader_id} > %(last)s)"
-# Ids and stamps are judged apart, for the sake of the plan. A leader ends its term when a mark
-# returns an id that it holds, so no row can have the id of one and the stamp of another.
-MINE = "{id} = ANY (%(ids)s::bigint[]) AND {leader_id} = ANY (%(stamps)s::uuid[])"
-# A key that is NULL counts as empty: see ``rows``. Two keys are one if they have the same bytes,
-# whatever the collation of the column says.
-KEY = "coalesce({key}::text, '') COLLATE \"C\""
-NOT_PASSED = f"{KEY} <> ALL (%(passed)s::text[])"
-# Rows of a purge that are still there, and whether they have one of its stamps.
-LEFT = """
-SELECT {id}::bigint, coalesce({leader_id} = ANY (%(stamps)s::uuid[]), false)
-FROM {table} WHERE {id} = ANY (%(ids)s::bigint[])
-"""
-
-# The table itself may be locked, too: that is waited for, as long as ``statement_timeout`` allows.
-_WAIT = "SET LOCAL lock_timeout = 0"
-_FREE = f"""
-SELECT {{id}}::bigint, coalesce({{key}}::text, '') FROM {{table}}
-WHERE {FOREIGN} AND {NOT_PASSED}
-ORDER BY {{id}} LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-"""
-# Rows that have become visible since then count as locked, too.
-_LOCKED = f"""
-SELECT {{id}}::bigint, coalesce({{key}}::text, '') FROM {{table}}
-WHERE {FOREIGN} AND {NOT_PASSED}
-    AND {{id}} <= %(through)s AND {{id}} <> ALL (%(free)s::bigint[])
-ORDER BY {{id}}
-"""
-_FREE_OF_MINE = f"""
-SELECT {{id}}::bigint FROM {{table}} WHERE {MINE} ORDER BY {{id}} FOR UPDATE SKIP LOCKED
-"""
-_DELETE = "DELETE FROM {table} WHERE {id} = ANY (%(free)s::bigint[])"
-
 
 class LockedRows:
-    """Remembers what was locked. ``sql`` puts the names into a statement.
+    """Remembers what was locked. ``named`` puts the names into a statement."""
 
-    ``stamp_rows``: statement that stamps the rows ``ids`` and returns them.
-    """
-
-    def __init__(
-        self, sql: Callable[[str], bytes], stamp_rows: str, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, named: Callable[[str], bytes], clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._free, self._locked, self._stamp = sql(_FREE), sql(_LOCKED), sql(stamp_rows)
-        self._free_of_mine, self._delete, self._left = sql(_FREE_OF_MINE), sql(_DELETE), sql(LEFT)
+        self._free, self._locked = named(sql.FREE), named(sql.LOCKED)
+        self._stamp, self._delete = named(sql.STAMP_IDS), named(sql.DELETE)
+        self._free_of_mine, self._left = named(sql.FREE_OF_MINE), named(sql.LEFT)
         # Keys with a locked row before others, found at a time.
         self._keys: set[str] = set()
         self._found_at = 0.0
-        # Whether a mark that waits for locks would probably meet one.
+        # Whether a mark with a wait for locks would probably meet one.
         self.are_likely = False
-        # Ids of the rows that the last purge has left.
+        # Ids of the rows the last purge has left.
         self.in_purge: frozenset[int] = frozenset()
 
     async def mark(
@@ -84,7 +47,7 @@ class LockedRows:
             self._keys.clear()
             self._found_at = self._clock()
         async with connection.transaction():
-            await connection.execute(_WAIT)
+            await connection.execute(sql.WAIT)
             for _ in range(_ROUNDS):
                 chosen = await self._choose(
                     connection, {**parameters, "passed": [*passed, *self._keys]}
@@ -100,7 +63,7 @@ class LockedRows:
     async def _choose(
         self, connection: Connection, parameters: Mapping[str, Any]
     ) -> list[int] | None:
-        """Lock and return rows that may be stamped. None: there may be some of other keys."""
+        """Lock and return rows to stamp. None: there may be some of other keys."""
         cursor = await connection.execute(self._free, parameters, prepare=True)
         free = await cursor.fetchall()
         is_whole = len(free) < parameters["limit"]
@@ -127,9 +90,9 @@ class LockedRows:
         return None if behind and not chosen else chosen
 
     async def purge(self, connection: Connection, parameters: Mapping[str, Any]) -> Purged:
-        """Delete the rows that are not locked."""
+        """Delete the unlocked rows."""
         async with connection.transaction():
-            await connection.execute(_WAIT)
+            await connection.execute(sql.WAIT)
             cursor = await connection.execute(self._free_of_mine, parameters, prepare=True)
             free = {id_ for (id_,) in await cursor.fetchall()}
             await connection.execute(self._delete, {"free": [*free]}, prepare=True)

@@ -8,14 +8,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
-from urllib.parse import quote
 from uuid import UUID
 
-from oplog_relay.db import files, names
+from oplog_relay.db import names
 from oplog_relay.db.names import Names
-from oplog_relay.db.rows import from_json, make_row, read_time, text_of
-from oplog_relay.db.url import SqliteUrl
+from oplog_relay.db.rows import from_json, make_row, read_time
+from oplog_relay.db.sqlite import SqliteUrl, files
 from oplog_relay.model.bindings import Backlog, Purged
 from oplog_relay.model.errors import ConfigError, OutboxError
 from oplog_relay.model.row import Row, is_text
@@ -39,15 +39,15 @@ SELECT o.{{id}}, o.{{create_time}}, CAST(o.{{topic}} AS TEXT), CAST(o.{{key}} AS
 """
 _HEAD = _LOWEST.replace("{}", "")
 # A function, because there may be more keys than a statement may have parameters. It gets bytes,
-# because a key may be text that is not valid.
+# because a key may be invalid text.
 _OTHERS = _LOWEST.replace("{}", "AND NOT is_passed(CAST(coalesce(o.{key}, '') AS BLOB))")
 _STAMP = "UPDATE {table} SET {leader_id} = ? WHERE {id} = ?"
 _PURGE = "DELETE FROM {table} WHERE {leader_id} = ? AND {id} = ?"
 _LEFT = "SELECT o.{leader_id} IS ? FROM {table} AS o WHERE o.{id} = ?"
 _RESET = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} BETWEEN ? AND ?"
 _RESET_ROW = "UPDATE {table} SET {leader_id} = NULL WHERE {leader_id} = ? AND {id} = ?"
-# A key that is NULL counts as empty: see ``rows``. Bytes, as in _OTHERS: the column may compare
-# texts without their case.
+# A NULL key counts as empty: see ``rows``. Bytes, as in _OTHERS: the column may compare
+# strings without their case.
 _RESET_KEY = _RESET + " AND CAST(coalesce({key}, '') AS BLOB) = ?"
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM {table} LIMIT ?)"
 _OLDEST = "SELECT {create_time} FROM {table} ORDER BY {id} LIMIT 1"
@@ -59,9 +59,9 @@ class SqliteOutbox:
 
     def __init__(self, url: SqliteUrl, table: Table) -> None:
         """Open nothing yet. Raises ConfigError."""
-        self._url = url
-        self._path = files.path_of(url)
-        # Of the file that is open.
+        self._url = url if url.busy is None else replace(url, busy=min(url.busy, _BUSY))
+        self._path = url.path
+        # Of the open file.
         self._number: files.FileNumber | None = None
         self._table = table
         self._names = Names.of(table)
@@ -132,7 +132,7 @@ class SqliteOutbox:
         await asyncio.wait({asyncio.wrap_future(closed)}, timeout=_BUSY)
 
     async def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run ``work`` in the thread. One that has begun goes on there, whatever happens here."""
+        """Run ``work`` in the thread. Once begun, it goes on there."""
         if self._is_closed:
             raise OutboxError("the outbox is closed")
         call = asyncio.wrap_future(self._thread.submit(self._call, work))
@@ -157,32 +157,20 @@ class SqliteOutbox:
             raise OutboxError("SQLite (database.url): a text is not valid UTF-8") from None
 
     def _close_replaced(self) -> None:
-        """Close a file that no longer has the path: SQLite would go on with it, without a word."""
+        """Close the file if the path names another one: SQLite would not notice."""
         number = files.number_of(self._path) if self._number else None
         if self._connection is not None and number not in (None, self._number):
             _log.warning("the file %s has been replaced: the new one is opened", self._path)
             self._close()
 
     def _open(self) -> sqlite3.Connection:
-        """Open the file that has the path now."""
+        """Open the file with the path now."""
         while True:
             self._number = files.number_of(self._path)
-            connection = self._connect()
+            connection = self._url.connect(_BUSY, autocommit=True)
             if files.number_of(self._path) == self._number:
                 return connection
             connection.close()
-
-    def _connect(self) -> sqlite3.Connection:
-        """Open the file, which must exist: SQLite would create an empty one."""
-        file = self._url.file
-        if not self._url.is_uri:
-            file = f"file:{quote(str(self._path))}?mode=rw"
-        busy = _BUSY if self._url.busy is None else min(self._url.busy, _BUSY)
-        connection = sqlite3.connect(
-            file, timeout=busy, isolation_level=None, check_same_thread=False, uri=True
-        )
-        connection.text_factory = text_of
-        return connection
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None
@@ -228,18 +216,7 @@ class SqliteOutbox:
                 "SELECT name, pk FROM pragma_table_info(?, ?)", (name, schema or "main")
             )
         }
-        if not columns:
-            raise ConfigError(
-                f"database.table: the database has no table {self._names.table};"
-                " `oplog-relay schema sqlite` prints one"
-            )
-        for setting in names.COLUMNS:
-            column: str = getattr(self._table, setting)
-            if column.lower() not in columns:
-                raise ConfigError(
-                    f"database.columns.{setting}: the table {self._names.table} has no column"
-                    f" {column!r}; `oplog-relay schema sqlite` prints a table that fits"
-                )
+        names.check_columns(self._table, columns, "sqlite", str.lower)
         # Without it SQLite gives the id of a purged row to a new one: the header would repeat.
         prefix = f"{names.quote(schema)}." if schema else ""
         (sql,) = connection.execute(
@@ -300,7 +277,7 @@ def _row(row: tuple[object, ...], mark: int) -> Row:
 
 
 def _stored(connection: sqlite3.Connection, keys: Iterable[str]) -> set[bytes]:
-    """Return keys as the bytes that the database has for them."""
+    """Return keys as the bytes the database has for them."""
     (encoding,) = connection.execute("PRAGMA encoding").fetchone()
     errors = "surrogateescape" if encoding == "UTF-8" else "surrogatepass"
     return {key.encode(encoding, errors) for key in keys}

@@ -1,0 +1,141 @@
+"""The bulk write of one collection, and the meaning of its answer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import bson
+from bson import Int64
+from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
+from pymongo import DeleteOne, ReplaceOne
+from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import BulkWriteError
+
+from oplog_pipe.errors import SinkError
+from oplog_pipe.message import Message
+from oplog_pipe.model.reasons import is_of_id, of_mongodb
+from oplog_pipe.sinks.parts.collapse import Numbered
+from oplog_pipe.sinks.parts.ownership import Owner
+
+Document = Mapping[str, Any]
+
+# Transient codes: hosts and networks; elections and shutdown; time-outs; conflicts;
+# no room on the disk.
+PASSING = frozenset((
+    6, 7, 89, 9001, 91, 189, 10058, 10107, 11600, 11602, 13435, 13436, 50, 64, 202, 262, 112, 14031,
+))  # fmt: skip
+_DUPLICATE_KEY = 11000
+_LARGEST = 16 * 1024 * 1024
+
+
+class Writes:
+    """The last message of each object of one collection."""
+
+    def __init__(self, objects: Mapping[str, Numbered], collection: str, owner: Owner) -> None:
+        """Raises SinkError with the index of a message that MongoDB cannot store."""
+        self._collection = collection
+        self._owner = owner
+        # Writes of one kind in a row share a command.
+        self._objects = sorted(objects.items(), key=lambda each: each[1][1].op == "delete")
+        self._requests = [_request(id, *each, str(owner)) for id, each in self._objects]
+        self._deletes = [id for id, (_, message) in self._objects if message.op == "delete"]
+
+    def run(self, database: Database[Document]) -> None:
+        collection = database[self._collection]
+        details: Mapping[str, Any] | None = None
+        try:
+            deleted = collection.bulk_write(self._requests, ordered=False).deleted_count
+        except BulkWriteError as error:
+            details = error.details
+            deleted = details.get("nRemoved", 0)
+        if details is not None:  # not above: a traceback with the first error would quote documents
+            self._judge(collection, details)
+        if deleted < len(self._deletes):
+            self._check_others(collection, self._deletes)
+
+    def _judge(self, collection: Collection[Document], details: Mapping[str, Any]) -> None:
+        """Raise SinkError unless each refused message is older than its document.
+
+        The upsert of an older message finds no document of its version or below, and cannot insert
+        a second one with this id.
+        """
+        errors = sorted(details.get("writeErrors", ()), key=self._place)
+        others = [each for each in errors if each["code"] != _DUPLICATE_KEY]
+        losers = [each for each in errors if each["code"] == _DUPLICATE_KEY]
+        ids = [self._objects[each["index"]][0] for each in losers]
+        newest = self._check_others(collection, ids)
+        gone = False
+        for each in losers:
+            id, (_, message) = self._objects[each["index"]]
+            version = newest.get(id)
+            if id not in newest and is_of_id(str(each.get("errmsg", ""))):
+                gone = True
+            elif not isinstance(version, int) or version <= message.version:
+                others.append(each)  # a unique index of the user refuses it
+        if others:
+            first = min(others, key=self._place)
+            raise SinkError(
+                f"MongoDB: {of_mongodb(first['code'], str(first.get('errmsg', '')))}",
+                transient=all(each["code"] in PASSING for each in others),
+                index=self._place(first),
+            )
+        if gone:
+            raise SinkError("MongoDB: another owner has just deleted a document", transient=True)
+        for concern in details.get("writeConcernErrors", ()):
+            code, name = concern.get("code"), str(concern.get("codeName", ""))
+            raise SinkError(
+                f"MongoDB: {of_mongodb(code, '', name or 'write concern')}", transient=True
+            )
+
+    def _check_others(
+        self, collection: Collection[Document], ids: Sequence[str]
+    ) -> Mapping[str, object]:
+        """Return the version of each document. Raises SinkError for one of another owner.
+
+        Raises ConfigError for a version the folder has not given.
+        """
+        if not ids:
+            return {}
+        asked = {"_id": {"$in": list(ids)}}
+        found = {each["_id"]: each for each in collection.find(asked, {"version": 1, "owner": 1})}
+        for id, (index, _) in self._objects:
+            if id in found and not self._owner.may_write(found[id].get("owner")):
+                where = f"collection {self._collection}: document {id!r}"
+                raise self._owner.refusal(where, found[id]["owner"], index)
+        versions = {id: each.get("version") for id, each in found.items()}
+        numbers = [each for each in versions.values() if isinstance(each, int)]
+        self._owner.check(f"collection {self._collection}", max(numbers, default=None))
+        return versions
+
+    def _place(self, error: Mapping[str, Any]) -> int:
+        index: int = error["index"]
+        return self._objects[index][1][0]
+
+
+def _request(id: str, index: int, message: Message, owner: str) -> ReplaceOne[Document] | DeleteOne:
+    not_newer = {
+        "_id": id,
+        "version": {"$lte": message.version},
+        "owner": {"$in": [owner, None]},
+    }
+    if message.op == "delete":
+        return DeleteOne(not_newer)
+    try:
+        encoded = bson.encode(
+            {
+                "_id": id,
+                "version": Int64(message.version),
+                "source": message.source,
+                "timestamp": DatetimeMS(message.timestamp),
+                "owner": owner,
+                "data": message.data,
+            }
+        )
+    except Exception as error:  # its text quotes the document
+        reason = type(error).__name__
+        told = f"{message!r} is no document of MongoDB ({reason})"
+        raise SinkError(told, index=index) from None
+    if len(encoded) > _LARGEST:
+        raise SinkError(f"{message!r} is larger than a document of MongoDB may be", index=index)
+    return ReplaceOne(not_newer, RawBSONDocument(encoded), upsert=True)

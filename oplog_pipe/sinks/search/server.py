@@ -1,0 +1,122 @@
+"""Requests to Elasticsearch and OpenSearch, and the meaning of refusals."""
+
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.model.reasons import of_search, of_status
+from oplog_pipe.sinks.parts.calls import Calls
+from oplog_pipe.sinks.parts.headers import check_headers
+from oplog_pipe.sinks.search import ElasticsearchOptions
+from oplogc.http.answers import Answer
+
+_NDJSON = "application/x-ndjson"
+_JSON = "application/json"
+
+
+class SearchServers:
+    """The servers of a sink. Raises ValueError for an unusable option."""
+
+    def __init__(self, options: ElasticsearchOptions) -> None:
+        self._headers = (
+            {"Authorization": f"ApiKey {options.api_key}"} if options.api_key is not None else {}
+        )
+        check_headers(self._headers, "api_key")
+        self._calls = Calls(
+            options.urls,
+            options.tls,
+            options.timeout,
+            user=options.user,
+            password=options.password,
+        )
+
+    @property
+    def name(self) -> str:
+        """The address of the present server, as it may be shown."""
+        return self._calls.server
+
+    def close(self) -> None:
+        self._calls.close()
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, missing_is_none: bool = False
+    ) -> Any:
+        answer = self.send(method, path, body)
+        if missing_is_none and answer.status == 404:
+            return None
+        if answer.status >= 300:
+            raise self.refused(answer)
+        return self.read(answer)
+
+    def send(self, method: str, path: str, body: object = None) -> Answer:
+        """Send a request to one server after the other until one answers.
+
+        Raises SinkError if none does, or if it is busy.
+        """
+        raw = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        kind = {"Content-Type": _NDJSON if isinstance(body, bytes) else _JSON}
+        headers = {**self._headers, **(kind if raw is not None else {})}
+
+        def fault(answer: Answer) -> str | None:
+            if answer.status == 429:
+                raise self.refused(answer)
+            if answer.status >= 500 or answer.status in (408, 425):
+                return _reason_of(answer)
+            return None
+
+        return self._calls.ask(method, path, raw, headers, fault)
+
+    def refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
+        # A proxy before the server answers in its own words.
+        transient = answer.passes or (
+            answer.status in (400, 404, 405) and not isinstance(_decoded(answer), dict)
+        )
+        reason = _reason_of(answer)
+        if answer.status in (401, 403):
+            blocked = error_type(answer) == "cluster_block_exception"
+            transient = transient or blocked
+            reason += "" if blocked else "; look at user, password and api_key"
+        if 300 <= answer.status < 400:
+            reason = f"redirects to {answer.location or 'nowhere'}: give that address instead"
+        told = f"{self._calls.server}: {before}{reason}"
+        if not transient and (answer.status in (401, 403) or 300 <= answer.status < 400):
+            return TargetError(told)
+        return SinkError(told, transient=transient, index=index)
+
+    def read(self, answer: Answer) -> Any:
+        try:
+            return msgspec.json.decode(answer.body)
+        except ValueError:
+            raise SinkError(
+                f"{self._calls.server} does not answer in JSON", transient=True
+            ) from None
+
+
+def _decoded(answer: Answer) -> Any:
+    try:
+        return msgspec.json.decode(answer.body)
+    except ValueError:
+        return None
+
+
+def _error_of(answer: Answer) -> Any:
+    found = _decoded(answer)
+    return found.get("error") if isinstance(found, dict) else None
+
+
+def _reason_of(answer: Answer) -> str:
+    error = _error_of(answer)
+    if error is None:
+        return of_status(answer.status)
+    return f"{of_search(error)} (HTTP {answer.status})"
+
+
+def error_type(answer: Answer) -> str:
+    error = _error_of(answer)
+    return str(error.get("type", "")) if isinstance(error, dict) else ""
+
+
+def path_of(index: str) -> str:
+    return "/" + quote(index, safe="")
