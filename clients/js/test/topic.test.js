@@ -134,11 +134,12 @@ test("a poll returns messages with bytes as bytes, and a gap", async (t) => {
   assert.deepEqual([messages[0].id, gap], ["545b55c7f095528dd0f3863c", false]);
   assert.deepEqual(await topic.poll({ startFrom: 0, limit: null }), { messages: [], gap: false });
   await topic.poll();
+  const isolation = "read_committed";
   assert.deepEqual(sent(agent), [
-    { startFrom: ID, inclusive: false, limit: 3 },
-    { startFrom: 1415271879041, inclusive: true, limit: null },
-    { startFrom: 0, inclusive: true, limit: null },
-    { startFrom: null, inclusive: true, limit: null },
+    { startFrom: ID, inclusive: false, limit: 3, isolation },
+    { startFrom: 1415271879041, inclusive: true, limit: null, isolation },
+    { startFrom: 0, inclusive: true, limit: null, isolation },
+    { startFrom: null, inclusive: true, limit: null, isolation },
   ]);
   assert.equal(agent.requests[0].line, "POST /v1/namespaces/shop/topics/orders/poll HTTP/1.1");
 });

@@ -13,7 +13,7 @@ from tests.kits.servers.ports import free_port
 from tests.kits.servers.request import Request
 from tests.kits.servers.scripted import ScriptedServer, answer
 
-BOUND = 1_000_000
+BOUND = 1 << 20
 COUNT = 1_000
 # One append may exceed the bound, and has all that waits. So they come one part after the other.
 PART = 100

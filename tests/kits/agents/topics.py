@@ -67,7 +67,7 @@ class Topic:
 
     def try_poll(self, start: str | int | None = None, **members: object) -> Answer:
         """Poll all messages, also of open transactions, unless ``members`` say otherwise."""
-        if not {"isolation", "transaction"} & {*members}:
+        if "isolation" not in members and members.get("transaction") is None:
             members["isolation"] = "read_uncommitted"
         return self.agent.request("POST", f"{self.path}/poll", {"startFrom": start, **members})
 

@@ -9,6 +9,7 @@ from oplogc.topics import (
     AsyncTopics,
     BadRequestError,
     ForeignTransaction,
+    Isolation,
     NotAllowed,
     OutcomeUnknownError,
     RefusedError,
@@ -40,11 +41,13 @@ def namespace(request: pytest.FixtureRequest) -> str:
 
 def texts(topics: Topics, topic: str, transaction: ForeignTransaction | None = None) -> list[str]:
     """Return the messages for an uncommitted reader, or for a reader with a snapshot."""
-    return [str(each.text) for each in topics.poll(topic, transaction=transaction).messages]
+    isolation: Isolation = "read_uncommitted" if transaction is None else "read_committed"
+    found = topics.poll(topic, isolation=isolation, transaction=transaction).messages
+    return [str(each.text) for each in found]
 
 
 def committed(topics: Topics, topic: str) -> list[str]:
-    found = topics.poll(topic, isolation="read_committed").messages
+    found = topics.poll(topic).messages
     return [str(each.text) for each in found]
 
 

@@ -56,7 +56,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def payloads(url: str, topic: str, transaction: ForeignTransaction | None = None) -> list[str]:
     with Topics(url) as topics:
-        found = topics.poll(topic, transaction=transaction).messages
+        found = topics.poll(
+            topic,
+            isolation="read_uncommitted" if transaction is None else "read_committed",
+            transaction=transaction,
+        ).messages
     return [str(each.text) for each in found]
 
 
@@ -179,18 +183,18 @@ def test_a_read_says_when_it_is_held(
         (("--transaction", '{"readPointer": 1}'), [], held),
         (("--transaction", f'{{"readPointer": {POINTER}}}'), ["first", "second"], ""),
         (("--transaction", f"@{file}"), ["second"], ""),
-        (("--isolation", "read_committed"), [], held),
-        ((), ["first", "second"], ""),
+        ((), [], held),
+        (("--isolation", "read_uncommitted"), ["first", "second"], ""),
     ):
         code, out, err = run(capsys, "topic", "poll", "held", *flags, "--json")
         assert [json.loads(line)["payload"] for line in out.splitlines()] == seen
         assert (code, err) == (0, said)
-    assert run(capsys, "topic", "peek", "held", "--isolation", "read_committed") == (0, "", held)
+    assert run(capsys, "topic", "peek", "held") == (0, "", held)
     run(capsys, "topic", "publish", "behind", "before")
     run(capsys, "topic", "publish", "behind", "first", *UNDER)
     for flags, seen, said in (
-        (("--isolation", "read_committed"), ["before"], held),
-        ((), ["before", "first"], ""),
+        ((), ["before"], held),
+        (("--isolation", "read_uncommitted"), ["before", "first"], ""),
     ):
         code, out, err = run(capsys, "topic", "peek", "behind", *flags, "--json")
         assert [json.loads(line)["payload"] for line in out.splitlines()] == seen

@@ -356,5 +356,6 @@ def test_the_paths_and_bodies_are_those_of_the_interface(topics_of: TopicsOf) ->
     ]
     assert server.bodies == [
         b'{"ttl": 5}', b"{}", b"", b"",
-        b'{"startFrom": 5, "inclusive": false, "limit": 7}', b"", b'{"messages":["a"]}',
+        b'{"startFrom": 5, "inclusive": false, "limit": 7, "isolation": "read_committed"}',
+        b"", b'{"messages":["a"]}',
     ]  # fmt: skip

@@ -20,7 +20,7 @@ async def test_the_state_file_of_a_committed_reader_is_refused_to_others(tmp_pat
         topics.create("t")
         with topics.transaction() as transaction:
             transaction.write("t", "record")
-            assert wait_until(lambda: bool(topics.poll("t").messages))
+            assert wait_until(lambda: bool(topics.poll("t", isolation="read_uncommitted").messages))
             topics.publish("t", "plain").result(DEADLINE)
             async with topics.stream(
                 "t", start="0", isolation="read_committed", state_file=state
@@ -32,7 +32,7 @@ async def test_the_state_file_of_a_committed_reader_is_refused_to_others(tmp_pat
             kept = f"{event.event_id} read_committed"
             assert state.read_text() == kept
             with pytest.raises(StateFileError, match="with isolation read_committed, which this"):
-                topics.stream("t", state_file=state)
+                topics.stream("t", isolation="read_uncommitted", state_file=state)
             assert state.read_text() == kept
         async with topics.stream("t", isolation="read_committed", state_file=state) as consumer:
             event = await anext(consumer)

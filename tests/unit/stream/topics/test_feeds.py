@@ -12,6 +12,7 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message import decode_content
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
+from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, News, Topic
 from oplogd.stream.feeds import IDLE_SECONDS, POLL_SECONDS
 from oplogd.stream.topic_follower import follow_topics
@@ -23,7 +24,7 @@ MB = 1_000_000
 
 def peek(world: TopicWorld, topic: Topic, after: Mark | None = None) -> list[str | None] | None:
     id_ = after and MessageId(after.ms, after.sequence)
-    found = world.feeds.peek(topic, id_, 100, MB)
+    found = world.feeds.peek(topic, id_, 100, MB, Isolation.READ_UNCOMMITTED)
     return None if found is None else [decode_content(data).payload for _, data in found.messages]
 
 
