@@ -31,7 +31,7 @@ test("messages come with all they hold, bytes as bytes", async (t) => {
     { id: id(3), event: "message", payload: null, key: null, headers: [] },
   ]);
   const [{ line, headers }] = agent.requests;
-  assert.equal(line, "GET /v1/namespaces/shop/topics/orders/stream?checkpoint=1 HTTP/1.1");
+  assert.equal(line, "GET /v1/namespaces/shop/topics/orders/stream?checkpoint=1&isolation=read_committed HTTP/1.1");
   assert.equal(headers.accept, "text/event-stream");
   assert.equal(headers["last-event-id"], undefined);
   assert.equal(headers.authorization, `Basic ${Buffer.from(":gehéim").toString("base64")}`);
@@ -177,7 +177,7 @@ test("a Topic hands its address and its password to its streams", async (t) => {
   const topic = new Topic(`http://user:old@${agent.host}/base`, "shop/orders", { password: "new" });
   const consumer = topic.stream({ start: "0", name: "search" });
   await take(consumer, 1);
-  assert.equal(agent.requests[0].line, "GET /base/v1/namespaces/shop/topics/orders/stream?checkpoint=1&name=search HTTP/1.1");
+  assert.equal(agent.requests[0].line, "GET /base/v1/namespaces/shop/topics/orders/stream?checkpoint=1&name=search&isolation=read_committed HTTP/1.1");
   assert.equal(agent.requests[0].headers.authorization, `Basic ${Buffer.from("user:new").toString("base64")}`);
 });
 

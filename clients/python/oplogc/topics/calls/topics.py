@@ -128,10 +128,11 @@ def poll(
     if limit is not None and (type(limit) is not int or limit < 1):
         raise ValueError("limit: give a whole number of at least 1")
     asked: dict[str, object] = {"startFrom": start_from, "inclusive": inclusive, "limit": limit}
-    # Older agents read uncommitted by default. A snapshot is always read committed.
-    if check_isolation(isolation) == READ_COMMITTED or transaction is None:
+    check_isolation(isolation)
+    # A snapshot is always read committed. Otherwise older agents read uncommitted by default.
+    if transaction is None:
         asked["isolation"] = isolation
-    if transaction is not None:
+    else:
         asked["transaction"] = transaction.as_json()
     return Call("POST", f"{name.path}/poll", json.dumps(asked).encode())
 
