@@ -14,7 +14,8 @@ import oplogd
 from oplog_kit.command import convert
 from oplog_kit.command.convert import Secret
 from oplog_kit.command.flags import Flag, flags_of, secret, setting
-from oplog_kit.command.settings import Given, SettingsCommand
+from oplog_kit.command.given import Given
+from oplog_kit.command.settings import SettingsCommand
 from oplog_sync.backend.base import NewLog
 from oplog_sync.guard import Limit
 

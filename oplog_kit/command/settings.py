@@ -6,8 +6,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
@@ -15,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from oplog_kit.command.flags import Flag, flags_of
+from oplog_kit.command.given import Given
 from oplog_kit.command.variables import refuse_unknown_variables
 
 if TYPE_CHECKING:
@@ -27,27 +27,6 @@ else:
 EXIT_USAGE = 2
 
 S = TypeVar("S")
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Settings that a user gave: `values` by field, `sources` (flag or variable) by flag."""
-
-    values: dict[str, Any]
-    sources: dict[str, str]
-    arguments: tuple[str, ...]
-
-    def refuse_together(self, one: Iterable[str], other: Iterable[str]) -> None:
-        """Raise click.UsageError if flags of both groups are given."""
-        first = [self.sources[name] for name in one if name in self.sources]
-        second = [self.sources[name] for name in other if name in self.sources]
-        if first and second:
-            raise click.UsageError(f"{first[0]} and {second[0]} exclude each other")
-
-    def require(self, name: str, *needed: str) -> None:
-        """Raise click.UsageError if `name` is given without any flag of `needed`."""
-        if name in self.sources and not any(other in self.sources for other in needed):
-            raise click.UsageError(f"{self.sources[name]} needs {needed[0]} as well")
 
 
 class SettingsCommand(click.Command, Generic[S]):

@@ -15,7 +15,7 @@ LIVE = 500
 HELD = """
 import sys, threading
 from oplogd.cli import main
-from oplogd.store.sqlite import log
+from oplogd.store.sqlite.log import log
 
 states = log.states
 goes_on = threading.Event()

@@ -1,12 +1,13 @@
-"""The tests are where tests/README.md says, and suites share code through tests/kits only."""
+"""Tests lie where tests/README.md says and share code through kits. Files and folders are small."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kits.paths import TESTS
+from tests.kits.paths import ROOT, TESTS
 
 
 def folders(above: Path) -> set[str]:
@@ -17,6 +18,14 @@ def folders(above: Path) -> set[str]:
 KITS = "kits"
 SUITES = folders(TESTS)
 LONGEST = 400
+PRODUCT = tuple(
+    ROOT / package
+    for package in (
+        "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "clients/python/oplogc",
+    )
+)  # fmt: skip
+LONGEST_OF_PRODUCT = 300
+MOST_MODULES = 16
 # Long runs measure with the parts of the benchmarks.
 ALLOWED = {("soak", "bench")}
 
@@ -59,6 +68,20 @@ def test_imports_name_the_whole_path() -> None:
 def test_no_file_has_more_than_400_lines() -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules()}
     assert {path: count for path, count in lines.items() if count > LONGEST} == {}
+
+
+def product() -> list[Path]:
+    return [path for package in PRODUCT for path in package.rglob("*.py")]
+
+
+def test_no_file_of_the_product_has_more_than_300_lines() -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in product()}
+    assert {path: count for path, count in lines.items() if count > LONGEST_OF_PRODUCT} == {}
+
+
+def test_no_folder_of_the_product_has_more_than_16_modules() -> None:
+    modules_of = Counter(path.parent for path in product())
+    assert {folder: n for folder, n in modules_of.items() if n > MOST_MODULES} == {}
 
 
 def test_the_page_names_every_suite_and_every_kit() -> None:

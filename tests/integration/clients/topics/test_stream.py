@@ -233,7 +233,8 @@ async def test_a_lost_connection_resumes_after_the_last_block_also_after_reset()
             assert await take(consumer, 3) == ["reset", "a", "a"]
         assert server.last_ids() == [IDS[0], "0", IDS[1], IDS[5]]
         assert server.heads[0].startswith(
-            "GET /v1/namespaces/default/topics/t/stream?checkpoint=1&isolation=read_committed HTTP/1.1\r\n"
+            "GET /v1/namespaces/default/topics/t/stream?checkpoint=1&isolation=read_committed"
+            " HTTP/1.1\r\n"
         )
 
 
