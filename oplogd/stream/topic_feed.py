@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.store.topics import Topic, TopicLog
@@ -51,9 +52,14 @@ class TopicFeed(Feed):
         """
         if not self.is_started:
             bounds = await self.log.locate()
+            head, is_plain = bounds.head, False
+            if head.offset > bounds.front.offset:
+                for entry in await self.log.read(head.offset - 1, 1):
+                    is_plain = entry.offset == head.offset and entry.event == EntryKind.MESSAGE
             if not self.is_started:
                 self.ring.repaired = bounds.repaired
-                self.ring.restart(bounds.head)
+                self.ring.restart(head)
+                self.ring.window.base_is_plain = is_plain
 
     def use(self) -> None:
         self.used_at = self.monotonic()

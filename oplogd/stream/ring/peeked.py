@@ -69,7 +69,7 @@ def may_expand(ring: TopicRing, ms: int, sequence: int, *, committed: bool) -> b
     substitutes = window.committed if committed else window.uncommitted
     base = window.base_mark
     if (base.ms, base.sequence) == (ms, sequence):
-        return base.offset > 0
+        return base.offset > 0 and not window.base_is_plain
     past = window.after_time(ms, sequence)
     if past is None or past == window.after(base.offset):
         return past is None

@@ -23,6 +23,7 @@ class Window:
         "_base",
         "_gone",
         "_zero",
+        "base_is_plain",
         "committed",
         "ends",
         "frames",
@@ -40,6 +41,8 @@ class Window:
         # Up to date only in a window with sequences.
         self._base = base
         self._gone = 0
+        # Whether the entry at the base is known to have no records. Up to date as ``_base`` is.
+        self.base_is_plain = False
         self.frames: list[bytes] = []
         # The postings that hold each entry's offset.
         self.postings: list[tuple[Posting, ...]] = []
@@ -101,6 +104,7 @@ class Window:
             self.voids -= 1
         if self.sequences is not None:
             self._base = self.mark(index)
+            self.base_is_plain = self.committed is None or self.committed.at(self.base + 1) is None
         if self.committed is not None:
             self._drop_substitutes(self.committed, self.base + 1)
         self.frames[index] = b""

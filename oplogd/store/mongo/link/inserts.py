@@ -66,11 +66,12 @@ async def insert_until_taken(
     """
     began = link.clock.boot()
     number = len(documents)
-    # A session of its own: one that must see earlier answers would delay the insert.
     session = link.session()
     try:
         async with session or nullcontext():
             await collection.insert_many(documents, ordered=True, session=session)
+            # A fail-over must not hide from later reads what was decided before the insert.
+            link.saw(session)
     except BulkWriteError as error:
         # The index is reliable, ``nInserted`` is not on every server.
         number = duplicates_in(error)[0]

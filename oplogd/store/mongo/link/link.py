@@ -201,8 +201,14 @@ class Link:
                 session.advance_cluster_time(self._cluster_time)
                 session.advance_operation_time(self._operation_time)
             yield session
-            before, after = self._operation_time, session.operation_time
-            if after is not None and (before is None or after > before):
+            self.saw(session)
+
+    def saw(self, session: AsyncClientSession | None) -> None:
+        """Let later sessions of ``reading`` see everything that this one saw."""
+        after = session.operation_time if session else None
+        if session is not None and after is not None:
+            before = self._operation_time
+            if before is None or after > before:
                 self._operation_time, self._cluster_time = after, session.cluster_time
 
     def session(self) -> AsyncClientSession | None:

@@ -15,6 +15,7 @@ from oplogd.model.names import TopicName
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, News, Topic
 from oplogd.stream.feeds import IDLE_SECONDS, POLL_SECONDS
+from oplogd.stream.ring.peeked import Peeked
 from oplogd.stream.topic_follower import follow_topics
 from tests.kits.stream.topic_worlds import TTL, TopicWorld, message, read_all, told
 from tests.kits.stream.worlds import DEADLINE
@@ -24,7 +25,7 @@ MB = 1_000_000
 
 def peek(world: TopicWorld, topic: Topic, after: Mark | None = None) -> list[str | None] | None:
     id_ = after and MessageId(after.ms, after.sequence)
-    found = world.feeds.peek(topic, id_, 100, MB, Isolation.READ_UNCOMMITTED)
+    found = world.feeds.peek(topic, id_, 100, MB)
     return None if found is None else [decode_content(data).payload for _, data in found.messages]
 
 
@@ -173,6 +174,19 @@ async def test_an_acknowledgement_before_the_ring_started_counts(topic_world: To
     (mark,) = await topic_world.publish(topic, "b")
     await topic_world.advance()
     assert peek(topic_world, topic, Mark(1, mark.ms, mark.sequence - 1)) == ["b"]
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+async def test_memory_answers_an_idle_reader_whose_last_message_has_left_the_ring(
+    isolation: Isolation, topic_world: TopicWorld
+) -> None:
+    topic = await topic_world.create()
+    await polled(topic_world, topic)
+    (mark,) = await topic_world.publish(topic, "a")
+    await topic_world.advance()
+    topic_world.clock.ms += TTL * 1000 + 1
+    id_ = MessageId(mark.ms, mark.sequence)
+    assert topic_world.feeds.peek(topic, id_, 100, MB, isolation) == Peeked([])
 
 
 async def test_memory_does_not_answer_for_messages_from_before_the_feed(

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from oplogd.model.message_id import MessageId, stamp, unstamp
 from oplogd.model.names import TopicName
-from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, TopicEntry, TopicLog
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_follower import TopicFollower
@@ -33,7 +32,6 @@ from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.polling import TopicModel
 
-UNCOMMITTED = {"isolation": "read_uncommitted"}
 NAME = TopicName("ns", "t")
 LIMIT = 20
 HUGE = 10**9
@@ -163,7 +161,7 @@ class World:
 
     async def poll(self, step: Poll) -> None:
         start = self.start_of(step)
-        body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit, **UNCOMMITTED}
+        body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit}
         request = decode_poll(CODEC, json.dumps(body).encode())
         reads = self.topics.reads
         answer = await self.poller.poll(NAME, request)
@@ -235,11 +233,7 @@ async def test_a_ttl_that_another_agent_changed_before_a_topic_has_a_feed_counts
             await world.poller.poll(NAME, oldest)
         await world.follower.advance(0)
         position = world.topics.generation(1).head
-        after = PollRequest(
-            MessageId(position.ms, position.sequence).to_bytes(),
-            inclusive=False,
-            isolation=Isolation.READ_UNCOMMITTED,
-        )
+        after = PollRequest(MessageId(position.ms, position.sequence).to_bytes(), inclusive=False)
         await world.publisher.publish(NAME, [of_json("new")])
         await world.follower.advance(0)
         reads = world.topics.reads
