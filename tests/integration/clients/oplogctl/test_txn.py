@@ -154,17 +154,17 @@ def test_poll_peek_and_follow_take_an_isolation(
         topics.create("isolated")
         with topics.transaction() as txn:
             txn.write("isolated", "late")
-            while not topics.poll("isolated").messages:
+            while not topics.poll("isolated", isolation="read_uncommitted").messages:
                 pass
             topics.publish("isolated", "plain").result(DEADLINE)
             for command, seen in (
-                ("poll isolated", "late plain"),
-                ("peek isolated", "late plain"),
-                ("follow isolated --from 0 -n 2", "late plain"),
-                ("poll isolated --isolation read_uncommitted", "late plain"),
+                ("poll isolated", "plain"),
+                ("peek isolated", "plain"),
+                ("follow isolated --from 0 -n 1", "plain"),
                 ("poll isolated --isolation read_committed", "plain"),
-                ("peek isolated --isolation read_committed", "plain"),
-                ("follow isolated --from 0 -n 1 --isolation read_committed", "plain"),
+                ("poll isolated --isolation read_uncommitted", "late plain"),
+                ("peek isolated --isolation read_uncommitted", "late plain"),
+                ("follow isolated --from 0 -n 2 --isolation read_uncommitted", "late plain"),
             ):
                 code, out = printed(capsys, agent, "topic", *command.split(), "--json")
                 texts = [json.loads(line)["payload"] for line in out.splitlines()]
@@ -214,7 +214,7 @@ def test_the_help_names_every_flag_with_its_variable_within_80_columns(
         assert cli.main(["topic", name, "--help"]) == 0
         text = " ".join(capsys.readouterr().out.split())
         assert "--isolation ISOLATION" in text
-        assert "[default: read_uncommitted]" in text
+        assert "[default: read_committed]" in text
 
 
 @pytest.mark.parametrize(

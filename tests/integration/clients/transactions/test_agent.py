@@ -236,8 +236,8 @@ async def test_a_committed_reader_gets_the_records_of_a_commit_together(agent: A
     async with AsyncTopics(agent.url) as topics:
         await topics.create("read/t")
         async with (
-            topics.stream("read/t", start="0", isolation="read_committed") as committed,
-            topics.stream("read/t", start="0") as uncommitted,
+            topics.stream("read/t", start="0") as committed,
+            topics.stream("read/t", start="0", isolation="read_uncommitted") as uncommitted,
         ):
             async with topics.transaction() as late:
                 await late.write("read/t", "a")
