@@ -1,7 +1,9 @@
-"""The URL of a database without its password. No I/O."""
+"""URLs without their secrets. No I/O."""
 
 import re
 from urllib.parse import parse_qsl, urlencode
+
+import httpx
 
 # Greedy up to the last at sign: a password may hold one that is not percent-encoded.
 _CREDENTIALS = re.compile(r"(?P<driver>[\w+]+://)(?P<user>[^:@]*)(?P<password>:.*)?@", re.DOTALL)
@@ -20,3 +22,10 @@ def hide_password(url: str, hidden: str) -> str:
     pairs = parse_qsl(query, keep_blank_values=True)
     shown = [(name, hidden if _SECRET.search(name) else value) for name, value in pairs]
     return f"{address}{mark}{urlencode(shown, safe='/:*,')}"
+
+
+def origin(url: str, hidden: str = "***") -> str:
+    """Return scheme, host and port of a URL. Path and query of a webhook may be its secret."""
+    parsed = httpx.URL(url)
+    found = str(parsed.copy_with(raw_path=b"/", fragment=None, userinfo=b""))
+    return found if parsed.raw_path in (b"", b"/") else f"{found}{hidden}"

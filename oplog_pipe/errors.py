@@ -1,12 +1,9 @@
 """Every error the pipe raises on purpose. Messages name no secret."""
 
+from oplog_kit.errors import ConfigError as ConfigError
+from oplog_kit.errors import ProgramError
 
-class PipeError(Exception):
-    """Base of them all."""
-
-
-class ConfigError(PipeError):
-    """A setting cannot be used. The message names it and says what to do."""
+PipeError = ProgramError
 
 
 class LogError(PipeError):

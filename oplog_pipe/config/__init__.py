@@ -1,21 +1,15 @@
 """The settings file of a pipe: reads it, and shows settings without secrets."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from oplog_kit.yaml_file import read_yaml
+from oplog_kit.config.reader import load_settings
+from oplog_pipe.config import hints
 from oplog_pipe.config.build import pipe
-from oplog_pipe.config.reader import Reader
 from oplog_pipe.config.show import shown
-from oplog_pipe.errors import ConfigError
 from oplog_pipe.model.settings import PipeSettings
-from oplogc.terminal.variables import unknown_variable
 
 __all__ = ["load", "shown"]
-
-_PREFIX = "OPLOG_PIPE_"
-_VARIABLES = ("OPLOG_PIPE_LISTEN",)
 
 
 def load(path: str | Path, environ: Mapping[str, str] | None = None) -> PipeSettings:
@@ -23,16 +17,5 @@ def load(path: str | Path, environ: Mapping[str, str] | None = None) -> PipeSett
 
     ``environ``: the environment; None: the process's own.
     """
-    environ = os.environ if environ is None else environ
-    reader = Reader(str(path), Path(path).absolute().parent, environ)
-    try:
-        node = read_yaml(path)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    settings = pipe(reader, node)
-    for name in environ:
-        if sentence := unknown_variable({name: environ[name]}, _PREFIX, _VARIABLES):
-            reader.mistakes.add("", sentence)
-    if reader.mistakes:
-        raise ConfigError(str(reader.mistakes))
-    return settings
+    root = Path(path).absolute().parent
+    return load_settings(path, environ, "OPLOG_PIPE_", pipe, root, hints.of_setting)

@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from oplog_kit.tls import tls_context
-from oplog_kit.yaml_file import is_null, is_text, line
+from oplog_kit.config.nodes import is_null, is_text, line
+from oplog_kit.config.reader import TLS_FILES, Reader, Section
 from oplog_pipe.config import hints, tables
-from oplog_pipe.config.reader import Reader, Section
 from oplog_pipe.config.rules import SettingRules
 from oplog_pipe.model import checks
 from oplog_pipe.model.options import SinkOptions, TlsOptions
@@ -25,19 +24,13 @@ from oplog_pipe.model.settings import (
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.registry import type_names, type_of, types
 
-_TLS = tuple(field.name for field in dataclasses.fields(TlsOptions))
 _T = TypeVar("_T")
 
 
 def pipe(reader: Reader, node: yaml.Node | None) -> PipeSettings:
     """Return the settings. They are of no use if the reader then has mistakes."""
+    assert reader.root is not None
     section = reader.section(node, "", tables.PIPE)
-    if listen := reader.environ.get("OPLOG_PIPE_LISTEN"):
-        section.values["listen"] = listen
-        try:
-            checks.listen(listen)
-        except ValueError as error:
-            reader.mistakes.add("", f"OPLOG_PIPE_LISTEN: {error}")
     rules = SettingRules(reader)
     sources = tuple(
         _source(reader, rules, each, f"sources[{number}].")
@@ -48,28 +41,19 @@ def pipe(reader: Reader, node: yaml.Node | None) -> PipeSettings:
         for number, each in enumerate(_list(reader, section, "sinks"))
     )
     rules.check()
-    own = {name: value for name, value in section.values.items() if name not in _LISTS}
-    folder = Path(own.pop("dir", reader.root))
-    return PipeSettings(dir=folder, root=reader.root, sources=sources, sinks=sinks, **own)
-
-
-_LISTS = ("sources", "sinks")
+    folder = Path(section.values.pop("dir", reader.root))
+    return PipeSettings(folder, reader.root, sources, sinks, **section.values)
 
 
 def _list(reader: Reader, section: Section, name: str) -> Sequence[yaml.Node]:
-    node = section.values.get(name)
-    if node is None:
-        return ()
-    if isinstance(node, yaml.MappingNode) and name not in _LISTS:
-        return [node]
-    if isinstance(node, yaml.ScalarNode) and name not in _LISTS:
-        return [node]
-    if not isinstance(node, yaml.SequenceNode):
-        reader.mistake(section, name, f"must be a list: begin each of the {name} with a dash")
-        return ()
-    if not node.value and name in _LISTS:
+    node = section.values.pop(name, None)
+    if isinstance(node, yaml.SequenceNode) and node.value:
+        return list(node.value)
+    if isinstance(node, yaml.SequenceNode):
         reader.mistake(section, name, f"is empty: give a list of {name}")
-    return list(node.value)
+    elif node is not None:
+        reader.mistake(section, name, f"must be a list: begin each of the {name} with a dash")
+    return ()
 
 
 def _source(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> SourceSettings:
@@ -85,7 +69,7 @@ def _source(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -
         except ValueError:
             sentence = "is missing: the name of the log is too long for a name"
             reader.mistake(section, "name", sentence)
-    _check_tls(reader, section)
+    reader.check_tls(section)
     rules.source(section, made)
     return made
 
@@ -111,15 +95,14 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
     target = {"target": type_} if kind is CustomOptions else {}
     options = SinkOptions() if kind is None else _made(kind, section, **target)
     section.values.pop("options", None)
-    _check_tls(reader, section)
-    nodes = _list(reader, section, "transforms")
+    reader.check_tls(section)
+    node = section.values.pop("transforms", None)
+    nodes = node.value if isinstance(node, yaml.SequenceNode) else [node] if node else []
     steps = [
         _step(reader, rules, each, f"{prefix}transforms[{number}]")
         for number, each in enumerate(nodes)
     ]
-    given = reader.section(section.values.get("batch"), f"{prefix}batch.", tables.BATCH)
-    section.values.pop("batch", None)
-    section.values.pop("transforms", None)
+    given = reader.section(section.values.pop("batch", None), f"{prefix}batch.", tables.BATCH)
     made = _made(
         SinkSettings,
         section,
@@ -152,7 +135,7 @@ def _step(
         try:
             return _short_step(reader, node)
         except ValueError as error:
-            reader.mistakes.add(path, str(error), line(node))
+            reader.add(path, str(error), line(node))
             return None
     section = reader.section(node, f"{path}.", tables.STEP, nullable=("fetch",))
     if not isinstance(node, yaml.MappingNode):
@@ -160,13 +143,13 @@ def _step(
     if section.unread & {"fetch", "function"}:
         return None
     if section.has("fetch") == section.has("function"):
-        reader.mistakes.add(path, "must have either function or fetch", section.line)
+        reader.add(path, "must have either function or fetch", section.line)
         return None
     if section.has("function"):
         return _made(FunctionStep, section)
     inner = section.values.pop("fetch")
     given = reader.section(None if is_null(inner) else inner, f"{path}.fetch.", tables.FETCH)
-    _check_tls(reader, given)
+    reader.check_tls(given)
     rules.fetch(given)
     return _made(FetchStep, given, **section.values)
 
@@ -183,32 +166,13 @@ def _short_step(reader: Reader, node: yaml.Node) -> FunctionStep | FetchStep:
 def _made(kind: type[_T], section: Section, **others: Any) -> _T:
     """Return settings of one kind with the values of a section. A missing one is empty."""
     given = {**others}
-    tls = {name: section.values[name] for name in _TLS if name in section.values}
+    values = section.values
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]  # a dataclass
-        if field.name in section.values:
-            given[field.name] = section.values[field.name]
+        if field.name in values:
+            given[field.name] = values[field.name]
         elif field.name == "tls":
+            tls = {name: values[name] for name in TLS_FILES if name in values}
             given["tls"] = TlsOptions(**tls)
-        elif (
-            field.name not in given
-            and field.default is dataclasses.MISSING
-            and field.default_factory is dataclasses.MISSING
-        ):
+        elif field.name not in given and field.default is field.default_factory:  # both missing
             given[field.name] = () if field.name in ("agents", "urls") else ""
     return kind(**given)
-
-
-def _check_tls(reader: Reader, section: Section) -> None:
-    if section.unread & {*_TLS}:
-        return
-    values = section.values
-    if not any(name in values for name in _TLS):
-        return
-    try:
-        tls_context(values.get("ca_file"), values.get("cert_file"), values.get("key_file"))
-    except ValueError as error:
-        name, _, sentence = str(error).partition(": ")
-        if name in _TLS:
-            reader.mistake(section, name, sentence)
-        else:
-            reader.mistakes.add("", str(error))

@@ -1,120 +1,88 @@
 """Ends of sentences with the setting or value a newcomer means. No I/O."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+import yaml
+
+from oplog_kit.config.fields import Field
 from oplog_pipe.config import tables
-from oplog_pipe.model.fields import Field
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.registry import types
 from oplogc.terminal.variables import near
 
-# Names of settings in other programs. Of several settings the first known one is meant. A setting
-# of one mapping has its own names: ``Field.hints``.
-_MEANT: Mapping[str, str] = {
-    "address": "agents urls url listen",
-    "addresses": "agents urls url",
-    "auth": "password user",
-    "batching": "batch",
-    "bulk": "batch",
-    "buffer": "batch",
-    "bulk_size": "messages",
-    "ca": "ca_file",
-    "cert": "cert_file",
-    "class": "type",
-    "connection": "url",
-    "connection_string": "url",
-    "data_dir": "dir",
-    "directory": "dir",
-    "dlq": "dead_letter",
-    "dead_letter_queue": "dead_letter",
-    "dead_letters": "dead_letter",
-    "destinations": "sinks",
-    "dsn": "url",
-    "endpoint": "agents urls url",
-    "endpoints": "agents urls url",
-    "errors": "dead_letter",
-    "filter": "namespace",
-    "filters": "namespace",
-    "folder": "dir",
-    "headers_file": "headers",
-    "host": "agents urls url listen",
-    "hosts": "agents urls url",
-    "input": "sources",
-    "inputs": "sources",
-    "interval": "time",
-    "key": "key_file",
-    "kind": "type",
-    "linger": "time",
-    "max_messages": "messages",
-    "max_retry_time": "retry_for",
-    "metrics": "listen",
-    "on_error": "on_failure",
-    "output": "sinks",
-    "outputs": "sinks",
-    "port": "listen",
-    "retries": "retry_for",
-    "retry": "retry_for",
-    "secret": "password",
-    "server": "agents urls url",
-    "servers": "agents urls url",
-    "size": "messages",
-    "ssl": "ca_file",
-    "start_from": "start",
-    "startFrom": "start",
-    "status": "listen",
-    "steps": "transforms",
-    "stream": "log",
-    "target": "sinks",
-    "targets": "sinks",
-    "tls": "ca_file",
-    "token": "password",
-    "topic": "log",
-    "topics": "log",
-    "types": "namespace",
-    "uri": "url agents urls",
-    "url": "agents urls",
-    "urls": "agents url",
-    "username": "user",
-    "workers": "concurrency",
+# Settings and their names in other programs. Of several settings the first known one is meant. A
+# setting of one mapping has its own names: ``Field.hints``.
+_NAMES = {
+    "agents urls": "url",
+    "agents url": "urls",
+    "agents urls url": "addresses endpoint endpoints hosts server servers",
+    "agents urls url listen": "address host",
+    "batch": "batching buffer bulk",
+    "ca_file": "ca ssl tls",
+    "cert_file": "cert",
+    "concurrency": "workers",
+    "dead_letter": "dead_letter_queue dead_letters dlq errors",
+    "dir": "data_dir directory folder",
+    "headers": "headers_file",
+    "key_file": "key",
+    "listen": "metrics port status",
+    "log": "stream topic topics",
+    "messages": "bulk_size max_messages size",
+    "namespace": "filter filters types",
+    "on_failure": "on_error",
+    "password": "secret token",
+    "password user": "auth",
+    "retry_for": "max_retry_time retries retry",
+    "sinks": "destinations output outputs target targets",
+    "sources": "input inputs",
+    "start": "start_from startfrom",
+    "time": "interval linger",
+    "transforms": "steps",
+    "type": "class kind",
+    "url": "connection connection_string dsn",
+    "url agents urls": "uri",
+    "user": "username",
 }
 # Settings others have in one piece.
-_BELOW: Mapping[str, str] = {
-    "batch_size": "batch: {messages: 1000}",
-    "batch_bytes": "batch: {bytes: 1 MB}",
-    "batch_timeout": "batch: {time: 100ms}",
-    "batch_time": "batch: {time: 100ms}",
-    "flush_interval": "batch: {time: 100ms}",
-    "max_batch_size": "batch: {messages: 1000}",
+_OF_BATCH = {
+    "bytes: 1 MB": "batch_bytes",
+    "messages: 1000": "batch_size max_batch_size",
+    "time: 100ms": "batch_time batch_timeout flush_interval",
 }
 # Settings in a part of the URL.
 _IN_URL = ("user", "username", "password", "host", "port", "database", "sslmode")
 
 
-def of_setting(name: str, known: Collection[str], fields: Sequence[Field]) -> tuple[str, str]:
+def of_setting(
+    name: str, node: yaml.Node, known: Collection[str], fields: Sequence[Field]
+) -> tuple[str, str]:
     """Return the end of the sentence about an unknown setting, and the probable setting.
 
     ``known``, ``fields``: settings of the same mapping. Both are empty if there is nothing to
     suggest.
     """
-    if hint := near(name, known):
-        return hint, hint.removeprefix("; did you mean ").removesuffix("?")
     lowered = name.lower().replace("-", "_")
-    others = _MEANT.get(name, _MEANT.get(lowered, "")).split()
+    others = _meant(lowered, _NAMES).split()
     for meant in (lowered, *_hinted(lowered, fields), *others):
         if meant in known:
             return f"; did you mean {meant}?", meant
     if name in _IN_URL and "url" in known and "path" not in known:
         return "; it is a part of url", ""
-    if name in _BELOW and "batch" in known:
-        return f"; give {_BELOW[name]}", ""
+    if "batch" in known and (member := _meant(name, _OF_BATCH)):
+        return f"; give batch: {{{member}}}", ""
     everywhere = (each for _, fields in _sections() for each in fields)
     for meant in (name, *_hinted(lowered, everywhere), *others):
         found = [place for place, fields in _sections() if any(meant == f.name for f in fields)]
         if found:
             subject = "it" if meant == name else f"did you mean {meant}? It"
             return f"; {subject} belongs to {' or '.join(found[:3])}", ""
+    if "name" in known and isinstance(node, yaml.MappingNode):
+        return f"; if it is the name, give name: {name} and the settings below it", ""
     return "", ""
+
+
+def _meant(name: str, table: Mapping[str, str]) -> str:
+    return next((meant for meant, names in table.items() if name in names.split()), "")
 
 
 def of_type(name: str, known: Collection[str]) -> str:
@@ -141,13 +109,3 @@ def _sections() -> Iterator[tuple[str, Sequence[Field]]]:
     for kind, options in types().items():
         yield f"a sink of type {kind}", options.settings
     yield "a sink of type module:Class", CustomOptions.settings
-
-
-_NAMES = re.compile(r"[\w/.-]+(?:\s*,\s*[\w/.-]+)+", re.ASCII)
-
-
-def check_pattern(text: str) -> None:
-    """Raise ValueError for a list of names, which would match nothing: no namespace has a comma."""
-    if _NAMES.fullmatch(text):
-        names = "|".join(re.split(r"\s*,\s*", text))
-        raise ValueError(f"{text!r} matches nothing; of several names give ^({names})$")

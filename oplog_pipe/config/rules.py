@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from oplog_pipe.config.reader import Reader, Section
+from oplog_kit.config.reader import Reader, Section
 from oplog_pipe.model import checks
 from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 

@@ -3,14 +3,20 @@
 The reference of the settings is generated from these tables.
 """
 
+from oplog_kit.listen import listen_address
 from oplog_pipe.model import checks
 from oplog_pipe.model.fields import AGENTS, HOUR, LOG, TLS, USER, Field, Kind, timeout
 from oplog_pipe.sinks.registry import type_names
 
-_NAMESPACE = (
-    "Regular expression, which is searched in the message namespace: a type, or the full name of a "
-    "topic, such as `shop/orders`."
-)
+
+def _namespace(others: str) -> Field:
+    """``others``: what happens to messages that do not match."""
+    meaning = (
+        "Regular expression, which is searched in the message namespace: a type, or the full name "
+        f"of a topic, such as `shop/orders`. Messages that do not match {others}."
+    )
+    return Field("namespace", Kind.PATTERN, meaning, check=checks.pattern)
+
 
 PIPE = (
     Field(
@@ -63,7 +69,8 @@ PIPE = (
         Kind.TEXT,
         "Address for `/status`, `/live` and `/metrics`, such as `localhost:9109`; an empty host is "
         "all interfaces. Without it: none. Variable: `OPLOG_PIPE_LISTEN`.",
-        check=checks.listen,
+        check=listen_address,
+        variable="OPLOG_PIPE_LISTEN",
     ),
     Field(
         "sources",
@@ -90,11 +97,7 @@ SOURCE = (
     AGENTS,
     LOG,
     Field("password", Kind.SECRET, "Password for reading; of a topic, the right to read it."),
-    Field(
-        "namespace",
-        Kind.PATTERN,
-        f"{_NAMESPACE} Messages that do not match are not kept.",
-    ),
+    _namespace("are not kept"),
     Field(
         "on_gap",
         Kind.CHOICE,
@@ -131,7 +134,7 @@ FUNCTION = (
         "The text alone may stand for the mapping.",
         check=checks.target,
     ),
-    Field("namespace", Kind.PATTERN, f"{_NAMESPACE} Messages that do not match are dropped."),
+    _namespace("are dropped"),
 )
 
 FETCH = (
@@ -167,11 +170,7 @@ SINK = (
         f"{', '.join(f'`{each}`' for each in type_names())} or `module:Class`.",
         required=f"give {', '.join(type_names())} or module:Class",
     ),
-    Field(
-        "namespace",
-        Kind.PATTERN,
-        f"{_NAMESPACE} Messages that do not match are acknowledged and go no further.",
-    ),
+    _namespace("are acknowledged and go no further"),
     Field(
         "transforms",
         Kind.SECTION,

@@ -5,7 +5,6 @@ import warnings
 
 import httpx
 
-from oplog_kit.listen import listen_address
 from oplogc.http.address import base_endpoint
 from oplogc.topics.messages.names import topic_name
 
@@ -14,6 +13,7 @@ _TARGET = re.compile(rf"{_WORD}(\.{_WORD})*:{_WORD}(\.{_WORD})*", re.ASCII)
 _SINK = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SOURCE = re.compile(r"[A-Za-z0-9._/-]{1,64}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
+_NAMES = re.compile(r"[\w/.-]+(?:\s*,\s*[\w/.-]+)+", re.ASCII)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
@@ -53,10 +53,6 @@ def host(text: str) -> None:
         )
 
 
-def listen(text: str) -> None:
-    listen_address(text)
-
-
 def target(text: str) -> None:
     """Check ``module:name``."""
     if text.partition(":")[0].endswith(".py"):
@@ -72,7 +68,7 @@ def template(text: str) -> None:
 
 
 def pattern(text: str) -> None:
-    """Check a regular expression."""
+    """Check a regular expression. A list of names would match nothing: no namespace has a comma."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a set such as [[a] works, but may not for ever
@@ -80,6 +76,9 @@ def pattern(text: str) -> None:
     except (re.error, OverflowError, RecursionError) as error:
         hint = "; .* matches everything" if text in ("*", "**") else ""
         raise ValueError(f"{text!r} is not a regular expression: {error}{hint}") from None
+    if _NAMES.fullmatch(text):
+        names = "|".join(re.split(r"\s*,\s*", text))
+        raise ValueError(f"{text!r} matches nothing; of several names give ^({names})$")
 
 
 _LITERAL = re.compile(r"(?:\^|\\A)(?:[^\\.^$*+?{}\[\]|()]|\\[^A-Za-z0-9])+(?:\$|\\Z)")

@@ -12,13 +12,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from oplog_kit.urls import origin
 from oplog_pipe.errors import PipeError
 from oplogc.http.answers import printable
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _MAX = 500
+
+of_url = origin
 
 
 def of_code(error: BaseException) -> str:
@@ -45,13 +46,6 @@ def of_status(status: int) -> str:
         return f"{HTTPStatus(status).phrase} (HTTP {status})"
     except ValueError:
         return f"HTTP {status}"
-
-
-def of_url(url: str, hidden: str = "***") -> str:
-    """Return scheme, host and port of a URL. Path and query of a webhook may be its secret."""
-    parsed = httpx.URL(url)
-    origin = str(parsed.copy_with(raw_path=b"/", fragment=None, userinfo=b""))
-    return origin if parsed.raw_path in (b"", b"/") else f"{origin}{hidden}"
 
 
 # PostgreSQL

@@ -1,12 +1,9 @@
 """Every error the relay raises on purpose. Messages name no secret."""
 
+from oplog_kit.errors import ConfigError as ConfigError
+from oplog_kit.errors import ProgramError
 
-class RelayError(Exception):
-    """Base of them all."""
-
-
-class ConfigError(RelayError):
-    """A setting cannot be used. The message names it and says what to do."""
+RelayError = ProgramError
 
 
 class OutboxError(RelayError):

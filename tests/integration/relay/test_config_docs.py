@@ -5,15 +5,16 @@ With OPLOG_UPDATE_DOCS=1 the generated part is written again.
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oplog_kit.units import duration_text
-from oplog_relay.config.fields import FIELDS, Field, Kind, range_text
+from oplog_kit.config.fields import SECRETS, Field, Kind, range_text, shown_value
 from oplog_relay.config.file import load
+from oplog_relay.config.tables import sections
 from oplog_relay.model.settings import DatabaseSettings, RelaySettings
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets
@@ -23,30 +24,38 @@ PAGE = pages.RELAY
 DEFAULTS = RelaySettings("", DatabaseSettings(""))
 
 
-def default(field: Field) -> str:
-    value: Any = field.value_in(DEFAULTS) if field.is_effective else ""
+def default(field: Field, values: Mapping[str, Any]) -> str:
+    value = values.get(field.name)
     if value in ("", None):
         return ""
-    if field.kind is Kind.DURATION:
-        return f"`{duration_text(value)}`"
-    if field.kind is Kind.DURATIONS:
-        return f"`[{', '.join(map(duration_text, value))}]`"
-    if field.kind is Kind.TEXTS:
-        return f"`[{', '.join(value)}]`"
-    return f"`{value}`"
+    if field.kind is Kind.DURATIONS or field.kind is Kind.URLS:
+        return f"`[{', '.join(shown_value(field, value))}]`"
+    return f"`{shown_value(field, value)}`"
+
+
+def settings() -> Iterator[tuple[bool, str]]:
+    """Yield for each setting whether it has a range, and its row."""
+    for prefix, fields, values in sections(DEFAULTS):
+        for field in fields:
+            if field.kind is Kind.SECTION:
+                continue
+            names = [field.name, *([f"{field.name}_file"] if field.kind in SECRETS else [])]
+            cells = [
+                ", ".join(f"`{prefix}{name}`" for name in names),
+                default(field, values),
+                field.meaning,
+            ]
+            if found := range_text(field):
+                cells.insert(2, found)
+            yield bool(found), f"| {' | '.join(cells)} |"
 
 
 def tables() -> str:
     blocks = []
-    for has_range, fields in groupby(FIELDS, lambda field: bool(range_text(field))):
+    for has_range, rows in groupby(settings(), lambda each: each[0]):
         head = "| setting | default | range | |" if has_range else "| setting | default | |"
-        rows = [head, "|---" * (head.count("|") - 1) + "|"]
-        for field in fields:
-            cells = [f"`{field.path}`", default(field), field.meaning]
-            if has_range:
-                cells.insert(2, range_text(field))
-            rows.append(f"| {' | '.join(cells)} |")
-        blocks.append("\n".join(rows))
+        line = "|---" * (head.count("|") - 1) + "|"
+        blocks.append("\n".join([head, line, *(row for _, row in rows)]))
     return "\n\n".join(blocks)
 
 
@@ -72,5 +81,5 @@ def test_the_files_and_mistakes_on_the_page_are_real(
     for text in files:
         assert load(file.write(text), {"ORDERS_DB_PASSWORD": "other"}).name == "orders"
     (told,) = (snippet.code for snippet in snippets(PAGE) if "hearbeat" in snippet.code)
-    wrong = f"{LEAST}limits:\n  hearbeat: 2s\n  session: 5s\n"
+    wrong = f"{LEAST}limits:\n  hearbeat: 2s\n  batch: 500\n"
     assert file.mistakes(wrong) == told.splitlines()

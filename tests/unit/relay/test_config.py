@@ -53,7 +53,7 @@ NO_ADDRESS = "is not an address such as :9108, localhost:9108 or [::1]:9108"
         ("limits: {5: x}", "limits: the name of a setting must be text"),
         ("limits: {poll: 1, poll: 2}", "limits.poll: is given twice, first in line 4"),
         ("name: other", "name: is given twice, first in line 1"),
-        ("limits: [poll]", "limits: must be a mapping of settings"),
+        ("limits: [poll]", "limits: must be a mapping of settings: poll, heartbeat, session …"),
         ("limits: {poll: [1]}", "limits.poll: must be a single value"),
         ("limits: {poll: 5x}", f"limits.poll: '5x' {NO_DURATION}"),
         ("limits: {poll: 5x, heartbeat: 100ms}", f"limits.poll: '5x' {NO_DURATION}"),
@@ -194,8 +194,8 @@ limits:
         ("name: orders", "relay.yaml: database.url: is missing: give the database of the outbox"),
         ("database: x", "relay.yaml:1: database: must be a mapping of settings"),
         ("- x", "relay.yaml:1: must be a mapping of settings"),
-        ("agents: x", "relay.yaml:1: agents: must be a list of addresses or a mapping of settings"),
-        ("agents: []", "relay.yaml:1: agents.urls: give the address of an agent, such as"),
+        ("agents: x", "relay.yaml:1: agents.urls: 'x' is no address of an agent, such as"),
+        ("agents: []", "relay.yaml:1: agents.urls: is empty: give a value, or leave it out"),
         ("agents: [x]", "relay.yaml:1: agents.urls: 'x' is no address of an agent, such as"),
         ("agents: [5]", f"relay.yaml:1: agents.urls: {QUOTES}"),
         ("agents: {urls: {x: y}}", "relay.yaml:1: agents.urls: must be a list of texts"),
@@ -306,9 +306,18 @@ def test_a_file_of_a_secret_that_cannot_be_used_is_named(file: SettingsFile) -> 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("agents: {password: a, password_file: b}", "agents.password_file: excludes password"),
-        ("agents: {password_file: b, password: a}", "agents.password: excludes password_file"),
-        ("database: {url: 'sqlite:///a', url_file: b}", "database.url_file: excludes url"),
+        (
+            "agents: {password: a, password_file: b}",
+            "agents.password_file: excludes password",
+        ),
+        (
+            "agents: {password_file: b, password: a}",
+            "agents.password: excludes password_file",
+        ),
+        (
+            "database: {url: 'sqlite:///a', url_file: b}",
+            "database.url_file: excludes url",
+        ),
         (
             "database: {url: 'sqlite:///a', password: b}",
             "database.password: belongs to a URL such as postgresql://user@host/db",
@@ -316,8 +325,9 @@ def test_a_file_of_a_secret_that_cannot_be_used_is_named(file: SettingsFile) -> 
     ],
 )
 def test_a_secret_is_given_once(file: SettingsFile, text: str, sentence: str) -> None:
+    hint = ": give one of them" if "excludes" in sentence else ""
     found = file.mistakes(f"name: n\n{text}")
-    assert f"relay.yaml:2: {sentence}" in found
+    assert f"relay.yaml:2: {sentence}{hint}" in found
 
 
 def test_no_secret_is_shown(file: SettingsFile) -> None:

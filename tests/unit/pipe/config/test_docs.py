@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from oplog_kit.config.fields import SECRETS, range_text, shown_value
 from oplog_pipe.config import load, tables
-from oplog_pipe.config.show import value_of, value_text
+from oplog_pipe.config.show import values_of
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.model.fields import SECRETS, Field, Kind, range_text
+from oplog_pipe.model.fields import Field, Kind
 from oplog_pipe.model.settings import (
     BatchLimits,
     FetchStep,
@@ -56,7 +57,7 @@ def sections() -> Iterator[tuple[str, Sequence[Field], Any]]:
 def default(field: Field, values: Any) -> str:
     if field.required or field.kind in (Kind.SECTION, Kind.ANY_MAPPING) or field.name == "name":
         return ""
-    value = value_text(field, value_of(values, field.name))
+    value = shown_value(field, values_of(values)[field.name])
     if value is None or value == {} or value == "":
         return ""
     return f"`{str(value).lower() if field.kind is Kind.FLAG else value}`"

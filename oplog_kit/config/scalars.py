@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import yaml
 
 from oplog_kit import units
+from oplog_kit.config.nodes import is_text
 from oplog_kit.disk import read_text, without_newline
-from oplog_kit.yaml_file import is_text
 
 _COUNT = re.compile(r"[0-9]{1,9}")
 # `$$`, `${NAME}` or `${NAME:-default}`. In a default `$$` is a dollar and `$}` a brace.

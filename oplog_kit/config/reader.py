@@ -1,21 +1,29 @@
-"""Reads mappings of the file by their tables, and collects mistakes with their lines."""
+"""Reads the mappings of a settings file by their tables, and collects mistakes with their lines."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
-from oplog_kit import scalars
-from oplog_kit.mistakes import Mistakes
-from oplog_kit.yaml_file import is_null, is_text, line
-from oplog_pipe.config import hints
-from oplog_pipe.model import checks
-from oplog_pipe.model.fields import SECRETS, Field, Kind, range_text
+from oplog_kit.config import scalars
+from oplog_kit.config.fields import SECRETS, Field, Kind, check_value
+from oplog_kit.config.nodes import is_null, is_text, line, read_yaml
+from oplog_kit.errors import ConfigError
+from oplog_kit.tls import tls_context
+from oplogc.http.answers import printable
+from oplogc.terminal.variables import near, unknown_variable
 
 _MAX_DEPTH = 50
+TLS_FILES = ("ca_file", "cert_file", "key_file")
+_PAIR = "two durations, such as [500ms, 30s]"
+_T = TypeVar("_T")
+
+# Name and node of an unknown setting, known names and settings of its mapping -> the end of the
+# sentence about it, and the probable setting. Both are empty if there is nothing to suggest.
+Hint = Callable[[str, yaml.Node, Collection[str], Sequence[Field]], tuple[str, str]]
 
 
 @dataclass
@@ -38,18 +46,49 @@ class Section:
 
 
 class Reader:
-    """``root``: folder at which relative paths begin."""
+    """``root``: folder at which relative paths begin; None: the working directory."""
 
-    def __init__(self, file: str, root: Path, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        file: str,
+        environ: Mapping[str, str],
+        root: Path | None = None,
+        hint: Hint = lambda *_: ("", ""),
+    ) -> None:
         self.root = root
         self.environ = environ
-        self.mistakes = Mistakes(file)
+        self._file = file
+        self._hint = hint
+        self._found: set[tuple[int, str, str]] = set()
+        self._variables: set[str] = set()
+
+    def add(self, path: str, sentence: str, line: int = 0) -> None:
+        """Add a mistake. ``path``: of the setting; may be empty. ``line``: 0 if it is not known."""
+        self._found.add((line, printable(path), printable(sentence)))
 
     def mistake(self, section: Section, name: str, sentence: str) -> None:
         """Add a mistake in a setting of a section."""
         at = section.lines.get(name, section.line)
-        self.mistakes.add(f"{section.prefix}{name}".rstrip("."), sentence, at)
+        self.add(f"{section.prefix}{name}".rstrip("."), sentence, at)
         section.unread.add(name)
+
+    def check(self, prefix: str) -> None:
+        """Raise ConfigError if there are mistakes: a line for each, in the order of the file.
+
+        An unknown variable that begins with ``prefix`` is one.
+        """
+        for name, text in self.environ.items():
+            if sentence := unknown_variable({name: text}, prefix, self._variables):
+                self.add("", sentence)
+        if self._found:
+            raise ConfigError("\n".join(map(self._located, sorted(self._found))))
+
+    def _located(self, mistake: tuple[int, str, str]) -> str:
+        line, path, sentence = mistake
+        place = f"{self._file}:{line}" if line else self._file
+        if path:
+            return f"{place}: {path}: {sentence}"
+        return f"{place}: {sentence}" if line else sentence  # of a variable
 
     def section(
         self,
@@ -64,11 +103,12 @@ class Reader:
         ``also``: ignored names. ``nullable``: names of settings without a value.
         """
         section = Section(prefix, line(node) if node is not None else 0)
+        self._variables.update(each.variable for each in fields)
+        path = prefix.rstrip(".")
         if node is not None and not isinstance(node, yaml.MappingNode):
-            path = prefix.rstrip(".")
             names = ", ".join(each.name for each in fields[:3])
             told = f"must be a mapping of settings: {names}" + (" …" if len(fields) > 3 else "")
-            self.mistakes.add(path, told, section.line)
+            self.add(path, told, section.line)
             section.unread.update(each.name for each in fields)
             return section
         by_name = {each.name: each for each in fields}
@@ -76,20 +116,18 @@ class Reader:
         known = [*by_name, *files, *also]
         for key, value in [] if node is None else node.value:
             if not is_text(key):
-                path = prefix.rstrip(".")
-                self.mistakes.add(path, "the name of a setting must be text", line(key))
+                self.add(path, "the name of a setting must be text", line(key))
                 continue
             name = key.value
             if name in section.lines:
                 first = section.lines[name]
-                self.mistakes.add(
-                    prefix + name, f"is given twice, first in line {first}", line(key)
-                )
+                self.add(prefix + name, f"is given twice, first in line {first}", line(key))
             elif name not in known:
-                hint, meant = hints.of_setting(name, known, fields)
-                if not hint and "name" in by_name and isinstance(value, yaml.MappingNode):
-                    hint = f"; if it is the name, give name: {name} and the settings below it"
-                self.mistakes.add(prefix + name, f"unknown{hint}", line(key))
+                hint = near(name, known)
+                meant = hint.removeprefix("; did you mean ").removesuffix("?")
+                if not hint:
+                    hint, meant = self._hint(name, value, known, fields)
+                self.add(prefix + name, f"unknown{hint}", line(key))
                 # Do not report the probable setting as missing, too.
                 section.unread.add(meant)
             elif name in nullable or not (name in also or is_null(value)):
@@ -97,6 +135,8 @@ class Reader:
                 self._setting(section, name, by_name.get(name) or files[name], value)
             section.lines.setdefault(name, line(key))
         for each in fields:
+            if each.variable:
+                self._variable(section, each)
             if each.required and not section.has(each.name):
                 self.mistake(section, each.name, f"is missing: {each.required}")
         return section
@@ -104,6 +144,29 @@ class Reader:
     def text(self, node: yaml.Node) -> str:
         """Return a text with the values of its variables. Raises ValueError."""
         return scalars.text(node, self.environ)
+
+    def check_tls(self, section: Section) -> None:
+        """Check the files for TLS of a section."""
+        if section.unread & {*TLS_FILES} or not section.has(*TLS_FILES):
+            return
+        ca, cert, key = map(section.values.get, TLS_FILES)
+        try:
+            tls_context(ca, cert, key)
+        except ValueError as error:
+            name, _, sentence = str(error).partition(": ")
+            if name in TLS_FILES:
+                self.mistake(section, name, sentence)
+            else:
+                self.add("", str(error))
+
+    def _variable(self, section: Section, field: Field) -> None:
+        if found := self.environ.get(field.variable):
+            section.values[field.name] = found
+            section.lines.pop(field.name, None)
+            try:
+                check_value(field, found)
+            except ValueError as error:
+                self.add("", f"{field.variable}: {error}")
 
     def _setting(self, section: Section, name: str, field: Field, node: yaml.Node) -> None:
         # A secret and its file are one value.
@@ -113,10 +176,8 @@ class Reader:
             if field.kind in SECRETS and other in section.lines:
                 raise ValueError(f"excludes {other}: give one of them")
             if is_file:
-                path = self._path(scalars.text(node, self.environ))
-                value: Any = scalars.secret_in(path)
-                if field.check is not None:
-                    field.check(value)
+                value: Any = scalars.secret_in(self._path(self.text(node)))
+                check_value(field, value)
             else:
                 value = self._value(field, node)
             section.values[field.name] = value
@@ -126,15 +187,10 @@ class Reader:
 
     def _value(self, field: Field, node: yaml.Node) -> Any:
         """Raises ValueError."""
+        value: Any
         match field.kind:
             case Kind.SECTION:
                 return node
-            case Kind.COUNT:
-                return _inside(field, scalars.count(node, self.environ))
-            case Kind.DURATION:
-                return _inside(field, scalars.duration(node, self.environ))
-            case Kind.SIZE:
-                return _inside(field, scalars.size(node, self.environ))
             case Kind.FLAG:
                 return scalars.flag(node, self.environ)
             case Kind.TEXTS | Kind.URLS:
@@ -143,7 +199,21 @@ class Reader:
                 return self._mapping(node, lambda each: self._text(field, each))
             case Kind.ANY_MAPPING:
                 return self._mapping(node, lambda each: self._anything(each, _MAX_DEPTH))
-        return self._text(field, node)
+            case Kind.COUNT:
+                value = scalars.count(node, self.environ)
+            case Kind.DURATION:
+                value = scalars.duration(node, self.environ)
+            case Kind.DURATIONS:
+                pair = scalars.elements(node, _PAIR)
+                if len(pair) != 2:
+                    raise ValueError(f"must be a list of {_PAIR}")
+                value = tuple(scalars.duration(each, self.environ) for each in pair)
+            case Kind.SIZE:
+                value = scalars.size(node, self.environ)
+            case _:
+                return self._text(field, node)
+        check_value(field, value)
+        return value
 
     def _text(self, field: Field, node: yaml.Node) -> str:
         """Raises ValueError."""
@@ -151,29 +221,24 @@ class Reader:
             if isinstance(node, yaml.SequenceNode):
                 raise ValueError("must be one text, not a list; of several names give ^(a|b)$")
             found = scalars.plain_text(node)
-            checks.pattern(found)
-            hints.check_pattern(found)
-            return found
-        found = scalars.text(node, self.environ)
-        match field.kind:
-            case Kind.FILE:
-                return self._path(found)
-            case Kind.CHOICE:
-                if found not in field.choices:
-                    raise ValueError(f"{found!r} must be {' or '.join(field.choices)}")
-        if field.check is not None:
-            field.check(found)
+        else:
+            found = self.text(node)
+        if field.kind is Kind.FILE:
+            return self._path(found)
+        if field.choices and found not in field.choices:
+            raise ValueError(f"{found!r} must be {' or '.join(field.choices)}")
+        check_value(field, found)
         return found
 
     def _texts(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
         """Raises ValueError."""
         found = scalars.elements(node, "texts", or_one=True)
         if not found:
-            raise ValueError(f"is empty: {field.required}" if field.required else "is empty")
+            raise ValueError(f"is empty: {field.required or 'give a value, or leave it out'}")
         return tuple(self._text(field, each) for each in found)
 
     def _path(self, text: str) -> str:
-        return os.path.normpath(self.root / text)
+        return text if self.root is None else os.path.normpath(self.root / text)
 
     def _mapping(self, node: yaml.Node, value_of: Callable[[yaml.Node], Any]) -> dict[str, Any]:
         """Raises ValueError, which names the key."""
@@ -207,8 +272,24 @@ class Reader:
             raise ValueError("cannot be read") from None
 
 
-def _inside(field: Field, number: float) -> float:
-    """Return a number. Raises ValueError if it is not in its range."""
-    if not field.least <= number <= field.most:
-        raise ValueError(f"must be {range_text(field)}")
-    return number
+def load_settings(
+    path: str | Path,
+    environ: Mapping[str, str] | None,
+    prefix: str,
+    settings_of: Callable[[Reader, yaml.Node | None], _T],
+    root: Path | None = None,
+    hint: Hint = lambda *_: ("", ""),
+) -> _T:
+    """Read settings from a file. Raises ConfigError, which lists every mistake.
+
+    ``environ``: the environment; None: that of the process. ``prefix``: of its variables.
+    ``settings_of``: makes the settings. They are of no use if it adds mistakes.
+    """
+    reader = Reader(str(path), os.environ if environ is None else environ, root, hint)
+    try:
+        node = read_yaml(path)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    settings = settings_of(reader, node)
+    reader.check(prefix)
+    return settings

@@ -70,3 +70,9 @@ def is_text(node: yaml.Node) -> bool:
 
 def line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
+
+
+def named(name: str, node: yaml.Node) -> yaml.MappingNode:
+    """Return a mapping with one member."""
+    key = yaml.ScalarNode(f"{_TAG}str", name, node.start_mark)
+    return yaml.MappingNode(f"{_TAG}map", [(key, node)], node.start_mark)
