@@ -2,37 +2,51 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 from typing import NamedTuple
 
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from oplog_kit.errors import ConfigError
 from oplog_kit.listen import Address, listen_address
 
 # Seconds within which the event loop must answer.
 _PATIENCE = 5.0
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
 
 
+Paths = dict[str, Callable[[], HttpAnswer]]
+
+
+def probes(registry: CollectorRegistry, is_live: Callable[[], bool]) -> Paths:
+    """Return the answers to /live and /metrics."""
+    return {
+        "/live": lambda: HttpAnswer(200, b"live\n") if is_live() else HttpAnswer(503, b"stopped\n"),
+        "/metrics": lambda: HttpAnswer(200, generate_latest(registry), CONTENT_TYPE_LATEST),
+    }
+
+
 @contextmanager
-def serving(listen: str, paths: Mapping[str, Callable[[], Answer]], program: str) -> Iterator[str]:
+def serving(setting: str, listen: str, paths: Paths, program: str) -> Iterator[str]:
     """Serve GET and HEAD until the end of the context. Return the address.
 
     Call it in the event loop, which then calls the functions of the paths. ``listen``:
-    ``HOST:PORT``. Raises ValueError.
+    ``HOST:PORT``, the value of ``setting``. Raises ConfigError.
     """
     loop = asyncio.get_running_loop()
     *others, last = paths
-    unknown = Answer(404, f"{', '.join(others)} and {last} are here\n".encode())
+    unknown = HttpAnswer(404, f"{', '.join(others)} and {last} are here\n".encode())
 
-    async def answer(path: str) -> Answer:
+    async def answer(path: str) -> HttpAnswer:
         return paths[path]() if path in paths else unknown
 
     class Handler(BaseHTTPRequestHandler):
@@ -45,11 +59,11 @@ def serving(listen: str, paths: Mapping[str, Callable[[], Answer]], program: str
                 self._send(asked.result(_PATIENCE))
             except TimeoutError:
                 asked.cancel()
-                self._send(Answer(503, b"the event loop hangs\n"))
+                self._send(HttpAnswer(503, b"the event loop hangs\n"))
 
         do_HEAD = do_GET
 
-        def _send(self, answer: Answer) -> None:
+        def _send(self, answer: HttpAnswer) -> None:
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -63,7 +77,10 @@ def serving(listen: str, paths: Mapping[str, Callable[[], Answer]], program: str
         def version_string(self) -> str:
             return program
 
-    server = _open(listen, Handler)
+    try:
+        server = _open(listen, Handler)
+    except ValueError as error:
+        raise ConfigError(f"{setting}: {error}") from None
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
     thread.start()
     host, port = server.server_address[:2]

@@ -32,9 +32,9 @@ class Secret:
         return hash(self._value)
 
 
-def count(least: int) -> Callable[[str], int]:
+def count(least: int, most: int = 10**18 - 1) -> Callable[[str], int]:
     def convert(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,18}", text.strip()) or int(text) < least:
+        if not re.fullmatch(r"-?[0-9]{1,19}", text.strip()) or not least <= int(text) <= most:
             raise ValueError(f"{text!r} is not a whole number of at least {least}")
         return int(text)
 

@@ -1,53 +1,34 @@
-"""Options that the commands share."""
+"""What the groups of commands share: their options, and the group."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from oplog_kit import logs, units
+from oplog_kit import logs
+from oplog_kit.command.value import Value
 
-if TYPE_CHECKING:
-    ParamType = click.ParamType[Any]
-else:
-    ParamType = click.ParamType  # not generic at run time in older versions of click
+# Seconds that a command waits for one answer of an agent.
+PATIENCE = 10.0
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-class Settings(ParamType):
-    """Reads the settings from a file, with ``load``."""
-
-    name = "PATH"
-
-    def __init__(self, load: Callable[[Path], Any]) -> None:
-        self._load = load
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Raises the errors of ``load``."""
-        return self._load(Path(value)) if isinstance(value, str) else value
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-class Duration(ParamType):
-    """Reads a duration in seconds."""
-
-    name = "DURATION"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            return units.duration(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def settings_option(
+    load: Callable[[Path], Any], program: str, *, required: bool = True
+) -> Decorator:
+    """Return the option ``-f``. The command gets ``settings``. Raises the errors of ``load``."""
+    return click.option(
+        "-f", "--file", "settings",
+        type=Value("PATH", lambda path: load(Path(path))), required=required, metavar="PATH",
+        help=f"File with the settings of the {program}.",
+    )  # fmt: skip
 
 
-def log_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def log_options() -> Decorator:
     """Return the options of a command that logs. The command gets ``log_format`` and ``debug``."""
     log_format = click.option(
         "--log-format",
@@ -58,3 +39,19 @@ def log_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     )
     debug = click.option("--debug", is_flag=True, help="Log more, and tracebacks of failures.")
     return lambda command: log_format(debug(command))
+
+
+def group(
+    program: str, version: str, about: str, epilog: str, *commands: click.Command
+) -> click.Group:
+    """Return the command of a program with subcommands."""
+    made = click.Group(
+        program,
+        help=about,
+        epilog=epilog,
+        commands=commands,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    )
+    click.version_option(version, prog_name=program, message="%(prog)s %(version)s")(made)
+    return made

@@ -1,12 +1,16 @@
-"""Runs a command: its errors as sentences, and its exit codes."""
+"""Runs a command: its errors as sentences, its answers, and its exit codes."""
 
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from importlib import import_module
 
 import click
 from click.shell_completion import shell_complete
+
+from oplog_kit.errors import ConfigError, ProgramError
+from oplogc.http.answers import printable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -15,21 +19,21 @@ EXIT_USAGE = 2
 
 def run_command(
     program: str,
-    load: Callable[[], click.Command],
+    module: str,
     argv: Sequence[str] | None,
     *,
     extra: str,
     loggers: Sequence[str],
-    code_of: Callable[[Exception], int | None],
+    exits: Mapping[type[Exception], int],
 ) -> int:
-    """Run a command and return its exit code.
+    """Run the ``command`` of a module and return its exit code.
 
-    - ``load``: imports the command. If it raises ImportError, ``extra`` is named.
+    - ``extra``: named if the module cannot be imported.
     - ``loggers``: they say nothing unless the command logs.
-    - ``code_of``: exit code of an error whose message is for people; None: a defect.
+    - ``exits``: exit codes of errors other than ConfigError (2) and ProgramError (1).
     """
     try:
-        command = load()
+        command: click.Command = import_module(module).command
     except ImportError as error:
         return _ended(
             program,
@@ -65,13 +69,29 @@ def run_command(
         return _ended(program, EXIT_FAILED, str(error))
     except (click.Abort, KeyboardInterrupt):
         return EXIT_FAILED
+    except ProgramError as error:
+        codes = {**exits, ConfigError: EXIT_USAGE, ProgramError: EXIT_FAILED}
+        code = next(code for kind, code in codes.items() if isinstance(error, kind))
+        return _ended(program, code, str(error))
     except Exception as error:
-        if (known := code_of(error)) is not None:
-            return _ended(program, known, str(error))
         if sys.flags.dev_mode:  # python -X dev
             raise
         defect = f"a defect of this program: {type(error).__name__}: {error}"
         return _ended(program, EXIT_FAILED, defect)
+
+
+async def tell(program: str, answers: AsyncIterator[tuple[str, str]]) -> int:
+    """Print each answer as a comment, each problem to stderr. Return the exit code.
+
+    ``answers``: subjects with sentences. A problem has no subject.
+    """
+    code = EXIT_OK
+    async for subject, sentence in answers:
+        if subject:
+            print(f"# {printable(subject)}: {printable(sentence)}")
+        else:
+            code = _ended(program, EXIT_FAILED, printable(sentence))
+    return code
 
 
 def _ended(program: str, code: int, message: str) -> int:

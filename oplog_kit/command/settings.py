@@ -8,21 +8,16 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import shell_complete
 
 from oplog_kit.command.flags import Flag, flags_of
 from oplog_kit.command.given import Given
+from oplog_kit.command.value import Value
 from oplog_kit.command.variables import refuse_unknown_variables
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-    ParamType = click.ParamType[str]
-else:
-    ParamType = click.ParamType  # not generic at run time in older versions of click
 
 EXIT_USAGE = 2
 
@@ -55,7 +50,7 @@ class SettingsCommand(click.Command, Generic[S]):
         self.flags = flags_of(settings)
         options: list[click.Parameter] = [_FlagOption(flag) for flag in self.flags]
         if argument:
-            options.append(click.Argument(["arguments"], nargs=-1, type=_FileName()))
+            options.append(click.Argument(["arguments"], nargs=-1, type=Value("PATH")))
         super().__init__(
             name,
             params=options,
@@ -73,8 +68,6 @@ class SettingsCommand(click.Command, Generic[S]):
     def complete(self, environ: Mapping[str, str]) -> None:
         """If a shell asks for completions, answer it and raise SystemExit."""
         if instruction := environ.get(self.completion_variable):
-            from click.shell_completion import shell_complete
-
             name = self.name or ""
             try:
                 code = shell_complete(self, {}, name, self.completion_variable, instruction)
@@ -161,34 +154,6 @@ class SettingsCommand(click.Command, Generic[S]):
         return "\n\n".join(blocks)
 
 
-class _FlagType(ParamType):
-    """The type of a flag's value. Completes its choices or the name of a file."""
-
-    def __init__(self, flag: Flag) -> None:
-        self.name = flag.metavar or "switch"
-        self._flag = flag
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        if self._flag.metavar == "PATH":
-            return [CompletionItem(incomplete, type="file")]
-        return [CompletionItem(each) for each in self._flag.choices if each.startswith(incomplete)]
-
-
-class _FileName(ParamType):
-    name = "file"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> "list[CompletionItem]":
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(incomplete, type="file")]
-
-
 class _FlagOption(click.Option):
     """Reads its variable from the mapping in the context, not from the process."""
 
@@ -199,7 +164,7 @@ class _FlagOption(click.Option):
             envvar=flag.variable,
             metavar=flag.metavar,
             help=flag.help,
-            type=_FlagType(flag),
+            type=Value(flag.metavar or "switch", choices=flag.choices),
             multiple=flag.repeats,
             **(switch if flag.metavar is None else {}),
         )

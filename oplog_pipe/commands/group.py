@@ -1,7 +1,6 @@
 """The group of the subcommands."""
 
-import click
-
+from oplog_kit.command.options import group
 from oplog_pipe.commands.adopt import adopt
 from oplog_pipe.commands.copy import copy
 from oplog_pipe.commands.log import log
@@ -29,17 +28,8 @@ Examples:
   oplog-pipe adopt search --from old/search -f pipe.yaml
 """
 
+_ABOUT = "Follow logs, keep every message in a commit log, and write it to sinks."
 
-@click.group(
-    PROGRAM,
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+command = group(
+    PROGRAM, __version__, _ABOUT, _EPILOG, run, validate, status, log, offset, copy, adopt
 )
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
-def command() -> None:
-    """Follow logs, keep every message in a commit log, and write it to sinks."""
-
-
-for each in (run, validate, status, log, offset, copy, adopt):
-    command.add_command(each)

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 
-from oplog_pipe.commands.options import ParamType, settings_option
+from oplog_kit.command.options import json_option
+from oplog_kit.command.value import Value
+from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import utc
 from oplog_pipe.commitlog import CommitLog, Entry
 from oplog_pipe.errors import LogError
@@ -14,24 +16,16 @@ from oplog_pipe.folder.operate import entries, record_of, view
 from oplog_pipe.model.settings import PipeSettings
 from oplogc.http.answers import printable
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
-
-class Range(ParamType):
-    """Reads ``X`` or ``X..Y``: the first and the last offset."""
-
-    name = "X[..Y]"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        match = re.fullmatch(r"([0-9]{1,30})(?:\.\.([0-9]{1,30}))?", str(value), re.ASCII)
-        if match is None:
-            self.fail(f"{value!r} is no offset such as 12, and no range such as 12..20", param, ctx)
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            self.fail(f"{value!r} ends before it begins", param, ctx)
-        return first, last
+def _range(text: str) -> tuple[int, int]:
+    """Return the first and the last offset of ``X`` or ``X..Y``. Raises ValueError."""
+    match = re.fullmatch(r"([0-9]{1,30})(?:\.\.([0-9]{1,30}))?", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text!r} is no offset such as 12, and no range such as 12..20")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise ValueError(f"{text!r} ends before it begins")
+    return first, last
 
 
 @click.group()
@@ -41,7 +35,7 @@ def log() -> None:
 
 @log.command()
 @settings_option()
-@_json_option
+@json_option
 def oldest(settings: PipeSettings, as_json: bool) -> None:
     """Print the offset of the oldest entry."""
     found = view(settings).log
@@ -50,7 +44,7 @@ def oldest(settings: PipeSettings, as_json: bool) -> None:
 
 @log.command()
 @settings_option()
-@_json_option
+@json_option
 def current(settings: PipeSettings, as_json: bool) -> None:
     """Print the offset of the newest entry."""
     found = view(settings).log
@@ -68,9 +62,9 @@ def _print_offset(offset: int | None, as_json: bool) -> None:
 
 
 @log.command()
-@click.argument("offsets", metavar="X[..Y]", type=Range())
+@click.argument("offsets", metavar="X[..Y]", type=Value("X[..Y]", _range))
 @settings_option()
-@_json_option
+@json_option
 def show(offsets: tuple[int, int], settings: PipeSettings, as_json: bool) -> None:
     """Print the entry X, or the entries from X to Y.
 

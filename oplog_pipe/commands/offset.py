@@ -1,12 +1,14 @@
 """``oplog-pipe offset``: shows and changes the offsets of sinks."""
 
 import json
-import re
 from typing import Any
 
 import click
 
-from oplog_pipe.commands.options import ParamType, settings_option
+from oplog_kit.command.convert import count
+from oplog_kit.command.options import json_option
+from oplog_kit.command.value import Value
+from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import table
 from oplog_pipe.commands.status import not_whole
 from oplog_pipe.folder import operate
@@ -14,23 +16,7 @@ from oplog_pipe.folder.operate import SinkOffsets
 from oplog_pipe.model.settings import PipeSettings
 from oplogc.http.answers import printable
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _NEGATIVE = {"ignore_unknown_options": True}
-
-
-class Offset(ParamType):
-    """Reads an offset. ``least``: the smallest one."""
-
-    name = "OFFSET"
-
-    def __init__(self, least: int) -> None:
-        self._least = least
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        text = str(value)
-        if not re.fullmatch(r"-?[0-9]{1,18}", text, re.ASCII) or int(text) < self._least:
-            self.fail(f"{value!r} is not a whole number of at least {self._least}", param, ctx)
-        return int(text)
 
 
 @click.group()
@@ -40,7 +26,7 @@ def offset() -> None:
 
 @offset.command("list")
 @settings_option()
-@_json_option
+@json_option
 def list_(settings: PipeSettings, as_json: bool) -> None:
     """Print the offset of each sink in the settings or in the folder."""
     folder = operate.view(settings)
@@ -55,7 +41,7 @@ def list_(settings: PipeSettings, as_json: bool) -> None:
 @offset.command()
 @click.argument("name", metavar="NAME")
 @settings_option()
-@_json_option
+@json_option
 def show(name: str, settings: PipeSettings, as_json: bool) -> None:
     """Print the offset of a sink, and the one of each namespace."""
     operate.check_name(settings, name)
@@ -73,7 +59,7 @@ def show(name: str, settings: PipeSettings, as_json: bool) -> None:
 
 @offset.command()
 @click.argument("name", metavar="NAME")
-@click.argument("number", metavar="OFFSET", type=Offset(0))
+@click.argument("number", metavar="OFFSET", type=Value("OFFSET", count(0)))
 @settings_option()
 @click.option("--force", is_flag=True, help="Acknowledge all entries up to OFFSET.")
 def ack(name: str, number: int, settings: PipeSettings, force: bool) -> None:
@@ -91,7 +77,7 @@ def ack(name: str, number: int, settings: PipeSettings, force: bool) -> None:
 
 @offset.command(context_settings=_NEGATIVE)
 @click.argument("name", metavar="NAME")
-@click.argument("number", metavar="OFFSET", type=Offset(-1))
+@click.argument("number", metavar="OFFSET", type=Value("OFFSET", count(-1)))
 @settings_option()
 def reset(name: str, number: int, settings: PipeSettings) -> None:
     """Let a sink continue behind an offset. -1: from the beginning.

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from oplog_kit.command.options import json_option
 from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration, rough_size
 from oplog_pipe.commands.options import settings_option
@@ -31,7 +32,7 @@ from oplogc.http.answers import printable
 
 @click.command()
 @settings_option()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def status(settings: PipeSettings, as_json: bool) -> None:
     """Show the log, the positions of sources, offset and lag of sinks.
 

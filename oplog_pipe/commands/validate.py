@@ -2,20 +2,21 @@
 
 import asyncio
 import dataclasses
-import sys
 from collections.abc import AsyncIterator, Iterator
 
 import click
 
+from oplog_kit.command.options import PATIENCE
+from oplog_kit.command.run import tell
 from oplog_kit.texts import counted
 from oplog_kit.tls import tls_context
-from oplog_pipe.commands.options import PATIENCE, settings_option
+from oplog_pipe.commands.options import settings_option
 from oplog_pipe.config import shown
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.folder.remarks import remarks
 from oplog_pipe.follow.streams import is_oplog, oplog_endpoints, topic_endpoints
-from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_pipe.model.exits import EXIT_OK, PROGRAM
 from oplog_pipe.model.imports import load as load_module
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
@@ -46,7 +47,7 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
     for sentence in remarks(settings):
         print(f"# {printable(sentence)}")
     if not offline:
-        return EXIT_FAILED if asyncio.run(_tell(settings, sinks)) else EXIT_OK
+        return asyncio.run(tell(PROGRAM, _answers(settings, sinks)))
     if not show:
         told = counted(len(settings.sources), "source"), counted(len(settings.sinks), "sink")
         print(f"the settings are right: {', '.join(told)}")
@@ -71,18 +72,6 @@ def _made(settings: PipeSettings) -> list[Sink]:
     if problems:
         raise ConfigError("\n".join(problems))
     return sinks
-
-
-async def _tell(settings: PipeSettings, sinks: list[Sink]) -> int:
-    """Print each answer, and each problem to stderr. Return the number of problems."""
-    problems = 0
-    async for what, sentence in _answers(settings, sinks):
-        if what:
-            print(f"# {printable(what)}: {printable(sentence)}")
-        else:
-            problems += 1
-            print(f"{PROGRAM}: {printable(sentence)}", file=sys.stderr)
-    return problems
 
 
 async def _answers(settings: PipeSettings, sinks: list[Sink]) -> AsyncIterator[tuple[str, str]]:

@@ -1,18 +1,14 @@
 """The metrics of a pipe for Prometheus."""
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import Metric
 
+from oplog_kit.metrics import Collected, Table, metrics
 from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 
-T = TypeVar("T")
-
-# Metric without its prefix -> help text, and the value. A name with "_total" is a counter.
-LOG: dict[str, tuple[str, Callable[[LogStatus], float | None]]] = {
+LOG: Table[LogStatus] = {
     "log_oldest_offset": ("Oldest offset in the commit log", lambda it: it.oldest),
     "log_end_offset": ("Offset of the next entry of the commit log", lambda it: it.end),
     "log_compacted_offset": (
@@ -27,7 +23,7 @@ LOG: dict[str, tuple[str, Callable[[LogStatus], float | None]]] = {
     ),
     "log_segments": ("Segments of the commit log", lambda it: it.segments),
 }
-SOURCE: dict[str, tuple[str, Callable[[SourceStatus], float | None]]] = {
+SOURCE: Table[SourceStatus] = {
     "source_connected": ("1 while a stream is open, else 0", lambda it: it.connected),
     "source_received_total": ("Messages received", lambda it: it.received),
     "source_filtered_total": (
@@ -45,7 +41,7 @@ SOURCE: dict[str, tuple[str, Callable[[SourceStatus], float | None]]] = {
         lambda it: None if it.newest_ms is None else it.newest_ms / 1000,
     ),
 }
-SINK: dict[str, tuple[str, Callable[[SinkStatus], float | None]]] = {
+SINK: Table[SinkStatus] = {
     "sink_offset": ("Last acknowledged offset; -1: none", lambda it: it.offset),
     "sink_flushed_offset": ("Last acknowledged offset on disk; -1: none", lambda it: it.flushed),
     "sink_lag_entries": ("Entries that are not acknowledged", lambda it: it.lag),
@@ -81,48 +77,19 @@ SINK: dict[str, tuple[str, Callable[[SinkStatus], float | None]]] = {
     ),
     "sink_retries_total": ("Repeated calls after transient failures", lambda it: it.retries),
 }
-INFO = ("info", "Always 1; label: version")
+INFO: Table[PipeStatus] = {"info": ("Always 1; label: version", lambda it: 1)}
 
 
 def registry_of(status: Callable[[], PipeStatus]) -> CollectorRegistry:
     """Return a registry with the metrics of a pipe."""
     registry = CollectorRegistry()
-    registry.register(_Pipe(status))
+    Collected(registry, lambda: _metrics(status()))
     return registry
 
 
-class _Pipe(Collector):
-    def __init__(self, status: Callable[[], PipeStatus]) -> None:
-        self._status = status
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that registering does not collect."""
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        found = self._status()
-        info, text = INFO
-        family = _family(info, text, ["version"])
-        family.add_metric([found.version], 1)
-        yield family
-        yield from _metrics(LOG, None, [([], found.log)])
-        yield from _metrics(SOURCE, "source", [([each.name], each) for each in found.sources])
-        yield from _metrics(SINK, "sink", [([each.name], each) for each in found.sinks])
-
-
-def _metrics(
-    table: dict[str, tuple[str, Callable[[T], float | None]]],
-    label: str | None,
-    rows: list[tuple[list[str], T]],
-) -> Iterable[Metric]:
-    for name, (text, value_of) in table.items():
-        family = _family(name, text, [] if label is None else [label])
-        for labels, each in rows:
-            if (value := value_of(each)) is not None:
-                family.add_metric(labels, value)
-        yield family
-
-
-def _family(name: str, text: str, labels: list[str]) -> CounterMetricFamily | GaugeMetricFamily:
-    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-    return kind(f"oplog_pipe_{name}", text, labels=labels)
+def _metrics(found: PipeStatus) -> Iterator[Metric]:
+    prefix = "oplog_pipe"
+    yield from metrics(prefix, INFO, ["version"], [([found.version], found)])
+    yield from metrics(prefix, LOG, [], [([], found.log)])
+    yield from metrics(prefix, SOURCE, ["source"], [([each.name], each) for each in found.sources])
+    yield from metrics(prefix, SINK, ["sink"], [([each.name], each) for each in found.sinks])

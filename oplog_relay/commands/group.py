@@ -1,7 +1,6 @@
 """The group of the subcommands."""
 
-import click
-
+from oplog_kit.command.options import group
 from oplog_relay.commands.pump import pump
 from oplog_relay.commands.run import run
 from oplog_relay.commands.schema import schema
@@ -25,17 +24,6 @@ Examples:
   oplog-relay skip 4711 -f relay.yaml
 """
 
+_ABOUT = "Move the rows of an outbox into topics and the oplog, in order per key."
 
-@click.group(
-    PROGRAM,
-    epilog=_EPILOG,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
-)
-@click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")
-def command() -> None:
-    """Move the rows of an outbox into topics and the oplog, in order per key."""
-
-
-for each in (run, validate, status, skip, schema, pump):
-    command.add_command(each)
+command = group(PROGRAM, __version__, _ABOUT, _EPILOG, run, validate, status, skip, schema, pump)

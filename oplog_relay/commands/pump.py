@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from oplog_kit.command.options import Duration
+from oplog_kit.command.value import Value
 from oplog_kit.texts import counted
-from oplog_relay.commands.options import Positive, settings_option
+from oplog_kit.units import duration
+from oplog_relay.commands.options import POSITIVE, settings_option
 from oplog_relay.db import translated
 from oplog_relay.db.operated import PATIENCE
 from oplog_relay.db.url import parse
@@ -29,23 +30,23 @@ _OPLOG = ("oplog", "system/oplog")
 @click.command()
 @settings_option()
 @click.option(
-    "--keys", type=Positive(), default=10, show_default=True, help="Number of different keys."
+    "--keys", type=POSITIVE, default=10, show_default=True, help="Number of different keys."
 )
 @click.option(
-    "--records", type=Positive(), default=100, show_default=True, help="Rows of a transaction."
+    "--records", type=POSITIVE, default=100, show_default=True, help="Rows of a transaction."
 )
 @click.option(
     "--interval",
-    type=Duration(),
+    type=Value("DURATION", duration),
     default="100ms",
     show_default=True,
     help="Time from one transaction to the next; 0: as fast as the database is.",
 )
-@click.option("--count", type=Positive(), help="Number of transactions. Not set: until stopped.")
+@click.option("--count", type=POSITIVE, help="Number of transactions. Not set: until stopped.")
 @click.option("--blank", is_flag=True, help="Write rows without a value; in the oplog: deletions.")
 @click.option(
     "--size",
-    type=Positive(),
+    type=POSITIVE,
     default=100,
     show_default=True,
     help="Characters of a value; one that is too small for its number is longer.",

@@ -10,16 +10,16 @@ import click
 from oplog_kit import logs
 from oplog_kit.command.options import log_options
 from oplog_kit.ending import Ending
+from oplog_kit.http_server import probes, serving
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import settings_option
 from oplog_relay.commands.shown import description
-from oplog_relay.model.exits import EXIT_OK
+from oplog_relay.model.exits import EXIT_OK, PROGRAM
 from oplog_relay.model.settings import RelaySettings
 from oplog_relay.model.state import State
 from oplog_relay.relay import Relay
 from oplog_relay.watch.metrics import Metrics
 from oplog_relay.watch.progress import log_event
-from oplog_relay.watch.server import serving
 from oplogc import __version__
 
 # Seconds that the process may outlive the drain, if a database or an agent is unreachable.
@@ -65,8 +65,9 @@ async def _relay(settings: RelaySettings, ending: Ending) -> None:
             metrics = Metrics(settings)
             relay = Relay(settings, wrap=metrics.measured)
             metrics.watch(relay)
+            paths = probes(metrics.registry, lambda: relay.state is not State.STOPPED)
             address = stack.enter_context(
-                serving(settings.metrics_listen, metrics.registry, lambda: _is_live(relay))
+                serving("metrics_listen", settings.metrics_listen, paths, PROGRAM)
             )
             logger.info("metrics at http://%s/metrics", address)
         relay.on_event(log_event)
@@ -84,7 +85,3 @@ async def _relay(settings: RelaySettings, ending: Ending) -> None:
             logger.info("stopped: nothing is in flight")
             ending.code = EXIT_OK
     ending.within(_THREADS)
-
-
-def _is_live(relay: Relay) -> bool:
-    return relay.state is not State.STOPPED

@@ -6,7 +6,7 @@ import click
 
 from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration
-from oplog_relay.commands.options import Positive, settings_option
+from oplog_relay.commands.options import POSITIVE, settings_option
 from oplog_relay.db.operated import OperatedRow, OperatedTable
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
 from oplog_relay.model.row import shown
@@ -15,7 +15,7 @@ from oplogc.http.answers import printable
 
 
 @click.command()
-@click.argument("ids", metavar="ID...", nargs=-1, required=True, type=Positive())
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, type=POSITIVE)
 @settings_option()
 @click.option("--show-value", is_flag=True, help="Print the values, too.")
 @click.option("--yes", is_flag=True, help="Delete without a question. Needed without a terminal.")

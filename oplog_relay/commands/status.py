@@ -9,10 +9,11 @@ from typing import Any
 
 import click
 
+from oplog_kit.command.options import PATIENCE, json_option
 from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration
 from oplog_relay.agent.lease import HttpLease
-from oplog_relay.commands.options import PATIENCE, settings_option
+from oplog_relay.commands.options import settings_option
 from oplog_relay.commands.validate import check_that_it_has_leases
 from oplog_relay.db import open_outbox
 from oplog_relay.db.operated import OperatedTable
@@ -64,7 +65,7 @@ class Status:
 
 @click.command()
 @settings_option()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def status(settings: RelaySettings, as_json: bool) -> int:
     """Show who leads, its progress, the blocked keys and the outbox.
 

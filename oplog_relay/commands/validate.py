@@ -2,24 +2,24 @@
 
 import asyncio
 import dataclasses
-import sys
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import click
 
+from oplog_kit.command.options import PATIENCE
+from oplog_kit.command.run import tell
 from oplog_kit.texts import counted
 from oplog_relay.agent.lease import HttpLease
-from oplog_relay.commands.options import PATIENCE, settings_option
+from oplog_relay.commands.options import settings_option
 from oplog_relay.config.file import shown
 from oplog_relay.db import open_outbox
 from oplog_relay.leader.rivals import identity_of
 from oplog_relay.model.errors import ConfigError, LeaseUnavailableError, RelayError
-from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK, PROGRAM
+from oplog_relay.model.exits import EXIT_OK, PROGRAM
 from oplog_relay.model.note import read_note
 from oplog_relay.model.place import OutboxPlace, conflict, place_of, without_password
 from oplog_relay.model.settings import RelaySettings
-from oplogc.http.answers import printable
 
 _NO_NAME = "!"  # an agent with leases refuses it, an older one does not know the path
 
@@ -38,19 +38,7 @@ def validate(settings: RelaySettings, offline: bool) -> int:
     print(shown(settings).rstrip())
     if offline:
         return EXIT_OK
-    return EXIT_FAILED if asyncio.run(_tell(settings)) else EXIT_OK
-
-
-async def _tell(settings: RelaySettings) -> int:
-    """Print each answer as a comment, each problem to stderr. Return the number of problems."""
-    problems = 0
-    async for what, sentence in _answers(settings):
-        if what:
-            print(f"# {printable(what)}: {printable(sentence)}")
-        else:
-            problems += 1
-            print(f"{PROGRAM}: {printable(sentence)}", file=sys.stderr)
-    return problems
+    return asyncio.run(tell(PROGRAM, _answers(settings)))
 
 
 async def _answers(settings: RelaySettings) -> AsyncIterator[tuple[str, str]]:

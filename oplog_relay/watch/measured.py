@@ -8,7 +8,6 @@ from uuid import UUID
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from oplog_relay.model.bindings import (
-    Backlog,
     LeaseClient,
     LeaseState,
     MeasurableOutbox,
@@ -67,11 +66,14 @@ class Timings:
 
 
 class MeasuredOutbox:
-    """Implements ``Outbox``."""
+    """Implements ``Outbox``, and ``MeasurableOutbox`` if the other one does."""
 
     def __init__(self, outbox: Outbox, timings: Timings) -> None:
         self._outbox = outbox
         self._timings = timings
+        self.dispose = outbox.dispose
+        if isinstance(outbox, MeasurableOutbox):
+            self.backlog = outbox.backlog
 
     async def mark(
         self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
@@ -89,26 +91,6 @@ class MeasuredOutbox:
         with self._timings.database("reset"):
             return await self._outbox.reset(leader_id, rows=rows, key=key)
 
-    async def dispose(self) -> None:
-        await self._outbox.dispose()
-
-
-class _MeasuredMeasurableOutbox(MeasuredOutbox):
-    """Implements ``MeasurableOutbox``, too."""
-
-    def __init__(self, outbox: Outbox, timings: Timings, measurable: MeasurableOutbox) -> None:
-        super().__init__(outbox, timings)
-        self._measurable = measurable
-
-    async def backlog(self, at_most: int) -> Backlog:
-        return await self._measurable.backlog(at_most)
-
-
-def measured_outbox(outbox: Outbox, timings: Timings) -> Outbox:
-    if isinstance(outbox, MeasurableOutbox):
-        return _MeasuredMeasurableOutbox(outbox, timings, outbox)
-    return MeasuredOutbox(outbox, timings)
-
 
 class MeasuredLease:
     """Implements ``LeaseClient``."""
@@ -116,6 +98,8 @@ class MeasuredLease:
     def __init__(self, lease: LeaseClient, timings: Timings) -> None:
         self._lease = lease
         self._timings = timings
+        self.release = lease.release
+        self.close = lease.close
 
     async def poll(
         self, seconds: float, *, refresh: bool = False, note: str | None = None
@@ -128,12 +112,6 @@ class MeasuredLease:
         self._timings.polls["leader" if state.is_leader else "waiting"].inc()
         return state
 
-    async def release(self, seconds: float, term: int) -> None:
-        await self._lease.release(seconds, term)
-
-    async def close(self) -> None:
-        await self._lease.close()
-
 
 class MeasuredPublisher:
     """Implements ``Publisher``."""
@@ -141,6 +119,7 @@ class MeasuredPublisher:
     def __init__(self, publisher: Publisher, timings: Timings) -> None:
         self._publisher = publisher
         self._timings = timings
+        self.close = publisher.close
 
     async def publish(self, topic: str, rows: Sequence[Row], term: int) -> Outcome:
         began = time.monotonic()
@@ -149,6 +128,3 @@ class MeasuredPublisher:
         if outcome.verdict is Verdict.UNCERTAIN:
             self._timings.fail("publish")
         return outcome
-
-    async def close(self) -> None:
-        await self._publisher.close()

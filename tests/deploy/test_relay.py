@@ -12,11 +12,11 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
+from oplog_kit.http_server import probes, serving
 from oplog_relay.commands.group import command
 from oplog_relay.config.file import load
 from oplog_relay.db.schema import ddl
 from oplog_relay.model.settings import RelaySettings
-from oplog_relay.watch.server import serving
 from tests.deploy.test_compose import SCHEMA
 from tests.deploy.test_kubernetes import VERSIONS
 from tests.kits.deploy.files import (
@@ -121,7 +121,8 @@ async def test_the_health_check_of_compose_passes_while_the_relay_is_live() -> N
     check = read_yaml(COMPOSE)["services"]["relay-a"]["healthcheck"]["test"]
     assert check[:2] == ["CMD", "python"]
     states = [True, False]
-    with serving("127.0.0.1:0", CollectorRegistry(), lambda: states.pop(0)) as address:
+    paths = probes(CollectorRegistry(), lambda: states.pop(0))
+    with serving("metrics_listen", "127.0.0.1:0", paths, "oplog-relay") as address:
         program_ = check[-1].replace("9108", address.rpartition(":")[2])
         codes = []
         while states:

@@ -2,10 +2,11 @@
 
 import re
 from pathlib import Path
+from uuid import UUID
 
 from prometheus_client import generate_latest
 
-from oplog_relay import DatabaseSettings, MeterRead, Relay, RelaySettings
+from oplog_relay import DatabaseSettings, LeaderRefreshed, MeterRead, Relay, RelaySettings
 from oplog_relay.watch.metrics import Metrics
 from tests.kits.deploy.files import DEPLOY, must_pass, program, read_yaml, run
 from tests.kits.documents import pages
@@ -21,8 +22,8 @@ def exported() -> set[str]:
     metrics = Metrics(settings)
     relay = Relay(settings)
     metrics.watch(relay)
-    metrics.read(MeterRead(0.0, 0, 0, 0, 1, 1.0, 0))
-    metrics.refreshed("mark")
+    metrics.count(MeterRead(0.0, 0, 0, 0, 1, 1.0, 0))
+    metrics.count(LeaderRefreshed(UUID(int=0), 1, "mark"))
     text = generate_latest(metrics.registry).decode()
     return set(re.findall(r"^(oplog_relay_\w+)\{", text, re.MULTILINE))
 
