@@ -1,5 +1,8 @@
 """Words for messages. No I/O."""
 
+import difflib
+from collections.abc import Iterable
+
 # Longest part of a name or value, in characters, that a message repeats.
 _MAX_REPEATED = 100
 
@@ -12,3 +15,9 @@ def shortened(text: str) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: ``1 row``, ``2,000 rows``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence with the most similar name, or nothing."""
+    found = difflib.get_close_matches(name, [*known], n=1, cutoff=0.8)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -1,77 +1,35 @@
 """oplog-relay: moves the rows of a service's outbox into topics and the oplog, in order per key."""
 
-from oplog_relay.model.bindings import (
-    Backlog,
-    Bindings,
-    CheckedOutbox,
-    LeaseClient,
-    LeaseState,
-    MeasurableOutbox,
-    Outbox,
-    Outcome,
-    Publisher,
-    Purged,
-    Verdict,
-)
-from oplog_relay.model.errors import (
-    ConfigError,
-    LeaseUnavailableError,
-    OutboxError,
-    RelayError,
-    RowError,
-)
-from oplog_relay.model.events import (
-    Event,
-    Handler,
-    LeaderAcquired,
-    LeaderFenced,
-    LeaderRefreshed,
-    LeaderRevoked,
-    MeterRead,
-)
-from oplog_relay.model.row import Row
-from oplog_relay.model.settings import (
-    AgentSettings,
-    DatabaseSettings,
-    Limits,
-    RelaySettings,
-    Table,
-)
-from oplog_relay.model.state import Blocked, Counters, State
-from oplog_relay.relay import Relay
-
-__all__ = [
-    "AgentSettings",
-    "Backlog",
-    "Bindings",
-    "Blocked",
-    "CheckedOutbox",
-    "ConfigError",
-    "Counters",
-    "DatabaseSettings",
-    "Event",
-    "Handler",
-    "LeaderAcquired",
-    "LeaderFenced",
-    "LeaderRefreshed",
-    "LeaderRevoked",
-    "LeaseClient",
-    "LeaseState",
-    "LeaseUnavailableError",
-    "Limits",
-    "MeasurableOutbox",
-    "MeterRead",
-    "Outbox",
-    "OutboxError",
-    "Outcome",
-    "Publisher",
-    "Purged",
-    "Relay",
-    "RelayError",
-    "RelaySettings",
-    "Row",
-    "RowError",
-    "State",
-    "Table",
-    "Verdict",
-]
+from oplog_relay.model.bindings import Backlog as Backlog
+from oplog_relay.model.bindings import Bindings as Bindings
+from oplog_relay.model.bindings import CheckedOutbox as CheckedOutbox
+from oplog_relay.model.bindings import LeaseClient as LeaseClient
+from oplog_relay.model.bindings import LeaseState as LeaseState
+from oplog_relay.model.bindings import MeasurableOutbox as MeasurableOutbox
+from oplog_relay.model.bindings import Outbox as Outbox
+from oplog_relay.model.bindings import Outcome as Outcome
+from oplog_relay.model.bindings import Publisher as Publisher
+from oplog_relay.model.bindings import Purged as Purged
+from oplog_relay.model.bindings import Verdict as Verdict
+from oplog_relay.model.errors import ConfigError as ConfigError
+from oplog_relay.model.errors import LeaseUnavailableError as LeaseUnavailableError
+from oplog_relay.model.errors import OutboxError as OutboxError
+from oplog_relay.model.errors import RelayError as RelayError
+from oplog_relay.model.errors import RowError as RowError
+from oplog_relay.model.events import Event as Event
+from oplog_relay.model.events import Handler as Handler
+from oplog_relay.model.events import LeaderAcquired as LeaderAcquired
+from oplog_relay.model.events import LeaderFenced as LeaderFenced
+from oplog_relay.model.events import LeaderRefreshed as LeaderRefreshed
+from oplog_relay.model.events import LeaderRevoked as LeaderRevoked
+from oplog_relay.model.events import MeterRead as MeterRead
+from oplog_relay.model.row import Row as Row
+from oplog_relay.model.settings import AgentSettings as AgentSettings
+from oplog_relay.model.settings import DatabaseSettings as DatabaseSettings
+from oplog_relay.model.settings import Limits as Limits
+from oplog_relay.model.settings import RelaySettings as RelaySettings
+from oplog_relay.model.settings import Table as Table
+from oplog_relay.model.state import Blocked as Blocked
+from oplog_relay.model.state import Counters as Counters
+from oplog_relay.model.state import State as State
+from oplog_relay.relay import Relay as Relay

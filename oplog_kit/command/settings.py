@@ -1,7 +1,6 @@
 """A command that reads a table of flags with click: variables, help, completion and refusals."""
 
 import dataclasses
-import difflib
 import os
 import re
 import sys
@@ -17,9 +16,18 @@ from click.shell_completion import shell_complete
 from oplog_kit.command.flags import Flag, flags_of
 from oplog_kit.command.given import Given
 from oplog_kit.command.value import Value
-from oplog_kit.command.variables import refuse_unknown_variables
+from oplog_kit.texts import near
 
 EXIT_USAGE = 2
+
+# A Service named oplogd sets these in the pods of its namespace: see "Environment variables" in the
+# documentation of Kubernetes' Services. The value must fit, too: OPLOGD_PORT=8042 is a mistake.
+_SERVICE_LINK = re.compile(
+    r"[A-Z0-9_]+_(SERVICE_HOST=[0-9a-fA-F.:]+|SERVICE_PORT(_[A-Z0-9_]+)?=\d{1,5}"
+    r"|PORT(_\d{1,5}_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://\S+:\d{1,5}"
+    r"|PORT_\d{1,5}_(TCP|UDP|SCTP)_(PROTO=(tcp|udp|sctp)|PORT=\d{1,5}|ADDR=[0-9a-fA-F.:]+))",
+    re.ASCII,
+)
 
 S = TypeVar("S")
 
@@ -61,16 +69,13 @@ class SettingsCommand(click.Command, Generic[S]):
         )
         click.version_option(version, prog_name=name, message="%(prog)s %(version)s")(self)
 
-    @property
-    def completion_variable(self) -> str:
-        return f"_{self.name}_complete".replace("-", "_").upper()
-
     def complete(self, environ: Mapping[str, str]) -> None:
         """If a shell asks for completions, answer it and raise SystemExit."""
-        if instruction := environ.get(self.completion_variable):
-            name = self.name or ""
+        name = self.name or ""
+        variable = f"_{name}_complete".replace("-", "_").upper()
+        if instruction := environ.get(variable):
             try:
-                code = shell_complete(self, {}, name, self.completion_variable, instruction)
+                code = shell_complete(self, {}, name, variable, instruction)
             except OSError as error:
                 self._end_without_stdout(error)
             raise SystemExit(code)
@@ -84,10 +89,7 @@ class SettingsCommand(click.Command, Generic[S]):
         try:
             with self.make_context(self.name, list(argv), obj=environ) as context:
                 given = self._given(context)
-                try:
-                    refuse_unknown_variables(environ, self.flags)
-                except ValueError as error:
-                    raise click.UsageError(str(error)) from None
+                _refuse_unknown_variables(environ, self.flags)
                 self._check(given)
                 if given.arguments:
                     given.values["arguments"] = given.arguments
@@ -95,7 +97,7 @@ class SettingsCommand(click.Command, Generic[S]):
         except click.exceptions.Exit as ended:
             raise SystemExit(ended.exit_code) from None
         except click.UsageError as error:
-            self.refuse(_sentence(error, self))
+            self.refuse(_sentence(error, self.flags))
         except OSError as error:  # of stdout, while --help or --version prints
             self._end_without_stdout(error)
 
@@ -114,7 +116,7 @@ class SettingsCommand(click.Command, Generic[S]):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            _refuse_flags_as_values(self, args)
+            _refuse_flags_as_values(self.flags, args)
         return super().parse_args(ctx, args)
 
     def _given(self, context: click.Context) -> Given:
@@ -134,8 +136,11 @@ class SettingsCommand(click.Command, Generic[S]):
                 raise click.UsageError(f"{chosen[0][1]} and {chosen[1][1]} exclude each other")
             for flag, source in chosen:
                 sources[flag.name] = source
+                text = context.params[_parameter_name(flag)]
                 try:
-                    given[field.name] = _converted(flag, context.params[_parameter_name(flag)])
+                    given[field.name] = (
+                        tuple(map(flag.convert, text)) if flag.repeats else flag.convert(text)
+                    )
                 except ValueError as error:
                     raise click.UsageError(f"{source}: {error}") from None
         return Given(given, sources, tuple(context.params.get("arguments", ())))
@@ -185,18 +190,13 @@ class _FlagOption(click.Option):
         return text.splitlines() if self.flag.repeats else text
 
 
-def _refuse_flags_as_values(command: click.Command, args: Sequence[str]) -> None:
+def _refuse_flags_as_values(flags: Sequence[Flag], args: Sequence[str]) -> None:
     """Raise click.BadOptionUsage if a flag follows a flag that needs a value.
 
     click would take the second flag as the value: `--password --debug` would set the password. A
     value such as `- a` or `-1` is no flag.
     """
-    takes_value = {
-        name
-        for param in command.params
-        if isinstance(param, click.Option) and not param.is_flag
-        for name in param.opts
-    }
+    takes_value = {flag.name for flag in flags if flag.metavar is not None}
     rest = iter(args)
     for arg in rest:
         if arg == "--":
@@ -207,21 +207,28 @@ def _refuse_flags_as_values(command: click.Command, args: Sequence[str]) -> None
                 raise click.BadOptionUsage(arg, "requires an argument")
 
 
-def _sentence(error: click.UsageError, command: click.Command) -> str:
+def _refuse_unknown_variables(environ: Mapping[str, str], flags: Sequence[Flag]) -> None:
+    """Raise click.UsageError for a variable with the program's prefix that belongs to no flag.
+
+    Empty variables count as not set. Variables of Kubernetes' service links are ignored.
+    """
+    known = {flag.variable: flag for flag in flags}
+    prefix = f"{flags[0].program}_".replace("-", "_").upper()
+    for name in sorted(environ):
+        if not name.startswith(prefix) or name in known or not environ[name]:
+            continue
+        if not _SERVICE_LINK.fullmatch(f"{name}={environ[name]}"):
+            raise click.UsageError(f"unknown variable {name}{near(name, known)}")
+
+
+def _sentence(error: click.UsageError, flags: Sequence[Flag]) -> str:
     """Return click's error in one sentence that names the flag or the variable, and no secret."""
     if isinstance(error, click.NoSuchOption):
-        names = [name for param in command.params for name in param.opts]
-        near = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.8)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        return f"unknown argument {error.option_name}{hint}"
+        names = [*(flag.name for flag in flags), "--version"]
+        return f"unknown argument {error.option_name}{near(error.option_name, names)}"
     if isinstance(error, click.BadOptionUsage):
-        switches = {
-            name
-            for param in command.params
-            if isinstance(param, click.Option) and param.is_flag
-            for name in param.opts
-        }
-        if error.option_name in (*switches, "-h", "--help"):
+        switches = [flag.name for flag in flags if flag.metavar is None]
+        if error.option_name in (*switches, "-h", "--help", "--version"):
             return f"{error.option_name}: takes no value"
         return f"{error.option_name}: needs a value (--flag=VALUE if it begins with -)"
     return error.format_message()
@@ -237,10 +244,6 @@ def _source(context: click.Context, flag: Flag) -> str | None:
     if source is ParameterSource.COMMANDLINE:
         return flag.name
     return flag.variable if source is ParameterSource.ENVIRONMENT else None
-
-
-def _converted(flag: Flag, text: Any) -> Any:
-    return tuple(map(flag.convert, text)) if flag.repeats else flag.convert(text)
 
 
 def _help_entry(flag: Flag, width: int) -> str:

@@ -139,15 +139,16 @@ class Reader:
                 self._variable(section, each)
             if each.required and not section.has(each.name):
                 self.mistake(section, each.name, f"is missing: {each.required}")
+        self._check_tls(section)
         return section
 
     def text(self, node: yaml.Node) -> str:
         """Return a text with the values of its variables. Raises ValueError."""
         return scalars.text(node, self.environ)
 
-    def check_tls(self, section: Section) -> None:
+    def _check_tls(self, section: Section) -> None:
         """Check the files for TLS of a section."""
-        if section.unread & {*TLS_FILES} or not section.has(*TLS_FILES):
+        if section.unread & {*TLS_FILES}:
             return
         ca, cert, key = map(section.values.get, TLS_FILES)
         try:

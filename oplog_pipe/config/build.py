@@ -69,7 +69,6 @@ def _source(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -
         except ValueError:
             sentence = "is missing: the name of the log is too long for a name"
             reader.mistake(section, "name", sentence)
-    reader.check_tls(section)
     rules.source(section, made)
     return made
 
@@ -95,7 +94,6 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
     target = {"target": type_} if kind is CustomOptions else {}
     options = SinkOptions() if kind is None else _made(kind, section, **target)
     section.values.pop("options", None)
-    reader.check_tls(section)
     node = section.values.pop("transforms", None)
     nodes = node.value if isinstance(node, yaml.SequenceNode) else [node] if node else []
     steps = [
@@ -133,7 +131,11 @@ def _step(
 ) -> FunctionStep | FetchStep | None:
     if isinstance(node, yaml.ScalarNode):
         try:
-            return _short_step(reader, node)
+            text = reader.text(node)
+            if text == "fetch":
+                return FetchStep()
+            checks.target(text)
+            return FunctionStep(text)
         except ValueError as error:
             reader.add(path, str(error), line(node))
             return None
@@ -149,18 +151,8 @@ def _step(
         return _made(FunctionStep, section)
     inner = section.values.pop("fetch")
     given = reader.section(None if is_null(inner) else inner, f"{path}.fetch.", tables.FETCH)
-    reader.check_tls(given)
-    rules.fetch(given)
+    rules.credentials(given)
     return _made(FetchStep, given, **section.values)
-
-
-def _short_step(reader: Reader, node: yaml.Node) -> FunctionStep | FetchStep:
-    """Raises ValueError."""
-    text = reader.text(node)
-    if text == "fetch":
-        return FetchStep()
-    checks.target(text)
-    return FunctionStep(text)
 
 
 def _made(kind: type[_T], section: Section, **others: Any) -> _T:

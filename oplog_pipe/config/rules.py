@@ -27,12 +27,9 @@ class SettingRules:
         self._sinks.append((section, settings))
         options = settings.options
         if any(each.name == "user" for each in options.settings):
-            self._credentials(section)
+            self.credentials(section)
         if options.place:
             self._place(section, settings, options.place)
-
-    def fetch(self, section: Section) -> None:
-        self._credentials(section)
 
     def check(self) -> None:
         """Compare sources and sinks with one another."""
@@ -65,7 +62,7 @@ class SettingRules:
                 told = f"{value!r} is the {name} of {other.prefix.rstrip('.')}, too"
                 self._reader.mistake(section, name, told)
 
-    def _credentials(self, section: Section) -> None:
+    def credentials(self, section: Section) -> None:
         """Check a user, a password and an API key of a section."""
         if section.has("password") and not section.has("user"):
             self._add(section, "user", "is missing: password belongs to a user")

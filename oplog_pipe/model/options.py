@@ -1,9 +1,4 @@
-"""The options of a sink, as a frozen value. Times are seconds, sizes bytes.
-
-Templates (``index``, ``table``, ``collection``, ``id``) may hold ``{namespace}`` and ``{id}``. One
-object must have one place: a name without ``{namespace}`` asks for an ``id`` with it, unless the
-sink's ``namespace`` is one literal, such as ``^video$``.
-"""
+"""The options of a sink, as a frozen value. Times are seconds, sizes bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +24,8 @@ class SinkOptions:
     - ``type_name``, ``aliases``: in the settings. ``hints``: names in other programs.
     - ``settings``: one for each value, under the same name. Those of TLS are in ``tls``.
     - ``identity``: values behind the place of each row. Addresses may change: a server moves.
-    - ``place``: template of an object's place, together with ``id``.
+    - ``place``: template of an object's place, together with ``id``. Both may hold ``{namespace}``
+      and ``{id}``.
     - ``exclusive``: value no two sinks may share.
     - ``is_history``: the target keeps every message, so no object in it is gone.
     """

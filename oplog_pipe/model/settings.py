@@ -1,4 +1,7 @@
-"""The settings of a pipe, as frozen values. Times are seconds, sizes bytes."""
+"""The settings of a pipe, as frozen values. Times are seconds, sizes bytes.
+
+Meanings and ranges: ``oplog_pipe.config.tables``.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +14,7 @@ OPLOG = "system/oplog"
 
 @dataclass(frozen=True)
 class SourceSettings:
-    """One log, and its agents on one store.
-
-    - ``name``: under which the folder keeps its position; by default the log.
-    - ``namespace``: regular expression, searched in the type or the topic.
-    - ``on_gap``: of a topic. ``isolation``: of a topic.
-    """
+    """One log, and its agents on one store."""
 
     name: str
     agents: tuple[str, ...] = field(repr=False)
@@ -38,10 +36,7 @@ class FunctionStep:
 
 @dataclass(frozen=True)
 class FetchStep:
-    """Replace ``data`` by the JSON document at ``data["ref"]``. Deletes pass. 404 and 410 drop.
-
-    ``hosts``: allowed ones, ``host`` or ``host:port``; None: every host.
-    """
+    """Replace ``data`` by the JSON document at ``data["ref"]``. Deletes pass. 404 and 410 drop."""
 
     namespace: str = ".*"
     concurrency: int = 8
@@ -54,7 +49,7 @@ class FetchStep:
 
 @dataclass(frozen=True)
 class BatchLimits:
-    """A batch is written when one of these is reached. ``time`` counts from its first message."""
+    """A batch is written when one of these is reached."""
 
     messages: int = 1000
     bytes: int = 1 << 20
@@ -63,14 +58,7 @@ class BatchLimits:
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """- ``type``: as in the file, such as ``postgres`` or ``module:Class``.
-    - ``retry_for``: seconds for which a transient failure is tried again, with growing pauses.
-    - ``dead_letter``: file for messages the sink refuses for good; None: a failure instead.
-    - ``dead_letter_limit``: so many refusals in a row are a failure of the target; 0: no limit.
-    - ``on_failure``: of the sink: stop the pipe, or park the sink, which keeps its place.
-    - ``start``: of a new sink in the folder; None: at the oldest entry, which is refused if
-      the log is compacted.
-    """
+    """``type``: as in the file, such as ``postgres`` or ``module:Class``."""
 
     name: str
     type: str
@@ -87,12 +75,7 @@ class SinkSettings:
 
 @dataclass(frozen=True)
 class PipeSettings:
-    """- ``dir``: folder of the commit log.
-    - ``max_log_bytes``: of the commit log; None: no bound.
-    - ``root``: folder of the settings file; modules are imported from it, and relative paths start
-      there.
-    - ``name``: owner of the rows in targets, with the name of the sink; None: the id of the folder.
-    """
+    """``root``: folder of the settings file. Modules are imported from it."""
 
     dir: Path
     root: Path

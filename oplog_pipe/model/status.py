@@ -16,12 +16,10 @@ WAITS_FOR_COPY = (
 
 class SourceStatus(msgspec.Struct, frozen=True):
     """- ``phase``: ``copy`` from ``reset`` to ``live``; ``changes`` while states changed since the
-      position come; else ``sync``. ``connected``: whether a stream is open.
-    - ``received``: messages since the start. ``filtered``: those of them the source's
-      namespace does not match. ``copied``, ``copy_total``: of the present copy, or the last one;
-      the total is the agent's, told at its beginning; None if it told none.
-    - ``newest_ms``: timestamp of the last message, in ms since 1970. ``error``: why it is not
-      connected, without secrets.
+      position come; else ``sync``.
+    - ``received``: messages since the start. ``filtered``: those that the namespace does not match.
+    - ``copied``, ``copy_total``: of the present or last copy. The agent gives the total, or None.
+    - ``newest_ms``: timestamp of the last message, in ms since 1970. ``error``: has no secrets.
     """
 
     name: str
@@ -39,19 +37,14 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
 class SinkStatus(msgspec.Struct, frozen=True):
     """- ``phase``: ``recovery``: one message at a time up to the end the log had at the start;
-      ``single``: with ``--one-at-a-time``; ``bulk``; ``parked``: it failed, keeps its place, and is
-      tried again; ``stopped``.
+      ``single``: with ``--one-at-a-time``; ``parked``: failed, keeps its place and is tried again.
     - ``offset``: last acknowledged; -1: none. ``flushed``: the one on disk.
-    - ``lag``: entries to be acknowledged. ``lag_seconds``: age of the oldest of
-      them since it was appended, 0 if there is none.
-    - ``written``: messages the sink took since the start; ``filtered``: dropped by namespaces,
-      transforms and fetches; ``dead``: written to the dead-letter file.
+    - ``lag``: entries to be acknowledged. ``lag_seconds``: age of the oldest one; 0: there is none.
+    - ``written``, ``filtered``, ``dead``: messages since the start.
     - ``error``: the present transient failure, or the reason for the stop.
     - ``not_whole``: sources whose last copy lacked messages for this sink. Its end removed nothing.
-    - ``notice``: what an operator should know besides failures, such as messages on their way
-      round, or a sink without its place before the next message.
-    - ``copy_due``: it has given up its place, because the log had reached ``max_log_bytes``, and
-      gets a copy once it has written a message.
+    - ``notice``: for an operator, besides failures, such as messages on their way round.
+    - ``copy_due``: it has given up its place, and gets a copy once it has written a message.
     """
 
     name: str

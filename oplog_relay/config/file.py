@@ -72,7 +72,6 @@ def _relay(reader: Reader, node: yaml.Node | None) -> RelaySettings:
         limits=Limits(**limits.values),
         metrics_listen=top.values.get("metrics_listen"),
     )
-    reader.check_tls(agents)
     parts = (top, agents, database, columns, limits)
     lines = {f"{part.prefix}{name}": at for part in parts for name, at in part.lines.items()}
     unread = {f"{part.prefix}{name}" for part in parts for name in part.unread}

@@ -5,21 +5,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Limits:
-    """Times are seconds.
+    """Times are seconds. Meanings and ranges: ``oplog_relay.config.tables``.
 
-    - ``poll``: pause between two polls of the lease. The poll is also the heartbeat.
-    - ``heartbeat``: without a successful poll for this time the relay sends nothing (fences
-      itself). ``session``: time to live of the lease; must exceed ``heartbeat``.
-    - ``in_flight``: marked rows before their purge. ``mark``: rows of one mark.
-    - ``batch``: rows of one request. ``shards``: requests at a time.
-    - ``mark_backoff``: pause after an empty mark, and least time from one mark to the
-      next unless it was full. ``io_error_backoff``: pause after a failure of database or agent.
-    - ``request_timeout``: of one request to an agent. ``queue_timeout``: the first row of
-      its key in flight for longer makes the relay take a new term and mark everything anew. Also
-      the time for an answer of the database.
-    - ``blocked_backoff``: first and longest pause before a refused row is tried again.
-    - ``drain``: time for rows in flight when the relay stops.
-    - ``meter``: interval of ``MeterRead`` and of the progress in the log.
+    ``mark_backoff`` is also the least time from one mark to the next unless it was full, and
+    ``queue_timeout`` the time for an answer of the database.
     """
 
     poll: float = 0.1
@@ -40,9 +29,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Table:
-    """Names in the database. ``name`` may be ``schema.table``. A goharvest table works with its
-    own names of columns.
-    """
+    """Names in the database. ``name`` may be ``schema.table``."""
 
     name: str = "outbox"
     id: str = "id"
@@ -76,10 +63,7 @@ class AgentSettings:
 
 @dataclass(frozen=True)
 class RelaySettings:
-    """``name``: of the leader group, which is the name of the lease. Follows the rules of topics.
-
-    ``metrics_listen``: ``HOST:PORT`` for Prometheus; None: off.
-    """
+    """``name``: of the leader group and its lease. ``metrics_listen``: None: off."""
 
     name: str
     database: DatabaseSettings
