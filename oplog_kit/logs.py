@@ -21,8 +21,7 @@ def configure(
     and the traceback follows only with ``debug``. A second call replaces the first.
     """
     handler = _Handler(sys.stderr)
-    kind = _JsonFormatter if fmt == "json" else _TextFormatter
-    handler.setFormatter(kind(not traces, traces or debug))
+    handler.setFormatter(_Formatter(fmt, not traces, traces or debug))
     root = logging.getLogger()
     for old in [each for each in root.handlers if isinstance(each, _Handler)]:
         root.removeHandler(old)
@@ -37,49 +36,36 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self, names_errors: bool, traces: bool) -> None:
+    def __init__(self, fmt: Format, names_errors: bool, traces: bool) -> None:
         super().__init__()
+        self._json = fmt == "json"
         self._names_errors = names_errors
         self._traces = traces
 
-    def told(self, record: logging.LogRecord) -> str:
-        error = record.exc_info[1] if record.exc_info and self._names_errors else None
-        if error is None:
-            return record.getMessage()
-        return f"{record.getMessage()}: {type(error).__name__}: {error}"
-
-    def trace(self, record: logging.LogRecord) -> str:
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        if self._names_errors and record.exc_info and (error := record.exc_info[1]) is not None:
+            message += f": {type(error).__name__}: {error}"
         # logger.exception outside an except block sets exc_info to (None, None, None).
         parts = []
         if self._traces and record.exc_info and record.exc_info[0]:
             parts.append(self.formatException(record.exc_info))
         if record.stack_info:
             parts.append(self.formatStack(record.stack_info))
-        return "\n".join(parts)
-
-
-class _TextFormatter(_Formatter):
-    def format(self, record: logging.LogRecord) -> str:
+        time, trace = _utc(record.created), "\n".join(parts)
+        if self._json:
+            document = {
+                "time": time,
+                "level": record.levelname,
+                "logger": record.name,
+                "message": message,
+            }
+            return json.dumps({**document, "exception": trace} if trace else document)
         # Without escapes, a line break in a message could fake a log line.
-        message = self.told(record)
         if not message.isprintable():
             message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
-        line = f"{_utc(record.created)} {record.levelname:<5} {record.name}: {message}"
-        trace = self.trace(record)
+        line = f"{time} {record.levelname:<5} {record.name}: {message}"
         return f"{line}\n{trace}" if trace else line
-
-
-class _JsonFormatter(_Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": _utc(record.created),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": self.told(record),
-        }
-        if trace := self.trace(record):
-            line["exception"] = trace
-        return json.dumps(line)
 
 
 def _utc(created: float) -> str:

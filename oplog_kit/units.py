@@ -19,28 +19,24 @@ def duration(
     text: str,
     wanted: str = "",
     fits: Callable[[float], bool] = lambda seconds: True,
-    *,
-    written: str | None = None,
 ) -> float:
     """Return the seconds of a duration such as ``500ms`` or ``2w``. A bare number is seconds.
 
-    ``wanted``: the range in words, such as `` of at least 1s``. ``written``: the text for the
-    message if it is not ``text``. Raises ValueError.
+    ``wanted``: the range in words, such as `` of at least 1s``. Raises ValueError.
     """
     match = _DURATION.fullmatch(text.strip().lower())
     seconds = round(float(match[1]) * _SECONDS[match[2]], 9) if match else -1.0
     if not 0 <= seconds <= CENTURY or not fits(seconds):
-        given = text if written is None else written
         raise ValueError(
-            f"{given!r} is not a duration{wanted}, such as 500ms, 20s, 10m, 12h, 30d or 2w"
+            f"{text!r} is not a duration{wanted}, such as 500ms, 20s, 10m, 12h, 30d or 2w"
         )
     return seconds
 
 
-def size(text: str, least: int = 0, *, written: str | None = None) -> int:
+def size(text: str, least: int = 0) -> int:
     """Return the bytes of a size such as ``64KB``, ``64 KiB`` or ``64k``. A bare number is bytes.
 
-    Units are powers of 1,024. ``written``: see ``duration``. Raises ValueError.
+    Units are powers of 1,024. Raises ValueError.
     """
     match = _SIZE.fullmatch(text.strip().lower())
     found, rest = -1, 0
@@ -50,9 +46,8 @@ def size(text: str, least: int = 0, *, written: str | None = None) -> int:
         found, rest = divmod(int(whole + decimals) * unit, 10 ** len(decimals))
     if rest or not least <= found <= _MAX_SIZE:
         wanted = f" of at least {least} bytes" if least else ""
-        given = text if written is None else written
         raise ValueError(
-            f"{given!r} is not a size{wanted}, such as 10485760, 64KB, 10MB, 1GB or 1TB"
+            f"{text!r} is not a size{wanted}, such as 10485760, 64KB, 10MB, 1GB or 1TB"
         )
     return found
 

@@ -8,17 +8,24 @@ from typing import Any, TypeVar
 
 import yaml
 
-from oplog_kit.config import scalars
+from oplog_kit.config import nodes
 from oplog_kit.config.fields import SECRETS, Field, Kind, check_value
 from oplog_kit.config.nodes import is_null, is_text, line, read_yaml
 from oplog_kit.errors import ConfigError
 from oplog_kit.tls import tls_context
+from oplog_kit.units import duration, size
 from oplogc.http.answers import printable
 from oplogc.terminal.variables import near, unknown_variable
 
 _MAX_DEPTH = 50
 TLS_FILES = ("ca_file", "cert_file", "key_file")
 _PAIR = "two durations, such as [500ms, 30s]"
+_CONVERTED: Mapping[Kind, Callable[[str], Any]] = {
+    Kind.COUNT: nodes.count,
+    Kind.DURATION: duration,
+    Kind.SIZE: size,
+    Kind.FLAG: nodes.flag,
+}
 _T = TypeVar("_T")
 
 # Name and node of an unknown setting, known names and settings of its mapping -> the end of the
@@ -144,7 +151,7 @@ class Reader:
 
     def text(self, node: yaml.Node) -> str:
         """Return a text with the values of its variables. Raises ValueError."""
-        return scalars.text(node, self.environ)
+        return nodes.text(node, self.environ)
 
     def _check_tls(self, section: Section) -> None:
         """Check the files for TLS of a section."""
@@ -177,7 +184,7 @@ class Reader:
             if field.kind in SECRETS and other in section.lines:
                 raise ValueError(f"excludes {other}: give one of them")
             if is_file:
-                value: Any = scalars.secret_in(self._path(self.text(node)))
+                value: Any = nodes.secret_in(self._path(self.text(node)))
                 check_value(field, value)
             else:
                 value = self._value(field, node)
@@ -192,25 +199,19 @@ class Reader:
         match field.kind:
             case Kind.SECTION:
                 return node
-            case Kind.FLAG:
-                return scalars.flag(node, self.environ)
             case Kind.TEXTS | Kind.URLS:
                 return self._texts(field, node)
             case Kind.TEXT_MAPPING | Kind.SECRET_MAPPING:
                 return self._mapping(node, lambda each: self._text(field, each))
             case Kind.ANY_MAPPING:
                 return self._mapping(node, lambda each: self._anything(each, _MAX_DEPTH))
-            case Kind.COUNT:
-                value = scalars.count(node, self.environ)
-            case Kind.DURATION:
-                value = scalars.duration(node, self.environ)
             case Kind.DURATIONS:
-                pair = scalars.elements(node, _PAIR)
+                pair = nodes.elements(node, _PAIR)
                 if len(pair) != 2:
                     raise ValueError(f"must be a list of {_PAIR}")
-                value = tuple(scalars.duration(each, self.environ) for each in pair)
-            case Kind.SIZE:
-                value = scalars.size(node, self.environ)
+                value = tuple(nodes.converted(each, self.environ, duration) for each in pair)
+            case kind if kind in _CONVERTED:
+                value = nodes.converted(node, self.environ, _CONVERTED[kind])
             case _:
                 return self._text(field, node)
         check_value(field, value)
@@ -221,7 +222,7 @@ class Reader:
         if field.kind is Kind.PATTERN:  # which has dollars of its own, and no variables
             if isinstance(node, yaml.SequenceNode):
                 raise ValueError("must be one text, not a list; of several names give ^(a|b)$")
-            found = scalars.plain_text(node)
+            found = nodes.plain_text(node)
         else:
             found = self.text(node)
         if field.kind is Kind.FILE:
@@ -233,7 +234,7 @@ class Reader:
 
     def _texts(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
         """Raises ValueError."""
-        found = scalars.elements(node, "texts", or_one=True)
+        found = nodes.elements(node, "texts", or_one=True)
         if not found:
             raise ValueError(f"is empty: {field.required or 'give a value, or leave it out'}")
         return tuple(self._text(field, each) for each in found)
@@ -266,7 +267,7 @@ class Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self._anything(each, depth - 1) for each in node.value]
         if is_text(node):
-            return scalars.scalar(node, self.environ)
+            return nodes.scalar(node, self.environ)
         try:
             return yaml.constructor.SafeConstructor().construct_object(node)
         except yaml.YAMLError:

@@ -29,6 +29,8 @@ from oplog_pipe.model.status import (
 from oplog_pipe.watch.listen import ask
 from oplogc.http.answers import printable
 
+_SOURCE_MEMBERS = ("name", "log", "phase", "position", "copied", "copy_total")
+
 
 @click.command()
 @settings_option()
@@ -66,14 +68,7 @@ def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:
     return {
         "log": msgspec.to_builtins(log_status(folder.log, settings)),
         "sources": [
-            {
-                "name": each.name,
-                "log": each.log,
-                "phase": each.phase,
-                "position": each.position,
-                "copied": each.copied,
-                "copy_total": each.copy_total,
-            }
+            {name: getattr(each, name) for name in _SOURCE_MEMBERS}
             for each in _sources(settings, folder)
         ],
         "sinks": [

@@ -1,9 +1,9 @@
 """Bindings with counts and times of the calls of another binding, for metrics."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from uuid import UUID
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import nullcontext
+from typing import Any, ParamSpec, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -14,7 +14,6 @@ from oplog_relay.model.bindings import (
     Outbox,
     Outcome,
     Publisher,
-    Purged,
     Verdict,
 )
 from oplog_relay.model.errors import LeaseUnavailableError, OutboxError
@@ -22,23 +21,25 @@ from oplog_relay.model.row import Row
 
 # Upper bounds in seconds, from a fast disk to the time-out of a request.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_DATABASE = ("mark", "purge", "reset")
+_TIMED = {
+    "publish": "Duration of a request to an agent, failed ones too",
+    "mark": "Duration of a mark, failed ones too",
+    "purge": "Duration of a purge, failed ones too",
+}
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class Timings:
     """Times and failures of calls. ``failed``: the last failed call, empty: none."""
 
     def __init__(self, registry: CollectorRegistry, name: str) -> None:
-        def histogram(metric: str, text: str) -> Histogram:
-            made = Histogram(
-                f"oplog_relay_{metric}_seconds", text, ["lease"],
-                registry=registry, buckets=_BUCKETS,
-            )  # fmt: skip
-            return made.labels(name)
-
-        self.publish = histogram("publish", "Duration of a request to an agent, failed ones too")
-        self.mark = histogram("mark", "Duration of a mark, failed ones too")
-        self.purge = histogram("purge", "Duration of a purge, failed ones too")
+        self.times = {
+            call: Histogram(
+                f"oplog_relay_{call}_seconds", text, ["lease"], registry=registry, buckets=_BUCKETS
+            ).labels(name)
+            for call, text in _TIMED.items()
+        }
         polls = Counter(
             "oplog_relay_lease_polls", "Polls of the lease", ["lease", "result"], registry=registry
         )
@@ -49,47 +50,39 @@ class Timings:
             ["lease", "call"],
             registry=registry,
         )
-        self.failures = {each: failures.labels(name, each) for each in (*_DATABASE, "publish")}
+        self.failures = {each: failures.labels(name, each) for each in (*_TIMED, "reset")}
         self.failed = ""
 
     def fail(self, call: str) -> None:
         self.failures[call].inc()
         self.failed = call
 
-    @contextmanager
-    def database(self, call: str) -> Iterator[None]:
-        try:
-            yield
-        except OutboxError:
-            self.fail(call)
-            raise
+    def database(
+        self, name: str, call: Callable[_P, Awaitable[_R]]
+    ) -> Callable[_P, Coroutine[Any, Any, _R]]:
+        """Return the call of a database, measured."""
+
+        async def measured(*args: _P.args, **named: _P.kwargs) -> _R:
+            try:
+                with self.times[name].time() if name in self.times else nullcontext():
+                    return await call(*args, **named)
+            except OutboxError:
+                self.fail(name)
+                raise
+
+        return measured
 
 
 class MeasuredOutbox:
     """Implements ``Outbox``, and ``MeasurableOutbox`` if the other one does."""
 
     def __init__(self, outbox: Outbox, timings: Timings) -> None:
-        self._outbox = outbox
-        self._timings = timings
+        self.mark = timings.database("mark", outbox.mark)
+        self.purge = timings.database("purge", outbox.purge)
+        self.reset = timings.database("reset", outbox.reset)
         self.dispose = outbox.dispose
         if isinstance(outbox, MeasurableOutbox):
             self.backlog = outbox.backlog
-
-    async def mark(
-        self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
-    ) -> list[Row]:
-        with self._timings.database("mark"), self._timings.mark.time():
-            return await self._outbox.mark(leader_id, limit, number, passed)
-
-    async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
-        with self._timings.database("purge"), self._timings.purge.time():
-            return await self._outbox.purge(leader_id, rows)
-
-    async def reset(
-        self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
-    ) -> int:
-        with self._timings.database("reset"):
-            return await self._outbox.reset(leader_id, rows=rows, key=key)
 
 
 class MeasuredLease:
@@ -124,7 +117,7 @@ class MeasuredPublisher:
     async def publish(self, topic: str, rows: Sequence[Row], term: int) -> Outcome:
         began = time.monotonic()
         outcome = await self._publisher.publish(topic, rows, term)
-        self._timings.publish.observe(time.monotonic() - began)
+        self._timings.times["publish"].observe(time.monotonic() - began)
         if outcome.verdict is Verdict.UNCERTAIN:
             self._timings.fail("publish")
         return outcome

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from oplog_relay.model.bindings import Backlog, MeasurableOutbox, Outbox
 from oplog_relay.model.errors import OutboxError
-from oplog_relay.model.events import MeterRead
+from oplog_relay.model.events import Handler, MeterRead
 from oplog_relay.model.note import note
 from oplog_relay.model.place import OutboxPlace
 from oplog_relay.model.state import Blocked, Counters
@@ -30,6 +30,9 @@ class Metered(Protocol):
     def leader_id(self) -> UUID | None: ...
 
     @property
+    def term(self) -> int: ...
+
+    @property
     def in_flight(self) -> int: ...
 
     @property
@@ -40,6 +43,8 @@ class Metered(Protocol):
 
     @property
     def place(self) -> OutboxPlace: ...
+
+    def on_event(self, handler: Handler) -> None: ...
 
 
 class Meter:

@@ -1,7 +1,6 @@
 """The metrics of a relay for Prometheus."""
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
@@ -10,7 +9,6 @@ from oplog_kit.metrics import Collected, Table, metrics
 from oplog_relay.model.bindings import Bindings
 from oplog_relay.model.events import (
     Event,
-    Handler,
     LeaderFenced,
     LeaderRefreshed,
     LeaderRevoked,
@@ -21,17 +19,7 @@ from oplog_relay.watch.measured import MeasuredLease, MeasuredOutbox, MeasuredPu
 from oplog_relay.watch.meter import Metered
 from oplogc import __version__
 
-
-class Watched(Metered, Protocol):
-    """A relay with metrics."""
-
-    @property
-    def term(self) -> int: ...
-
-    def on_event(self, handler: Handler) -> None: ...
-
-
-METRICS: Table[Watched] = {
+METRICS: Table[Metered] = {
     "rows_relayed_total": (
         "Rows acknowledged by an agent and removed from the outbox",
         lambda it: it.counters.relayed,
@@ -104,7 +92,7 @@ class Metrics:
             MeasuredPublisher(bindings.publisher, self._timings),
         )
 
-    def watch(self, relay: Watched) -> None:
+    def watch(self, relay: Metered) -> None:
         """Add the figures of a relay. Call it once, before the relay starts."""
         relay.on_event(self.count)
         Collected(self.registry, lambda: self._collect(relay))
@@ -121,7 +109,7 @@ class Metrics:
             case LeaderFenced() | LeaderRevoked():
                 self._reading = None
 
-    def _collect(self, relay: Watched) -> Iterator[Metric]:
+    def _collect(self, relay: Metered) -> Iterator[Metric]:
         prefix, lease = "oplog_relay", [self._name]
         yield from metrics(prefix, METRICS, ["lease"], [(lease, relay)])
         readings = [] if self._reading is None else [(lease, self._reading)]
