@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 # Metric without its prefix -> help text, and the value; None: no sample. A name with "_total" is a
 # counter.
-Table = Mapping[str, tuple[str, Callable[[T], float | None]]]
+MetricTable = Mapping[str, tuple[str, Callable[[T], float | None]]]
 
 
 class Collected(Collector):
@@ -32,7 +32,10 @@ class Collected(Collector):
 
 
 def metrics(
-    prefix: str, table: Table[T], labels: Sequence[str], rows: Sequence[tuple[Sequence[str], T]]
+    prefix: str,
+    table: MetricTable[T],
+    labels: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], T]],
 ) -> Iterator[Metric]:
     """Yield the metrics of a table. ``rows``: values of the labels, and the measured object."""
     for name, (text, value_of) in table.items():

@@ -8,6 +8,7 @@ import click
 
 from oplog_kit import logs
 from oplog_kit.command.value import Value
+from oplog_kit.listen import listen_address
 
 # Seconds that a command waits for one answer of an agent.
 PATIENCE = 10.0
@@ -26,6 +27,16 @@ def settings_option(
         type=Value("PATH", lambda path: load(Path(path))), required=required, metavar="PATH",
         help=f"File with the settings of the {program}.",
     )  # fmt: skip
+
+
+def listen_option(flag: str, help: str) -> Decorator:
+    """Return an option for ``HOST:PORT``."""
+
+    def checked(text: str) -> str:
+        listen_address(text)
+        return text
+
+    return click.option(flag, type=Value("HOST:PORT", checked), help=help)
 
 
 def log_options() -> Decorator:

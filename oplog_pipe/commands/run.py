@@ -10,9 +10,8 @@ from typing import TextIO
 import click
 
 from oplog_kit import logs
-from oplog_kit.command.options import log_options
+from oplog_kit.command.options import listen_option, log_options
 from oplog_kit.ending import Ending
-from oplog_kit.listen import listen_address
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.settings import PipeSettings
@@ -31,10 +30,8 @@ logger = logging.getLogger("oplog_pipe")
 @click.option(
     "--one-at-a-time", is_flag=True, help="Write each message alone, to find one that fails."
 )
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help="Serve /status, /live and /metrics here, instead of at listen of the file.",
+@listen_option(
+    "--listen", "Serve /status, /live and /metrics here, instead of at listen of the file."
 )
 @log_options()
 def run(
@@ -54,10 +51,6 @@ def run(
     """
     logs.configure(log_format, debug)
     if listen is not None:
-        try:
-            listen_address(listen)
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint="--listen") from None
         settings = dataclasses.replace(settings, listen=listen)
     ending = Ending(logger, "stopped by a second signal: some messages will be written again")
     pipe = Pipe(settings, one_at_a_time=one_at_a_time)

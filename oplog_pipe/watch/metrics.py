@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from oplog_kit.metrics import Collected, Table, metrics
+from oplog_kit.metrics import Collected, MetricTable, metrics
 from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
 
-LOG: Table[LogStatus] = {
+LOG: MetricTable[LogStatus] = {
     "log_oldest_offset": ("Oldest offset in the commit log", lambda it: it.oldest),
     "log_end_offset": ("Offset of the next entry of the commit log", lambda it: it.end),
     "log_compacted_offset": (
@@ -23,7 +23,7 @@ LOG: Table[LogStatus] = {
     ),
     "log_segments": ("Segments of the commit log", lambda it: it.segments),
 }
-SOURCE: Table[SourceStatus] = {
+SOURCE: MetricTable[SourceStatus] = {
     "source_connected": ("1 while a stream is open, else 0", lambda it: it.connected),
     "source_received_total": ("Messages received", lambda it: it.received),
     "source_filtered_total": (
@@ -41,7 +41,7 @@ SOURCE: Table[SourceStatus] = {
         lambda it: None if it.newest_ms is None else it.newest_ms / 1000,
     ),
 }
-SINK: Table[SinkStatus] = {
+SINK: MetricTable[SinkStatus] = {
     "sink_offset": ("Last acknowledged offset; -1: none", lambda it: it.offset),
     "sink_flushed_offset": ("Last acknowledged offset on disk; -1: none", lambda it: it.flushed),
     "sink_lag_entries": ("Entries that are not acknowledged", lambda it: it.lag),
@@ -77,7 +77,7 @@ SINK: Table[SinkStatus] = {
     ),
     "sink_retries_total": ("Repeated calls after transient failures", lambda it: it.retries),
 }
-INFO: Table[PipeStatus] = {"info": ("Always 1; label: version", lambda it: 1)}
+INFO: MetricTable[PipeStatus] = {"info": ("Always 1; label: version", lambda it: 1)}
 
 
 def registry_of(status: Callable[[], PipeStatus]) -> CollectorRegistry:

@@ -8,13 +8,13 @@ from contextlib import ExitStack
 import click
 
 from oplog_kit import logs
-from oplog_kit.command.options import log_options
+from oplog_kit.command.options import listen_option, log_options
 from oplog_kit.ending import Ending
 from oplog_kit.http_server import probes, serving
 from oplog_kit.texts import counted
 from oplog_relay.commands.options import settings_option
-from oplog_relay.commands.shown import description
 from oplog_relay.model.exits import EXIT_OK, PROGRAM
+from oplog_relay.model.place import without_password
 from oplog_relay.model.settings import RelaySettings
 from oplog_relay.model.state import State
 from oplog_relay.relay import Relay
@@ -31,10 +31,9 @@ logger = logging.getLogger("oplog_relay")
 
 @click.command()
 @settings_option()
-@click.option(
+@listen_option(
     "--metrics-listen",
-    metavar="HOST:PORT",
-    help="Serve /metrics for Prometheus and /live here, instead of at metrics_listen of the file.",
+    "Serve /metrics for Prometheus and /live here, instead of at metrics_listen of the file.",
 )
 @log_options()
 def run(
@@ -85,3 +84,11 @@ async def _relay(settings: RelaySettings, ending: Ending) -> None:
             logger.info("stopped: nothing is in flight")
             ending.code = EXIT_OK
     ending.within(_THREADS)
+
+
+def description(settings: RelaySettings) -> str:
+    """Return name, agents, database and table in one line, without passwords."""
+    return (
+        f"relay {settings.name}, agents {', '.join(map(without_password, settings.agents.urls))},"
+        f" database {without_password(settings.database.url)}, table {settings.database.table.name}"
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import Metric
 
-from oplog_kit.metrics import Collected, Table, metrics
+from oplog_kit.metrics import Collected, MetricTable, metrics
 from oplog_relay.model.bindings import Bindings
 from oplog_relay.model.events import (
     Event,
@@ -19,7 +19,7 @@ from oplog_relay.watch.measured import MeasuredLease, MeasuredOutbox, MeasuredPu
 from oplog_relay.watch.meter import Metered
 from oplogc import __version__
 
-METRICS: Table[Metered] = {
+METRICS: MetricTable[Metered] = {
     "rows_relayed_total": (
         "Rows acknowledged by an agent and removed from the outbox",
         lambda it: it.counters.relayed,
@@ -52,14 +52,14 @@ METRICS: Table[Metered] = {
     "blocked_keys": ("Keys whose first row an agent refuses", lambda it: len(it.blocked)),
 }
 # Of the last reading of this relay as the leader.
-OF_LEADER: Table[MeterRead] = {
+OF_LEADER: MetricTable[MeterRead] = {
     "backlog_rows": ("Rows in the outbox; of the leader", lambda it: it.backlog),
     "oldest_row_seconds": (
         "Age of the oldest row in the outbox, 0 without one; of the leader",
         lambda it: it.oldest_seconds,
     ),
 }
-INFO: Table[str] = {"info": ("Always 1; labels: lease, version", lambda it: 1)}
+INFO: MetricTable[str] = {"info": ("Always 1; labels: lease, version", lambda it: 1)}
 
 
 class Metrics:

@@ -18,7 +18,7 @@ import pytest
 from oplog_relay import Backlog, Blocked, DatabaseSettings, LeaseState, MeterRead, RelaySettings
 from oplog_relay.cli import main
 from oplog_relay.commands.group import command
-from oplog_relay.commands.shown import description
+from oplog_relay.commands.run import description
 from oplog_relay.commands.status import Status, lines
 from oplog_relay.db.schema import ddl
 from oplog_relay.model.note import note, read_note
