@@ -1,14 +1,17 @@
-"""What the groups of commands share: their options, and the group."""
+"""What the groups of commands share: their options, their answers, and the group."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from oplog_kit import logs
+from oplog_kit.command.run import EXIT_FAILED, EXIT_OK
 from oplog_kit.command.value import Value
 from oplog_kit.listen import listen_address
+from oplogc.http.answers import printable
 
 # Seconds that a command waits for one answer of an agent.
 PATIENCE = 10.0
@@ -66,3 +69,18 @@ def group(
     )
     click.version_option(version, prog_name=program, message="%(prog)s %(version)s")(made)
     return made
+
+
+async def tell(program: str, answers: AsyncIterator[tuple[str, str]]) -> int:
+    """Print each answer as a comment, each problem to stderr. Return the exit code.
+
+    ``answers``: subjects with sentences. A problem has no subject.
+    """
+    code = EXIT_OK
+    async for subject, sentence in answers:
+        if subject:
+            print(f"# {printable(subject)}: {printable(sentence)}")
+        else:
+            print(f"{program}: {printable(sentence)}", file=sys.stderr)
+            code = EXIT_FAILED
+    return code

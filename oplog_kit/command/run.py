@@ -1,16 +1,15 @@
-"""Runs a command: its errors as sentences, its answers, and its exit codes."""
+"""Runs a command: its errors as sentences, and its exit codes."""
 
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import click
 from click.shell_completion import shell_complete
 
 from oplog_kit.errors import ConfigError, ProgramError
-from oplogc.http.answers import printable
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -78,20 +77,6 @@ def run_command(
             raise
         defect = f"a defect of this program: {type(error).__name__}: {error}"
         return _ended(program, EXIT_FAILED, defect)
-
-
-async def tell(program: str, answers: AsyncIterator[tuple[str, str]]) -> int:
-    """Print each answer as a comment, each problem to stderr. Return the exit code.
-
-    ``answers``: subjects with sentences. A problem has no subject.
-    """
-    code = EXIT_OK
-    async for subject, sentence in answers:
-        if subject:
-            print(f"# {printable(subject)}: {printable(sentence)}")
-        else:
-            code = _ended(program, EXIT_FAILED, printable(sentence))
-    return code
 
 
 def _ended(program: str, code: int, message: str) -> int:

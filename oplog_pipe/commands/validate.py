@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import click
 
-from oplog_kit.command.options import PATIENCE
-from oplog_kit.command.run import tell
+from oplog_kit.command.options import PATIENCE, tell
 from oplog_kit.texts import counted
 from oplog_kit.tls import tls_context
 from oplog_pipe.commands.options import settings_option

@@ -7,8 +7,7 @@ from uuid import uuid4
 
 import click
 
-from oplog_kit.command.options import PATIENCE
-from oplog_kit.command.run import tell
+from oplog_kit.command.options import PATIENCE, tell
 from oplog_kit.texts import counted
 from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import settings_option
