@@ -10,10 +10,9 @@ import httpx
 def tls_context(
     ca_file: str | None, cert_file: str | None, key_file: str | None, prefix: str = ""
 ) -> ssl.SSLContext | bool:
-    """Return the TLS context of the connections; True: the usual one.
+    """Return the TLS context of the connections. True: the usual one.
 
-    ``prefix``: path of the settings, such as ``agents.``. Raises ValueError, which names the
-    setting.
+    ``prefix``: of the settings, such as ``agents.``. Raises ValueError, which names the setting.
     """
     if key_file and not cert_file:
         raise ValueError(f"{prefix}cert_file: is missing; key_file is its private key")

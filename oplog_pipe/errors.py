@@ -29,10 +29,8 @@ class GapError(SourceError):
 class SinkError(PipeError):
     """A sink did not take messages. Nothing is acknowledged; some may have been written.
 
-    - ``transient``: the same write may succeed later: the system is unreachable or busy. Otherwise
-      it fails again, because of the message or of the settings.
-    - ``index``: the message the system refused, counted in the batch; None: not known, or none
-      in particular.
+    - ``transient``: the same write may succeed later: the system is unreachable or busy.
+    - ``index``: the message the system refused, counted in the batch; None: not known.
     """
 
     def __init__(self, message: str, *, transient: bool = False, index: int | None = None) -> None:
@@ -51,8 +49,7 @@ class TargetError(SinkError):
 class TransformError(SinkError):
     """A transform or a fetch failed.
 
-    ``of_object``: the server of an object answers with an error, or not in time. It may still serve
-    other objects. Then ``transient`` is true.
+    ``of_object``: the server of one object fails, and may serve others. ``transient`` is then true.
     """
 
     of_object = False

@@ -15,8 +15,7 @@ class Message:
 
     - ``op``: ``insert``, ``update`` or ``delete``. Write ``insert`` and ``update`` in the same way:
       both bring an object as it is now.
-    - ``timestamp``: when the object changed, or when the message was published, in milliseconds
-      since 1970.
+    - ``timestamp``: of the change or the publishing, in milliseconds since 1970.
     - ``namespace``: the type of the object, or ``namespace/topic``.
     - ``data``: the operation as streamed, or the message of a topic as a poll shows it, decoded at
       the first access. A transform may change it or set another one.
@@ -86,7 +85,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes of ``data`` as JSON; 0 if JSON cannot express it."""
+        """Bytes of ``data`` as JSON. 0: JSON cannot express it."""
         if self._raw is not None:
             return memoryview(self._raw).nbytes
         try:
@@ -108,8 +107,7 @@ class Message:
 def version_of(created: int, offset: int) -> int:
     """Return the version of an offset in a folder created at this time, ms since 1970.
 
-    Versions ascend with the offset. A later folder has larger versions, as long as
-    the older one has taken fewer than a million entries per millisecond of its life. At most
-    2^63 - 1 until the year 2248.
+    Versions ascend with the offset. A later folder has larger ones if the older folder took fewer
+    than a million entries per millisecond. At most 2^63 - 1 until the year 2248.
     """
     return created * _VERSIONS_PER_MS + offset

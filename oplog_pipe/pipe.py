@@ -215,8 +215,8 @@ class Pipe:
     ) -> "asyncio.Task[None] | None":
         """Let the sources copy all objects for sinks without a place.
 
-        No source needs to begin again if a copy for them is under way in each. Returns the
-        task of the sources: a new one if some had to begin again.
+        A source with a copy for them under way continues. Returns the task of the sources: a new
+        one if a source had to begin again.
         """
         assert self._sources is not None
         due = {each: each.copy_due for each in self._workers if each.wants_copy}

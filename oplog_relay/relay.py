@@ -65,10 +65,9 @@ class Relay:
         self._lead = Lead(settings.limits, self._dispatcher, self.counters, clock, self._meter.due)
 
     async def start(self) -> None:
-        """Begin to poll the lease.
+        """Begin to poll the lease. An unreachable database is tried again later.
 
-        Raises ConfigError, also for a wrong table, and RuntimeError after
-        an earlier start. An unreachable database is tried again later.
+        Raises ConfigError, also for a wrong table, and RuntimeError after an earlier start.
         """
         if self._state is not State.CREATED:
             raise RuntimeError("a relay starts once")
@@ -113,8 +112,7 @@ class Relay:
     def on_event(self, handler: Handler) -> None:
         """Call a handler with every later event. Handlers run one after the other, in order.
 
-        A handler is cancelled after 30 s. If it holds up the lead, this relay
-        gives the lead up.
+        A handler is cancelled after 30 s. If it holds up the lead, this relay gives the lead up.
         """
         self._dispatcher.handlers.append(handler)
 
@@ -133,12 +131,12 @@ class Relay:
 
     @property
     def leader_id(self) -> UUID | None:
-        """The leader id of the present term; None: another relay leads, or none."""
+        """The leader id of the present term. None: this relay does not lead."""
         return self._lead.leader_id
 
     @property
     def term(self) -> int:
-        """The present term; 0: another relay leads, or none."""
+        """The present term. 0: this relay does not lead."""
         return self._lead.number if self._lead.leader_id is not None else 0
 
     @property

@@ -123,33 +123,30 @@ def shown_values(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str
 
 def shown_value(field: Field, value: Any) -> Any:
     """Return a value as the file may have it, without secrets."""
-    if value is None:
-        return None
-    match field.kind:
-        case Kind.SECRET:
-            return HIDDEN
-        case Kind.URL:
-            return _url(value)
-        case Kind.HOOK:
-            return origin(value, HIDDEN)
-        case Kind.FILE:
-            return str(value)
-        case Kind.TEXTS:
-            return list(value)
-        case Kind.URLS:
-            return [_url(each) for each in value]
-        case Kind.SECRET_MAPPING | Kind.ANY_MAPPING:
-            return dict.fromkeys(value, HIDDEN)
-        case Kind.TEXT_MAPPING:
-            return dict(value)
-        case Kind.DURATION:
-            return duration_text(value)
-        case Kind.DURATIONS:
-            return [duration_text(each) for each in value]
-        case Kind.SIZE:
-            return size_text(value)
-    return value
+    if value is None or field.kind not in _SHOWN:
+        return value
+    return _SHOWN[field.kind](value)
 
 
 def _url(url: str) -> str:
     return address_shown(httpx.URL(url)) if url.startswith("http") else hide_password(url, HIDDEN)
+
+
+def _hidden(values: Mapping[str, Any]) -> dict[str, str]:
+    return dict.fromkeys(values, HIDDEN)
+
+
+_SHOWN: Mapping[Kind, Callable[[Any], Any]] = {
+    Kind.SECRET: lambda _: HIDDEN,
+    Kind.URL: _url,
+    Kind.HOOK: lambda url: origin(url, HIDDEN),
+    Kind.TEXTS: list,
+    Kind.URLS: lambda urls: [_url(each) for each in urls],
+    Kind.DURATION: duration_text,
+    Kind.DURATIONS: lambda pair: [duration_text(each) for each in pair],
+    Kind.SIZE: size_text,
+    Kind.FILE: str,
+    Kind.TEXT_MAPPING: dict,
+    Kind.SECRET_MAPPING: _hidden,
+    Kind.ANY_MAPPING: _hidden,
+}

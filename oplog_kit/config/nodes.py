@@ -170,7 +170,7 @@ def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml
 
 
 def secret_in(path: str) -> str:
-    """Return the text of a file; one newline at its end is ignored."""
+    """Return the text of a file without one newline at its end."""
     found = without_newline(read_text(path))
     if not found or not found.isprintable():
         raise ValueError(f"{path!r} must hold one line of text")

@@ -28,17 +28,16 @@ _CONVERTED: Mapping[Kind, Callable[[str], Any]] = {
 }
 _T = TypeVar("_T")
 
-# Name and node of an unknown setting, known names and settings of its mapping -> the end of the
-# sentence about it, and the probable setting. Both are empty if there is nothing to suggest.
+# Name and node of an unknown setting, names and fields of its mapping -> the end of the sentence
+# about it, and the probable setting. Both may be empty.
 Hint = Callable[[str, yaml.Node, Collection[str], Sequence[Field]], tuple[str, str]]
 
 
 @dataclass
 class Section:
-    """One mapping. ``prefix``: of the paths of its settings. ``line``: 0 if it is not known.
+    """One mapping. ``prefix``: of the paths of its settings. ``line``: 0: not known.
 
-    ``values``: by names; of a section: its node. ``unread``: names of settings
-    with a mistake.
+    ``values``: by names, of a section its node. ``unread``: names of settings with a mistake.
     """
 
     prefix: str
@@ -53,7 +52,7 @@ class Section:
 
 
 class Reader:
-    """``root``: folder at which relative paths begin; None: the working directory."""
+    """``root``: folder at which relative paths begin. None: the working directory."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class Reader:
         self._variables: set[str] = set()
 
     def add(self, path: str, sentence: str, line: int = 0) -> None:
-        """Add a mistake. ``path``: of the setting; may be empty. ``line``: 0 if it is not known."""
+        """Add a mistake. ``path``: of the setting, may be empty. ``line``: 0: not known."""
         self._found.add((line, printable(path), printable(sentence)))
 
     def mistake(self, section: Section, name: str, sentence: str) -> None:
@@ -105,7 +104,7 @@ class Reader:
         also: Sequence[str] = (),
         nullable: Sequence[str] = (),
     ) -> Section:
-        """Read a mapping; None is an empty one.
+        """Read a mapping. None is an empty one.
 
         ``also``: ignored names. ``nullable``: names of settings without a value.
         """

@@ -42,25 +42,15 @@ def status(settings: PipeSettings, as_json: bool) -> None:
     sinks have their flushed offsets, and nobody knows whether a pipe runs.
     """
     live = None if settings.listen is None else ask(settings.listen)
-    if live is not None and not _is_of(settings, live):
-        live = None
-    folder = view(settings) if live is None else None
+    if live is not None and live.folder == str(settings.dir.resolve()):
+        members, lines = msgspec.to_builtins(live), live_lines(live)
+    else:  # another pipe may listen there
+        live, folder = None, view(settings)
+        members, lines = folder_members(settings, folder), folder_lines(settings, folder)
     if as_json:
-        found = msgspec.to_builtins(live) if folder is None else folder_members(settings, folder)
-        print(json.dumps({"live": folder is None, **found}))
-        return
-    if live is not None:
-        lines = live_lines(live)
+        print(json.dumps({"live": live is not None, **members}))
     else:
-        assert folder is not None
-        lines = folder_lines(settings, folder)
-    lines += map(printable, left_behind(settings))
-    print("\n".join(lines))
-
-
-def _is_of(settings: PipeSettings, live: PipeStatus) -> bool:
-    """Return whether the answer can be that of this pipe: another one may listen there."""
-    return live.folder == str(settings.dir.resolve())
+        print("\n".join([*lines, *map(printable, left_behind(settings))]))
 
 
 def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:

@@ -89,7 +89,8 @@ async def _answers(settings: PipeSettings, sinks: list[Sink]) -> AsyncIterator[t
                     stores.setdefault(store, endpoint)
                 yield f"source {source.name}", f"{address_shown(endpoint.url)} serves {source.log}"
             except OplogError as error:
-                hint = "; look at password" if _is_unauthorized(error) else ""
+                is_wrong = isinstance(error, RefusedError) and error.status == 401
+                hint = "; look at password" if is_wrong else ""
                 said = f"{address_shown(endpoint.url)}: {error}{hint}"
                 yield "", f"source {source.name}: {said}"
         if len(stores) > 1:
@@ -136,7 +137,3 @@ async def _asked(source: SourceSettings, endpoint: Endpoint) -> str | None:
         response = await open_stream(client, endpoint, "", PATIENCE, RefusedError)
         await response.aclose()
         return named_store(response)
-
-
-def _is_unauthorized(error: OplogError) -> bool:
-    return isinstance(error, RefusedError) and error.status == 401

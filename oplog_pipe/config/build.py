@@ -113,7 +113,7 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
 
 
 def _type(node: yaml.Node) -> str:
-    """Return the type of a sink; empty: the mapping has none."""
+    """Return the type of a sink. Empty: the mapping has none."""
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if is_text(key) and key.value == "type" and is_text(value):
             return str(value.value)

@@ -56,11 +56,7 @@ _IN_URL = ("user", "username", "password", "host", "port", "database", "sslmode"
 def of_setting(
     name: str, node: yaml.Node, known: Collection[str], fields: Sequence[Field]
 ) -> tuple[str, str]:
-    """Return the end of the sentence about an unknown setting, and the probable setting.
-
-    ``known``, ``fields``: settings of the same mapping. Both are empty if there is nothing to
-    suggest.
-    """
+    """Implements ``Hint`` of the reader."""
     lowered = name.lower().replace("-", "_")
     others = _meant(lowered, _NAMES).split()
     for meant in (lowered, *_hinted(lowered, fields), *others):

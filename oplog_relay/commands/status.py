@@ -33,9 +33,9 @@ MAX_COUNTED = 1_000_000
 
 @dataclass
 class Status:
-    """All that is known. A part that is None or empty could not be asked: ``problems`` has the
-    reason. ``is_asked``: whether an agent has answered about the lease. ``marked``: rows by the
-    leader id on them.
+    """All that is known. ``problems`` has the reasons for missing parts.
+
+    ``is_asked``: whether an agent has answered about the lease. ``marked``: rows by leader id.
     """
 
     is_asked: bool = False

@@ -78,7 +78,7 @@ async def _agent(settings: RelaySettings, place: OutboxPlace) -> str:
     """
     lease = HttpLease(settings, f"{PROGRAM} validate {uuid4()}")
     try:
-        # Nobody holds it by this name, so the agent refuses it; but first for want of the right.
+        # No relay has this name, so the agent refuses. It checks the right before.
         await lease.release(PATIENCE, 1)
         await check_that_it_has_leases(settings)
         try:

@@ -1,4 +1,4 @@
-"""The name of a leader group that nobody has named. No I/O."""
+"""The default name of a leader group. No I/O."""
 
 import re
 from pathlib import PurePath

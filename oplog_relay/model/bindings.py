@@ -15,10 +15,9 @@ from oplog_relay.model.row import Row
 class Purged(NamedTuple):
     """The result of a purge: rows still in the table.
 
-    ``locked``: ids of rows another transaction has locked: to be purged again later.
-    ``kept``: number of rows the database has not deleted, because of a trigger for example.
-    ``changed``: number of rows with an id of the purge and another stamp: another relay has
-    marked the row, or it is a new row with the id of a deleted one.
+    ``locked``: ids of rows another transaction has locked: to be purged again later. ``kept``:
+    number of rows the database has not deleted, such as by a trigger. ``changed``: number of rows
+    with an id of the purge and another stamp: marked by another relay, or new with an old id.
     """
 
     locked: tuple[int, ...] = ()
@@ -27,7 +26,7 @@ class Purged(NamedTuple):
 
 
 class Outbox(Protocol):
-    """The outbox table. Methods raise OutboxError; the change may have been made all the same.
+    """The outbox table. Methods raise OutboxError, and may have made the change.
 
     The stamp of a row is the leader id and the number of a mark: see ``oplog_relay.model.stamp``.
     """
@@ -37,10 +36,10 @@ class Outbox(Protocol):
     ) -> list[Row]:
         """Stamp rows with leader id and number, and return them, sorted by id.
 
-        These are the rows with the lowest ids without a stamp of this leader, at most
-        ``limit``, without rows of ``passed`` keys. Select and stamp are atomic. ``mark`` of the
-        rows is ``number``. If another transaction has locked a row, rows of its key from this one
-        on may be left out; no row of a key may be returned before a lower one.
+        These are the rows with the lowest ids without a stamp of this leader, at most ``limit``,
+        without rows of ``passed`` keys. Select and stamp are atomic. ``mark`` of the rows is
+        ``number``. If a row is locked, later rows of its key may be left out. No row of a key may
+        be returned before a lower one.
         """
 
     async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
@@ -82,10 +81,7 @@ class CheckedOutbox(Protocol):
     """An outbox with a check of its table. The relay does it when it starts."""
 
     async def check(self) -> None:
-        """Raise ConfigError if the table does not fit the settings.
-
-        Raises OutboxError if the database cannot be reached.
-        """
+        """Raise ConfigError if the table does not fit, OutboxError if it cannot be reached."""
 
 
 @runtime_checkable
@@ -93,9 +89,9 @@ class IdentifiedOutbox(Protocol):
     """An outbox with an identity."""
 
     async def identity(self) -> str:
-        """Return a text no other outbox has, however it is connected to; empty: not known.
+        """Return a text of this outbox alone, without secrets. Empty: not known.
 
-        It has no secret. Raises OutboxError.
+        Raises OutboxError.
         """
 
 
@@ -141,10 +137,7 @@ class VisibleLease(Protocol):
     """A lease whose note can be read by others than its holder."""
 
     async def look_at_note(self, seconds: float) -> str:
-        """Return the note of the present holder, empty without one.
-
-        Raises LeaseUnavailableError.
-        """
+        """Return the note of the holder, empty without one. Raises LeaseUnavailableError."""
 
 
 class Verdict(Enum):

@@ -47,7 +47,7 @@ def note(
 
 
 def read_note(text: str) -> dict[str, Any]:
-    """Return the members of a leader's note; none of a text no relay has written."""
+    """Return the members of a leader's note. None of another text."""
     try:
         note = json.loads(text)
     except (ValueError, RecursionError):

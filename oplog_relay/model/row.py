@@ -15,13 +15,12 @@ class Row(NamedTuple):
     """A row of the outbox, as the database returns it.
 
     ``create_time``: with a time zone. ``topic``: ``oplog``, ``namespace/topic``, or a topic in the
-    namespace ``default``. ``value``: None is a message without payload; in the oplog it deletes the
-    object. ``headers``: pairs of name and value. ``fault``: the reason why the row can never be
-    sent, such as unreadable headers; empty: none is known. ``mark``: number of the mark
-    of this row; together with the id it identifies the row.
+    namespace ``default``. ``value``: None is a message without payload, in the oplog a delete.
+    ``headers``: pairs of name and value. ``fault``: why the row can never be sent, such as
+    unreadable headers. Empty: not known. ``mark``: number of its mark. Id and mark identify a row.
 
-    Invalid bytes of topic and key are surrogates, as ``os.fsdecode`` makes them, so that
-    different keys stay different. Such a row has a fault. ``shown`` makes them printable.
+    Invalid bytes of topic and key are surrogates, as of ``os.fsdecode``: different keys stay
+    different. Such a row has a fault. ``shown`` makes them printable.
     """
 
     id: int

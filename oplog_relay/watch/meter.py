@@ -63,7 +63,8 @@ class Meter:
         self._interval = interval
         self._clock = clock
         self._publish = publish
-        self._last = MeterRead(0.0, 0, 0, 0, None, None, 0)
+        self._rate = 0.0
+        self._backlog: Backlog | None = None
         self._noted: tuple[int, OutboxPlace] | None = None
         self._is_due = True
 
@@ -75,12 +76,12 @@ class Meter:
             now, before = self._clock(), relayed
             relayed = self._relay.counters.relayed
             if self._relay.is_leader:
-                rate = (relayed - before) / max(now - read, 0.001)
                 backlog = await self._measure(outbox)
                 if self._relay.is_leader:
-                    self._last = self._read(rate, backlog)
+                    self._rate = (relayed - before) / max(now - read, 0.001)
+                    self._backlog = backlog
                     self._is_due = True
-                    self._publish(self._last)
+                    self._publish(self._read())
             read = now
 
     def due(self) -> None:
@@ -90,32 +91,24 @@ class Meter:
     def note(self, changes: int) -> str | None:
         """Return the text for the lease's note, None if the last one will do.
 
-        ``changes``: a rising number of changes of blocked keys. Call ``noted`` once
-        the note has arrived.
+        ``changes``: number of changes of blocked keys. Call ``noted`` once the note has arrived.
         """
-        noted = changes, self._relay.place
+        relay = self._relay
+        noted = changes, relay.place
         if not self._is_due and noted == self._noted:
             return None
         self._noted = noted
         self._is_due = True
-        return note(
-            self._host,
-            os.getpid(),
-            self._read(self._last.rate, None)._replace(
-                backlog=self._last.backlog, oldest_seconds=self._last.oldest_seconds
-            ),
-            self._relay.blocked,
-            self._relay.leader_id,
-            self._relay.place,
-        )
+        reading = self._read()
+        return note(self._host, os.getpid(), reading, relay.blocked, relay.leader_id, relay.place)
 
     def noted(self) -> None:
         self._is_due = False
 
-    def _read(self, rate: float, backlog: Backlog | None) -> MeterRead:
-        relay = self._relay
+    def _read(self) -> MeterRead:
+        relay, backlog = self._relay, self._backlog
         return MeterRead(
-            rate,
+            self._rate,
             relay.counters.relayed,
             relay.in_flight,
             relay.in_flight_keys,

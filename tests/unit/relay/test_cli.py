@@ -298,3 +298,10 @@ def test_the_table_counts_marked_rows_by_leader(
         leader = f"{LEADER[:24]}000000000000"
         assert table.marked(100) == {leader: 3, "other": 1}
         assert table.marked(4) == {leader: 2, "other": 1}
+
+
+def test_an_address_for_metrics_that_is_none_is_refused_by_the_name_of_its_flag(
+    settings: str, capsys: Captured
+) -> None:
+    (sentence,) = refused(capsys, "run", "-f", settings, "--metrics-listen", "nowhere")
+    assert sentence.startswith("--metrics-listen: 'nowhere' is not an address such as :9108")

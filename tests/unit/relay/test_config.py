@@ -31,6 +31,11 @@ def test_the_least_that_runs_has_the_defaults_for_the_rest(file: SettingsFile) -
     assert load(file.write(without_agents + empty), {}) == least
 
 
+def test_one_address_may_stand_for_the_agents(file: SettingsFile) -> None:
+    text = LEAST.replace("[http://localhost:8042]", "http://a:1")
+    assert load(file.write(text), {}).agents.urls == ("http://a:1",)
+
+
 def no_variable(name: str) -> str:
     """Return the sentence about a variable that is not set."""
     return f"the environment has no variable {name}: set it, or write ${{{name}:-default}}"
