@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.worker import Worker
@@ -49,7 +49,7 @@ class SourcesOfPipe(Copies, Protocol):
     def status(self) -> list[SourceStatus]: ...
 
 
-Open = Callable[[Sequence[SourceSettings], CommitLog, Path, LogRoom], SourcesOfPipe]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path, CommitLogRoom], SourcesOfPipe]
 
 
 class Pipe:
@@ -75,7 +75,7 @@ class Pipe:
         self._began = time.monotonic()
         self._ages = EntryAges()
         self._log: CommitLog | None = None
-        self._room: LogRoom | None = None
+        self._room: CommitLogRoom | None = None
         self._sources: SourcesOfPipe | None = None
         self._workers: list[Worker] = []
         self._keeper: SinkKeeper | None = None
@@ -137,7 +137,7 @@ class Pipe:
         log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
         letters = (settings.root / each.dead_letter for each in settings.sinks if each.dead_letter)
         close_to_others(settings.dir, letters)
-        room = self._room = LogRoom(log, settings.max_log_bytes)
+        room = self._room = CommitLogRoom(log, settings.max_log_bytes)
         self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir, room)
         starts = begin(settings, log, self._sources)
         workers = make_workers(

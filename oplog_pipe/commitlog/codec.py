@@ -29,7 +29,7 @@ class NewEntry(NamedTuple):
     data: bytes
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     offset: int
     timestamp: int
     mode: Mode
@@ -44,7 +44,7 @@ class Decoded(NamedTuple):
     ``missing``: size of the entry at ``at``, if the buffer ends before the entry does; else 0.
     """
 
-    entries: list[Entry]
+    entries: list[LogEntry]
     at: int
     expected: int
     valid: bool
@@ -98,7 +98,7 @@ def decode(
     - ``expected``: offset of the first entry. Up to ``compacted``, entries may be missing.
     - ``start``: entries with smaller offsets are checked, and left out.
     """
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     add = entries.append
     view = memoryview(buffer)
     size = len(buffer)
@@ -124,7 +124,7 @@ def decode(
             key = keys.get(name)
             if key is None:
                 key = keys[name] = name.decode()
-            add(Entry(offset, timestamp, _MODES[mode], key, buffer[data_at:data_end]))
+            add(LogEntry(offset, timestamp, _MODES[mode], key, buffer[data_at:data_end]))
             room -= 1
         at = end
         expected = offset + 1

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Entry, NewEntry, encode
+from oplog_pipe.commitlog.codec import LogEntry, NewEntry, encode
 from oplog_pipe.commitlog.files import Files
 from oplog_pipe.commitlog.index import INTERVAL, IndexMark
 from oplog_pipe.commitlog.segment import Segment, damaged, scan
@@ -20,7 +20,7 @@ class Compaction(NamedTuple):
 class LastEntries(NamedTuple):
     """The remaining entries of a segment. ``keys``: all its keys. ``removed``: number of others."""
 
-    entries: list[Entry]
+    entries: list[LogEntry]
     keys: set[str]
     removed: int
 
@@ -30,7 +30,7 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
 
     Raises LogDamagedError, OSError. Holds one entry per key in memory.
     """
-    last: dict[str, Entry] = {}
+    last: dict[str, LogEntry] = {}
     count = 0
     file = files.open(segment.path)
     for part in scan(file, 0, segment.bytes, segment.base, compacted=compacted):
@@ -43,7 +43,7 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
 
 
 def write_kept(
-    files: Files, segment: Segment, entries: list[Entry]
+    files: Files, segment: Segment, entries: list[LogEntry]
 ) -> tuple[Path, Segment, list[IndexMark]]:
     """Write a new file for a segment, and put it on disk.
 

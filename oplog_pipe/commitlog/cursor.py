@@ -3,7 +3,7 @@
 import threading
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Entry
+from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.commitlog.files import File, Files
 from oplog_pipe.commitlog.index import IndexMark, SegmentIndex
 from oplog_pipe.commitlog.segment import Segment, damaged, read_part
@@ -43,7 +43,7 @@ class Cursors:
 
     def read(
         self, segment: Segment, cursor: Cursor, compacted: int, start: int, limits: ReadLimits
-    ) -> list[Entry]:
+    ) -> list[LogEntry]:
         """Return entries of a segment from ``start`` on. Empty: it has no more.
 
         ``compacted``: offset up to which entries may be missing. Raises LogDamagedError.

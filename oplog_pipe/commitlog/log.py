@@ -13,7 +13,7 @@ import msgspec
 from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
 from oplog_pipe.commitlog.append import Appender
-from oplog_pipe.commitlog.codec import Entry, NewEntry
+from oplog_pipe.commitlog.codec import LogEntry, NewEntry
 from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
 from oplog_pipe.commitlog.cursor import Cursors, ReadLimits
 from oplog_pipe.commitlog.files import FILES, Files
@@ -158,7 +158,9 @@ class CommitLog:
             self._appender.write_marks()
             return first
 
-    def read(self, start: int, max_bytes: int = 1 << 20, max_entries: int = 10_000) -> list[Entry]:
+    def read(
+        self, start: int, max_bytes: int = 1 << 20, max_entries: int = 10_000
+    ) -> list[LogEntry]:
         """Return entries from offset ``start`` on, ascending: at least one if there is one.
 
         Missing entries are left out. The result may end before the limits, at the end of
@@ -175,7 +177,7 @@ class CommitLog:
             self.refresh()
             return self._read(start, limits)
 
-    def _read(self, start: int, limits: ReadLimits) -> list[Entry]:
+    def _read(self, start: int, limits: ReadLimits) -> list[LogEntry]:
         while True:
             with self._changed:  # no compaction replaces the file before it is open
                 number = bisect_left(self._segments, start, key=lambda each: each.newest)
@@ -197,7 +199,7 @@ class CommitLog:
                 return found
             start = segment.newest + 1
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, offset: int) -> LogEntry | None:
         """Return one entry. None: it is missing, or was never appended."""
         found = self.read(offset, max_entries=1) if offset >= 0 else []
         return found[0] if found and found[0].offset == offset else None
@@ -246,7 +248,7 @@ class CommitLog:
             save_about(self._files, self._folder, about)
             self._about = about
 
-    def _rewrite(self, segment: Segment, entries: list[Entry]) -> int:
+    def _rewrite(self, segment: Segment, entries: list[LogEntry]) -> int:
         """Return the new size."""
         path = segment.path
         new: list[Segment] = []

@@ -7,7 +7,7 @@ from typing import Self
 from urllib.parse import quote, unquote
 
 from oplog_kit.disk import disk_failure
-from oplog_pipe.commitlog.codec import Entry, Mode, NewEntry, encode_all
+from oplog_pipe.commitlog.codec import LogEntry, Mode, NewEntry, encode_all
 from oplog_pipe.commitlog.files import FILES, File, Files, write_whole
 from oplog_pipe.commitlog.segment import scan
 from oplog_pipe.errors import LogDamagedError, LogError
@@ -226,7 +226,7 @@ class OffsetLog:
                 file.sync()
             self._file = file
 
-    def _offset_of(self, entry: Entry) -> int:
+    def _offset_of(self, entry: LogEntry) -> int:
         try:
             return int(entry.data)
         except ValueError:

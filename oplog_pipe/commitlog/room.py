@@ -16,7 +16,7 @@ _TELL_AFTER = 10.0
 logger = logging.getLogger("oplog_pipe")
 
 
-class LogRoom:
+class CommitLogRoom:
     """``max_bytes`` of the log; None: no bound. ``clock``: seconds.
 
     - ``reason``: why the sources wait, as a sentence; None: they do not.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Entry, decode
+from oplog_pipe.commitlog.codec import LogEntry, decode
 from oplog_pipe.commitlog.files import File
 from oplog_pipe.errors import LogDamagedError
 
@@ -32,7 +32,7 @@ class SegmentPart(NamedTuple):
     ``valid``: False if the bytes at ``end`` are no entry.
     """
 
-    entries: list[Entry]
+    entries: list[LogEntry]
     at: int
     end: int
     expected: int

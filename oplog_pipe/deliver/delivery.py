@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from oplog_pipe.commitlog.codec import Entry
+from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import not_whole_key
 from oplog_pipe.deliver.batch import Batch
@@ -152,7 +152,7 @@ class SinkDelivery:
             self._write_batch()
         return True
 
-    def _prepared(self, entries: Sequence[Entry]) -> Prepared | None:
+    def _prepared(self, entries: Sequence[LogEntry]) -> Prepared | None:
         """Return the next messages of the batch. None: first write the ones it has."""
         batch = self._batch
         if batch.messages:
@@ -198,7 +198,7 @@ class SinkDelivery:
 
     # One at a time
 
-    def _deliver_singly(self, entries: Sequence[Entry]) -> None:
+    def _deliver_singly(self, entries: Sequence[LogEntry]) -> None:
         for entry in entries:
             if self._left.is_set() or self._is_passed_over():
                 return
@@ -222,7 +222,7 @@ class SinkDelivery:
             else:
                 self._place.see(entry.offset)
 
-    def _deliver_one(self, entry: Entry) -> bool:
+    def _deliver_one(self, entry: LogEntry) -> bool:
         """Write one message, or hold its letter. Return whether the sink has written it."""
         try:
             messages = self._retry(lambda: self._prepare([entry])).messages
@@ -257,7 +257,7 @@ class SinkDelivery:
 
     # Copies
 
-    def _control(self, entry: Entry) -> None:
+    def _control(self, entry: LogEntry) -> None:
         record = decode_record(entry.data)
         found = content(entry.offset, entry.timestamp, entry.key, record, self._log.created)
         keys = {entry.key: entry.offset}

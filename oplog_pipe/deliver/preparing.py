@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from oplog_pipe.commitlog.codec import Entry
+from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.deliver.patience import Patience
 from oplog_pipe.deliver.steps import Namespaces, Steps, TakenMessages
 from oplog_pipe.errors import TransformError
@@ -18,7 +18,7 @@ class Prepared(NamedTuple):
     """``messages`` of the first ``entries``. ``bytes``: of their data after the steps."""
 
     messages: list[Message]
-    entries: Sequence[Entry]
+    entries: Sequence[LogEntry]
     bytes: int
 
 
@@ -39,7 +39,7 @@ class Preparing:
         self._messages = settings.batch.messages
         self.most = self._messages
 
-    def __call__(self, entries: Sequence[Entry]) -> Prepared:
+    def __call__(self, entries: Sequence[LogEntry]) -> Prepared:
         """Take the first entries, at least one: filter, change, fetch.
 
         Raises SinkError for the first one the namespace matches. Its ``transient`` is false
@@ -60,7 +60,7 @@ class Preparing:
             self._patience.succeed()
         return Prepared(messages, entries, sum([each.size for each in messages]))
 
-    def _attempt(self, wanted: Sequence[Entry]) -> TakenMessages:
+    def _attempt(self, wanted: Sequence[LogEntry]) -> TakenMessages:
         message = self.message
         try:
             return self._steps([message(entry) for entry in wanted])
@@ -69,7 +69,7 @@ class Preparing:
                 error.transient = not self._patience.is_over(wanted[0].offset)
             raise
 
-    def message(self, entry: Entry) -> Message:
+    def message(self, entry: LogEntry) -> Message:
         """Return a message as it is before all steps."""
         offset, timestamp, _, key, data = entry
         record = decode_record(data)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import OffsetLog, newest
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.backlog import RecoveryBacklog
 from oplog_pipe.folder.making_room import GiveUp, Holder, Wait, decide
@@ -49,7 +49,7 @@ class SinkKeeper:
         *,
         held: Mapping[str, int],
         interval: float,
-        room: LogRoom | None = None,
+        room: CommitLogRoom | None = None,
         tick: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
@@ -70,7 +70,7 @@ class SinkKeeper:
         self._advanced = threading.Event()
         self._advanced.set()
         self._compacted = -1
-        self._room = LogRoom(log) if room is None else room
+        self._room = CommitLogRoom(log) if room is None else room
         self._room.asked = self._advanced.set
         self._threads = [
             threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)

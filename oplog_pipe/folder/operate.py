@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from oplog_pipe.commitlog import CommitLog, Entry, OffsetLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog import CommitLog, LogEntry, OffsetLog
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import START, is_oplog
@@ -100,10 +100,10 @@ def check_name(settings: PipeSettings, name: str) -> None:
 
 
 def log_status(log: CommitLog, settings: PipeSettings) -> LogStatus:
-    return LogRoom(log, settings.max_log_bytes).status()
+    return CommitLogRoom(log, settings.max_log_bytes).status()
 
 
-def record_of(entry: Entry) -> EntryRecord:
+def record_of(entry: LogEntry) -> EntryRecord:
     """Raises LogDamagedError."""
     try:
         return decode_record(entry.data)
@@ -111,7 +111,7 @@ def record_of(entry: Entry) -> EntryRecord:
         raise LogDamagedError(f"the entry {entry.offset} is no record: {error}") from None
 
 
-def entries(log: CommitLog, first: int, last: int) -> Iterator[Entry]:
+def entries(log: CommitLog, first: int, last: int) -> Iterator[LogEntry]:
     """Yield the present entries from ``first`` to ``last``. Raises LogError."""
     while first <= last:
         found = log.read(first)
@@ -134,7 +134,7 @@ def ended_copies(log: CommitLog, first: int, last: int) -> set[str]:
     return {each.source for each in records if each.op == "live" and each.copy is not None}
 
 
-def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> Entry:
+def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> LogEntry:
     """Acknowledge the next entry of a sink, and flush. Return the entry.
 
     A copy under way, or with its end in these entries, is then not whole for this sink.

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog.codec import Mode, NewEntry, size_of
 from oplog_pipe.commitlog.log import CommitLog, now_ms
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import Change, Item, is_replicated
 from oplog_pipe.follow.track import Track
@@ -42,7 +42,7 @@ class Recorder:
         log: CommitLog,
         checkpoints: Checkpoints,
         tracks: Sequence[Track],
-        bound: LogRoom | None = None,
+        bound: CommitLogRoom | None = None,
         *,
         max_bytes: int = MAX_BYTES,
         save_interval: float = SAVE_SECONDS,
@@ -50,7 +50,7 @@ class Recorder:
         self._log = log
         self._checkpoints = checkpoints
         self._tracks = tracks
-        self._bound = LogRoom(log) if bound is None else bound
+        self._bound = CommitLogRoom(log) if bound is None else bound
         self._max_bytes = max_bytes
         self._save_interval = save_interval
         self._saved: dict[str, SourceCheckpoint] = {}

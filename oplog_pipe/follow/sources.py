@@ -6,7 +6,7 @@ from pathlib import Path
 
 from oplog_pipe.commitlog.files import FILES, Files
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.recorder import MAX_BYTES, SAVE_SECONDS, Recorder
 from oplog_pipe.follow.resume import resume
@@ -33,7 +33,7 @@ class Sources:
         settings: Sequence[SourceSettings],
         log: CommitLog,
         folder: Path,
-        room: LogRoom | None = None,
+        room: CommitLogRoom | None = None,
         *,
         files: Files = FILES,
         backoff: tuple[float, float] = (1.0, 30.0),
@@ -41,7 +41,7 @@ class Sources:
         save_interval: float = SAVE_SECONDS,
     ) -> None:
         self._log = log
-        self._room = LogRoom(log) if room is None else room
+        self._room = CommitLogRoom(log) if room is None else room
         self._checkpoints = Checkpoints(folder, files)
         self._max_bytes = max_bytes
         self._save_interval = save_interval

@@ -30,7 +30,7 @@ _OF_TARGET = (401, 403, 404, 405, 407, 410)
 
 
 @dataclass(frozen=True)
-class HttpOptions(SinkOptions):
+class HttpSinkOptions(SinkOptions):
     """``headers``: sent with each request; they may hold secrets."""
 
     type_name = "http"
@@ -83,7 +83,7 @@ class HttpSink:
     """
 
     def __init__(
-        self, options: HttpOptions, *, clock: Callable[[], float] = time.monotonic
+        self, options: HttpSinkOptions, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``clock``: seconds. Raises ValueError for an unusable option."""
         self._to = _endpoint(options)
@@ -156,7 +156,7 @@ class HttpSink:
         return answer
 
 
-def _endpoint(options: HttpOptions) -> Endpoint:
+def _endpoint(options: HttpSinkOptions) -> Endpoint:
     """Return the address without user and password; these as Basic auth. Raises ValueError."""
     try:
         urlsplit(options.url).port  # noqa: B018  # raises for a number beyond 65535

@@ -21,7 +21,7 @@ _BUSY = frozenset({429, 500, 502, 503, 504})
 _encode = msgspec.json.Encoder().encode
 
 
-class Item(NamedTuple):
+class BulkAction(NamedTuple):
     """One action. ``place``, ``offset``: of its message, in the batch and in the log.
 
     ``target``: an index.
@@ -34,7 +34,9 @@ class Item(NamedTuple):
     body: bytes
 
 
-def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: str) -> list[Item]:
+def items(
+    messages: Sequence[Message], names: IndexNames, ids: Template, owner: str
+) -> list[BulkAction]:
     """Return the actions of messages, in their order.
 
     Raises SinkError, with the place of a message that cannot become a document.
@@ -45,15 +47,15 @@ def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: 
             index = names.of(message.namespace)
             id_ = check_id(ids.of(message))
             body = _action(message, index, id_, owner)
-            found.append(Item(place, message.offset, index, id_, body))
+            found.append(BulkAction(place, message.offset, index, id_, body))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise SinkError(f"{message!r}: {error}", index=place) from None
     return found
 
 
-def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
+def bodies(actions: Sequence[BulkAction], max_bytes: int) -> Iterator[list[BulkAction]]:
     """Yield the actions in groups of at most this size; a single one may be larger."""
-    group: list[Item] = []
+    group: list[BulkAction] = []
     size = 0
     for action in actions:
         if group and size + len(action.body) > max_bytes:
@@ -65,7 +67,7 @@ def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
         yield group
 
 
-def check(answer: object, actions: Sequence[Item], done: set[int] | None = None) -> None:
+def check(answer: object, actions: Sequence[BulkAction], done: set[int] | None = None) -> None:
     """Raise SinkError unless the answer confirms each action, now or before.
 
     A failure no repetition cures takes precedence over the others. ``done``: gets the offsets
@@ -108,7 +110,7 @@ def unreadable() -> SinkError:
     )
 
 
-def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
+def check_owners(answer: object, actions: Sequence[BulkAction], owner: Owner) -> None:
     """Judge the documents before a write, as ``_mget`` returns them.
 
     Raises SinkError for one of another owner, ConfigError for a version the folder has not
@@ -141,7 +143,7 @@ def readable() -> Iterator[None]:
         raise unreadable() from None
 
 
-def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
+def changes_of_owner(hits: Sequence[Any], owner: str) -> list[BulkAction]:
     """Return the actions that give unchanged documents another owner."""
     found = []
     for place, hit in enumerate(hits):
@@ -152,7 +154,7 @@ def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
             "if_primary_term": hit["_primary_term"],
         }
         body = _encode({"update": target}) + b"\n" + _encode({"doc": {OWN: {"owner": owner}}})
-        found.append(Item(place, 0, hit["_index"], hit["_id"], body + b"\n"))
+        found.append(BulkAction(place, 0, hit["_index"], hit["_id"], body + b"\n"))
     return found
 
 

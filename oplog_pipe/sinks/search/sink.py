@@ -12,7 +12,7 @@ from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search import ElasticsearchOptions
 from oplog_pipe.sinks.search.bulk import (
     OWN,
-    Item,
+    BulkAction,
     bodies,
     changes_of_owner,
     check,
@@ -159,7 +159,7 @@ class ElasticsearchSink(OwnedRows):
         for hit in self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", body)["hits"]["hits"]:
             self._owner.check(f"index {index}", int(hit["sort"][0]))
 
-    def _check_owners(self, group: Sequence[Item]) -> None:
+    def _check_owners(self, group: Sequence[BulkAction]) -> None:
         """Raises SinkError for a document of another owner, ConfigError."""
         asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
         path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
@@ -229,7 +229,7 @@ class ElasticsearchSink(OwnedRows):
             )
         self._ready.add(index)
 
-    def _write(self, group: list[Item]) -> None:
+    def _write(self, group: list[BulkAction]) -> None:
         self._check_owners(group)
         body = b"".join(action.body for action in group)
         answer = self._servers.send("POST", "/_bulk", body)

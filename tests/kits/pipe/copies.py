@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.steps import FunctionCalls, Steps
 from oplog_pipe.deliver.worker import Worker
@@ -212,7 +212,7 @@ class ModelPipe:
     def _make_room(self, log: CommitLog, size: int, dies_after: int | None) -> bool:
         """Return whether there is room. Sinks that are down may give up their place."""
         before = {each.name: self._offset(each) for each in self.sinks}
-        room = LogRoom(log, self._max_bytes)
+        room = CommitLogRoom(log, self._max_bytes)
         kept = []
         for each in self.sinks:
             offsets = OffsetLog.open(FOLDER, each.name, self.disk)

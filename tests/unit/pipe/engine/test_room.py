@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
@@ -71,7 +71,7 @@ def test_a_wait_is_told_if_it_lasts_and_ends_with_a_grant(
             room.grant(room.lacking)
         now += 5
 
-    room = LogRoom(log, ENTRY, lambda: now)
+    room = CommitLogRoom(log, ENTRY, lambda: now)
     room.asked = ask
     assert room.wait(ENTRY, lambda: False)
     assert asked == 0
@@ -101,7 +101,7 @@ class Bounded:
         self.path = path
         self.log = CommitLog.open(path, max_segment_bytes=5 * ENTRY)
         self.log.append(changes(11))
-        self.room = LogRoom(self.log, self.log.bytes)
+        self.room = CommitLogRoom(self.log, self.log.bytes)
         self.kept: list[KeptSink] = []
         self.now = 0.0
 
