@@ -192,7 +192,7 @@ class Pipe:
                     if self._recovers:
                         logger.info("recovery is complete")
                     following = self._follow()
-                if self._has_copies and any(each.wants_copy for each in self._workers):
+                if self._has_copies and any(each.place.wants_copy for each in self._workers):
                     following = await self._copy_again(following)
                 if following is not None and following.done():
                     return following
@@ -219,7 +219,7 @@ class Pipe:
         task of the sources: a new one if some had to begin again.
         """
         assert self._sources is not None
-        due = {each: each.copy_due for each in self._workers if each.wants_copy}
+        due = {each: each.place.copy_due for each in self._workers if each.place.wants_copy}
         names = self._sources.without_copy(max(due.values()))
         if names:
             logger.info(
@@ -234,7 +234,7 @@ class Pipe:
             self._sources.restart_copy(names)
             following = None if following is None else self._follow()
         for worker, offset in due.items():
-            worker.begin_copy(offset)
+            worker.place.begin_copy(offset)
         return following
 
     async def _drain(self, following: "asyncio.Task[None] | None") -> None:
@@ -258,7 +258,7 @@ class Pipe:
             if not worker.is_done:
                 logger.warning(
                     "sink %r hangs: stopping without it; it continues behind offset %d at the"
-                    " next start", worker.name, worker.offset,
+                    " next start", worker.name, worker.place.offset,
                 )  # fmt: skip
 
     async def _ended(self, deadline: float) -> None:

@@ -8,7 +8,7 @@ everything before it, from the offset on.
 from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 from zlib import crc32
 
 
@@ -38,10 +38,10 @@ class LogEntry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """``at``: place in the buffer behind the last decoded entry.
+    """``at``: place in the buffer behind the last entry. ``expected``: the offset behind it.
 
-    ``expected``: the offset behind it. ``valid``: False if the bytes at ``at`` are no entry.
-    ``missing``: size of the entry at ``at``, if the buffer ends before the entry does; else 0.
+    ``valid``: False if the bytes at ``at`` are no entry. ``missing``: size of an entry cut by the
+    end of the buffer; else 0.
     """
 
     entries: list[LogEntry]
@@ -50,8 +50,6 @@ class Decoded(NamedTuple):
     valid: bool
     missing: int
 
-
-Encoded: TypeAlias = bytes  # a class with an attribute `bytes` cannot name the type
 
 _HEAD = Struct(">QIqBI")
 _NUMBER = Struct(">I")
@@ -64,14 +62,8 @@ def encode(offset: int, entry: NewEntry) -> bytes:
     """Return the bytes of an entry. Raises struct.error if a number or a size is too large."""
     timestamp, mode, key, data = entry
     name = key.encode()
-    body = b"".join(
-        (
-            _HEAD.pack(offset, _FIXED + len(name) + len(data), timestamp, mode, len(name)),
-            name,
-            _NUMBER.pack(len(data)),
-            data,
-        )
-    )
+    head = _HEAD.pack(offset, _FIXED + len(name) + len(data), timestamp, mode, len(name))
+    body = b"".join((head, name, _NUMBER.pack(len(data)), data))
     return body + _NUMBER.pack(crc32(body))
 
 
@@ -133,9 +125,9 @@ def decode(
 
 
 def holds_entry(buffer: bytes, least: int) -> bool:
-    """Return whether a valid entry begins anywhere, with an offset of ``least`` or a little more.
+    """Return whether a valid entry begins anywhere, from offset ``least`` on.
 
-    Offsets with the same upper 48 bits are looked for.
+    Only offsets with the same upper 48 bits count.
     """
     prefix = (least >> 16).to_bytes(6)
     at = buffer.find(prefix)

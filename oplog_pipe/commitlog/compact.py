@@ -25,6 +25,14 @@ class LastEntries(NamedTuple):
     removed: int
 
 
+class Rewritten(NamedTuple):
+    """``path``: of the new file of a segment. ``marks``: for its index."""
+
+    path: Path
+    segment: Segment
+    marks: list[IndexMark]
+
+
 def choose(files: Files, segment: Segment, later: Collection[str], compacted: int) -> LastEntries:
     """Return the last entry per key, without the keys with a later one.
 
@@ -42,13 +50,8 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
     return LastEntries(entries, set(last), count - len(entries))
 
 
-def write_kept(
-    files: Files, segment: Segment, entries: list[LogEntry]
-) -> tuple[Path, Segment, list[IndexMark]]:
-    """Write a new file for a segment, and put it on disk.
-
-    Returns its path, the segment as it will be, and the marks for its index.
-    """
+def write_kept(files: Files, segment: Segment, entries: list[LogEntry]) -> Rewritten:
+    """Write a new file for a segment, and put it on disk."""
     path = segment.path.with_name(segment.path.name + ".tmp")
     file = files.open(path, write=True)
     file.truncate(0)
@@ -63,4 +66,4 @@ def write_kept(
     file.sync()
     newest = entries[-1].offset
     marks.append(IndexMark(newest + 1, place))
-    return path, segment._replace(newest=newest, bytes=place), marks[1:]
+    return Rewritten(path, segment._replace(newest=newest, bytes=place), marks[1:])

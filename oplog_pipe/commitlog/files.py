@@ -1,4 +1,4 @@
-"""All that the commit log does to a file system, so that tests can let it fail at each step."""
+"""The file system as the commit log needs it. Tests let it fail at each step."""
 
 import fcntl
 import os
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, Self
 
-from oplog_pipe.errors import LogLockedError
+from oplog_kit.disk import disk_failure
+from oplog_pipe.errors import LogError, LogLockedError
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -55,21 +56,18 @@ class OsFile:
 
     def read(self, size: int, at: int) -> bytes:
         found = os.pread(self._descriptor, size, at)
-        if len(found) == size or not found:
-            return found
-        parts = [found]
-        while found and (got := sum(map(len, parts))) < size:
-            found = os.pread(self._descriptor, size - got, at + got)
-            parts.append(found)
-        return b"".join(parts)
+        more = found
+        while more and len(found) < size:
+            more = os.pread(self._descriptor, size - len(found), at + len(found))
+            found += more
+        return found
 
     def write(self, data: bytes, at: int) -> None:
         rest = memoryview(data)
         with self._named():
             while rest:
                 written = os.pwrite(self._descriptor, rest, at)
-                rest = rest[written:]
-                at += written
+                rest, at = rest[written:], at + written
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -95,7 +93,7 @@ class OsFile:
         fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return self
 
-    # Not by hand: another thread may be reading, and the number soon belongs to another file.
+    # Not by hand: another thread may be reading.
     def __del__(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -143,8 +141,13 @@ class OsFiles:
 FILES: Files = OsFiles()
 
 
-def read_all(file: File) -> bytes:
-    return file.read(file.size(), 0)
+@contextmanager
+def log_errors(path: Path, before: str = "") -> Iterator[None]:
+    """Raise LogError for OSError. ``before``: begins the message. ``path``: if it names no file."""
+    try:
+        yield
+    except OSError as error:
+        raise LogError(f"{before}{disk_failure(error, path, 'dir')}") from error
 
 
 def write_whole(files: Files, path: Path, data: bytes) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from oplog_kit.disk import disk_failure
-from oplog_pipe.commitlog.files import FILE_MODE
+from oplog_pipe.commitlog.files import FILE_MODE, FILES
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 
@@ -22,17 +22,10 @@ class DeadLetters:
 
     def add(self, message: Message, reason: str) -> None:
         """Add a line. It is on disk when this returns. Raises SinkError."""
-        line = msgspec.json.encode(
-            {
-                "offset": message.offset,
-                "op": message.op,
-                "timestamp": message.timestamp,
-                "namespace": message.namespace,
-                "id": message.id,
-                "data": msgspec.Raw(message.json()),
-                "error": reason,
-            }
-        )
+        names = ("offset", "op", "timestamp", "namespace", "id")
+        members = {name: getattr(message, name) for name in names}
+        members |= {"data": msgspec.Raw(message.json()), "error": reason}
+        line = msgspec.json.encode(members)
         try:
             is_new = not self._path.exists()
             with open(self._path, "ab+", opener=_private) as file:
@@ -44,7 +37,7 @@ class DeadLetters:
                 file.flush()
                 os.fsync(file.fileno())
             if is_new:
-                _sync_folder(self._path.parent)
+                FILES.sync_folder(self._path.parent)
         except OSError as error:
             told = disk_failure(error, self._path, "dead_letter")
             raise SinkError(f"dead_letter: {told}") from error
@@ -52,11 +45,3 @@ class DeadLetters:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, FILE_MODE)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

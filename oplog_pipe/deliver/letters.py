@@ -1,7 +1,7 @@
 """Refused messages on their way to the dead-letter file, and the breaker before it.
 
-One refused message is bad. Many in a row mean an ill target: their letters would
-drain the log into a file. So the letters of a row are held until a later message succeeds.
+Many refused messages in a row mean an ill target: their letters would drain the log into a file. So
+the letters of a row are held until a later message succeeds.
 """
 
 from collections import deque
@@ -26,8 +26,8 @@ class Letter(NamedTuple):
 class Breaker:
     """Tells a bad message from an ill target. No I/O.
 
-    Trips at ``limit`` refusals in a row, or if within a minute at least five times as many messages
-    were refused, and as many as were written. ``limit`` 0: never. ``now``: seconds.
+    Trips at ``limit`` refusals in a row. Also at five times as many within a minute, if no more
+    messages were written. ``limit`` 0: never. ``now``: seconds.
     """
 
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
@@ -68,14 +68,10 @@ class Letters:
     """The refused messages of a sink. ``file`` None: none may be refused."""
 
     def __init__(self, file: DeadLetters | None, limit: int, now: Callable[[], float]) -> None:
-        self._file = file
+        self.file = file
         self._breaker = Breaker(limit, now)
         self.held: list[Letter] = []
         self.written = 0
-
-    @property
-    def has_file(self) -> bool:
-        return self._file is not None
 
     @property
     def offsets(self) -> list[int]:
@@ -104,12 +100,11 @@ class Letters:
 
     def release(self) -> list[int]:
         """Write the held letters. Return the offsets of their messages. Raises SinkError."""
-        assert self._file is not None or not self.held
         offsets = []
         while self.held:
             message, reason = self.held[0]
-            if self._file is not None:
-                self._file.add(message, reason)
+            assert self.file is not None
+            self.file.add(message, reason)
             offsets.append(message.offset)
             del self.held[0]
         self.written += len(offsets)

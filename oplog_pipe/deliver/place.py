@@ -11,8 +11,7 @@ class SinkPlace:
     """Any thread may read it.
 
     - ``offset``: the last acknowledged one; -1: none. ``flushed``: the one on disk.
-    - ``copy_due``: up to this offset the sink has given up its place, and needs a copy; -1: it
-      needs none.
+    - ``copy_due``: up to this offset the sink has given up its place; -1: it needs no copy.
     - ``ready_at``: at this offset the sink is ready.
     - ``changed``: called once it is ready, or can take the copy.
     """
@@ -89,11 +88,8 @@ class SinkPlace:
             self._wholeness.miss(offset)
             self.offset = self.copy_due = self._given_up = offset
             self._has_returned = False
-            self._unflushed |= {
-                "": offset,
-                WHOLE_SINCE: self._wholeness.since,
-                COPY_DUE: offset,
-            }
+            marks = {WHOLE_SINCE: self._wholeness.since, COPY_DUE: offset}
+            self._unflushed |= {"": offset, **marks}
         self.see(offset)
         return True
 

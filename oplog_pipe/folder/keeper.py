@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.offsets import OffsetLog, newest
+from oplog_pipe.commitlog.offsets import OffsetLog
 from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.backlog import RecoveryBacklog
@@ -63,13 +63,11 @@ class SinkKeeper:
         self._failed = failed
         self._now = now
         self._flushing = threading.Lock()
-        self._flushed = {each.worker.name: each.worker.offset for each in kept}
         # When a sink has last acknowledged something, had nothing to do, or was at a copy.
-        self._moved = dict.fromkeys(self._flushed, now())
+        self._moved = {each.worker.name: now() for each in kept}
         self._stopping = threading.Event()
         self._advanced = threading.Event()
         self._advanced.set()
-        self._compacted = -1
         self._room = CommitLogRoom(log) if room is None else room
         self._room.asked = self._advanced.set
         self._threads = [
@@ -113,29 +111,22 @@ class SinkKeeper:
     def _flush(self) -> None:
         with self._flushing:
             for worker, offsets, _ in self._kept:
-                if changes := worker.take_unflushed():
+                changes = worker.place.take_unflushed()
+                if changes:
                     offsets.write(changes)
-                    worker.flushed(changes)
-                    self._flushed[worker.name] = max(self._flushed[worker.name], newest(changes))
-                    self._moved[worker.name] = self._now()
-                elif worker.is_at_copy or worker.offset == self._log.end - 1:
+                    worker.place.flush(changes)
+                if changes or worker.is_at_copy or worker.place.offset == self._log.end - 1:
                     self._moved[worker.name] = self._now()
 
     def compact(self) -> None:
         """Compact closed segments below every flushed offset. Raises LogError."""
-        lowest = min((*self._flushed.values(), *self._held.values()), default=-1)
-        newest = max(
-            (each.newest for each in self._log.segments if each.closed and each.newest <= lowest),
-            default=-1,
-        )
-        if newest > self._compacted:
-            removed = self._log.compact(lowest)
-            self._compacted = newest
-            if removed.entries:
-                logger.info(
-                    "compacted up to offset %d: removed %d entries, %d bytes",
-                    newest, removed.entries, removed.bytes,
-                )  # fmt: skip
+        flushed = [each.worker.place.flushed for each in self._kept]
+        removed = self._log.compact(min((*flushed, *self._held.values()), default=-1))
+        if removed.entries:
+            logger.info(
+                "compacted up to offset %d: removed %d entries, %d bytes",
+                self._log.compacted, removed.entries, removed.bytes,
+            )  # fmt: skip
 
     def make_room(self) -> None:
         """Compact until a waiting append has room, or must wait for a sink.
@@ -163,7 +154,7 @@ class SinkKeeper:
 
     def _holders(self) -> list[Holder]:
         running = [
-            Holder(each.worker.name, self._flushed[each.worker.name], self._stays(each))
+            Holder(each.worker.name, each.worker.place.flushed, self._stays(each))
             for each in self._kept
         ]
         return running + [
@@ -180,11 +171,11 @@ class SinkKeeper:
         """Return why a sink does not give up its place; None: it does."""
         worker = kept.worker
         has_failed = worker.is_parked or self._now() - self._moved[worker.name] >= _HANGS_AFTER
-        waits = counted(self._log.end - 1 - self._flushed[worker.name], "entry", "entries")
+        waits = counted(self._log.end - 1 - worker.place.flushed, "entry", "entries")
         if not has_failed:
             present = "begins or ends a copy, and " if worker.is_at_copy else ""
             return f"sink {worker.name!r} {present}has still to write {waits}"
-        if kept.backlog and (lost := kept.backlog.lost_behind(self._flushed[worker.name])):
+        if kept.backlog and (lost := kept.backlog.lost_behind(worker.place.flushed)):
             return (
                 f"sink {worker.name!r} does not work, has still to write {waits}, and {lost}:"
                 " mend its target, raise max_log_bytes, or give the sink up: remove it from the"
@@ -194,8 +185,8 @@ class SinkKeeper:
 
     def _give_up(self, names: Sequence[str], offset: int) -> None:
         for worker in (each.worker for each in self._kept if each.worker.name in names):
-            before, was_due = worker.offset, worker.copy_due >= 0
-            if worker.give_up(offset) and not was_due:  # told once until the copy comes
+            before, was_due = worker.place.offset, worker.place.copy_due >= 0
+            if worker.place.give_up(offset) and not was_due:  # told once until the copy comes
                 logger.warning(
                     "sink %r gives up its place, because the commit log has reached max_log_bytes:"
                     " it does not get %d entries from offset %d to %d; %s",

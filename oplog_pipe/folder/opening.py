@@ -53,14 +53,13 @@ def make_workers(
     """Return a worker for each sink. They have not started."""
     end = log.end - 1
     workers = []
-    for number, (each, (sink, steps), start) in enumerate(
-        zip(settings.sinks, made, starts, strict=True)
-    ):
+    for each, (sink, steps), start in zip(settings.sinks, made, starts, strict=True):
         if isinstance(sink, Owned):
             sink.own(owner_of(settings, each, log))
         if isinstance(sink, Mirroring):
             sink.mirror(f"{log.id}/{each.name}")
         single_until = -1 if start.is_new else end
+        dead = each.dead_letter
         workers.append(
             Worker(
                 each,
@@ -72,8 +71,7 @@ def make_workers(
                 copy_due=start.offsets.copy_due,
                 single_until=FOR_EVER if one_at_a_time else single_until,
                 recover_until=single_until,
-                dead_letters=_dead_letters(each, settings.root),
-                place=f"sinks[{number}]",
+                dead_letters=DeadLetters(settings.root / dead) if dead else None,
                 changed=changed,
                 clock=clock,
             )
@@ -89,7 +87,7 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
         ", ".join(each.name for each in settings.sources),
         ", ".join(f"{each.name} ({each.type})" for each in settings.sinks),
     )  # fmt: skip
-    for name in [each.name for each in workers if each.copy_due >= 0]:
+    for name in [each.name for each in workers if each.place.copy_due >= 0]:
         if any(each.log == OPLOG for each in settings.sources):
             logger.warning("sink %r %s; %s", name, GAVE_UP, WAITS_FOR_COPY)
         else:
@@ -101,7 +99,9 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
     for sentence in remarks(settings):
         logger.warning("%s", sentence)
     backlogs = [
-        f"{each.name} {log.end - 1 - each.offset:,}" for each in workers if not each.is_ready
+        f"{each.name} {log.end - 1 - each.place.offset:,}"
+        for each in workers
+        if not each.place.is_ready
     ]
     if backlogs:
         logger.info(
@@ -109,7 +109,3 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
             " at a time: %s", ", ".join(backlogs),
         )  # fmt: skip
     return bool(backlogs)
-
-
-def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:
-    return None if sink.dead_letter is None else DeadLetters(root / sink.dead_letter)

@@ -18,18 +18,16 @@ def resume(
 ) -> dict[str, SourceCheckpoint]:
     """Return the present state of each source, by name.
 
-    Entries appended after a checkpoint count. A source without a checkpoint is looked up
-    in the whole log. Raises ConfigError if a source has another log than before, LogDamagedError,
-    LogError.
+    Entries appended after a checkpoint count; without a checkpoint, all entries. Raises ConfigError
+    if a source has another log than before, LogDamagedError, LogError.
     """
     found: dict[str, SourceCheckpoint] = {}
-    ends: dict[str, int] = {}
     for source in settings:
         saved = checkpoints.load(source.name)
         if saved is not None:
             _check(source, saved, log.end, checkpoints)
         found[source.name] = saved or SourceCheckpoint(source.log, START, 0)
-        ends[source.name] = found[source.name].end
+    ends = {name: each.end for name, each in found.items()}
     offset = first = min(ends.values(), default=log.end)
     names = ", ".join(name for name, end in ends.items() if end == first)
     progress = LongRead(f"looking in the log for the position of {names}", log.end - first)

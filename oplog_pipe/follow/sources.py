@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from oplog_pipe.commitlog.files import FILES, Files
@@ -41,12 +42,13 @@ class Sources:
         save_interval: float = SAVE_SECONDS,
     ) -> None:
         self._log = log
-        self._room = CommitLogRoom(log) if room is None else room
         self._checkpoints = Checkpoints(folder, files)
-        self._max_bytes = max_bytes
-        self._save_interval = save_interval
         found = resume(settings, log, self._checkpoints)
         self._tracks = {each.name: Track(each, found[each.name]) for each in settings}
+        self._recorder = partial(
+            Recorder, log, self._checkpoints, list(self._tracks.values()), room,
+            max_bytes=max_bytes, save_interval=save_interval,
+        )  # fmt: skip
         self._sources = [LogSource(each, self._tracks[each.name], backoff) for each in settings]
 
     def restart_copy(self, names: Iterable[str]) -> None:
@@ -65,7 +67,7 @@ class Sources:
     def without_copy(self, since: int) -> list[str]:
         """Return the sources of the oplog without a copy behind an offset.
 
-        Copies count from behind ``since``: coming ones, present ones and complete ones.
+        Coming, present and complete copies count.
         """
         return [
             name
@@ -76,18 +78,10 @@ class Sources:
     async def run(self) -> None:
         """Follow until cancelled. Raises SourceError, GapError, LogError.
 
-        However it ends, everything received is on disk and the checkpoints are saved, unless the
-        log failed or has no room. What is not on disk comes again.
+        Then everything received is on disk, and the checkpoints are saved, unless the log failed or
+        has no room. The rest comes again.
         """
-        recorder = Recorder(
-            self._log,
-            self._checkpoints,
-            list(self._tracks.values()),
-            self._room,
-            max_bytes=self._max_bytes,
-            save_interval=self._save_interval,
-        )
-        async with recorder:
+        async with self._recorder() as recorder:
             tasks = [asyncio.create_task(recorder.ended(), name="oplog-pipe-recorder")]
             tasks += [asyncio.create_task(each.follow(recorder)) for each in self._sources]
             try:

@@ -309,8 +309,8 @@ class ModelPipe:
         if worker.error is not None and not isinstance(worker.error, SinkError | DiedError):
             raise worker.error
         if dies_after is None or self._random.random() < 0.5:  # else its last second is lost
-            offsets.write(worker.take_unflushed())
-            if worker.wants_copy:
+            offsets.write(worker.place.take_unflushed())
+            if worker.place.wants_copy:
                 self._copy_again(worker, offsets)
         for row, generation in target.removed:
             brought = {
@@ -325,12 +325,12 @@ class ModelPipe:
 
     def _copy_again(self, worker: Worker, offsets: OffsetLog) -> None:
         """Let the source begin a copy for a sink that works again, and die before it is noted."""
-        due = worker.copy_due
+        due = worker.place.copy_due
         if not self.source.has_copy(due):
             self.source.restart()
-        worker.begin_copy(due)
+        worker.place.begin_copy(due)
         if self._random.random() < 0.7:
-            offsets.write(worker.take_unflushed())
+            offsets.write(worker.place.take_unflushed())
 
     def acknowledge_next(self, sink: PipeSink) -> None:
         """Pass over the entry that is next, as ``offset ack`` does."""

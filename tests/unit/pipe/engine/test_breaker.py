@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from oplog_pipe.deliver.letters import Breaker
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
-from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.errors import ConfigError, SinkError, TargetError
+from oplog_pipe.message import Message
 from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK
 from oplog_pipe.model.settings import BatchLimits
 from tests.unit.pipe.engine.engine import (
@@ -215,9 +217,9 @@ async def test_a_sink_whose_target_belongs_to_another_folder_is_parked_and_write
     class Foreign(RecordingSink):
         asked = 0
 
-        def newest_version(self) -> int:
+        def write(self, messages: Sequence[Message]) -> None:
             self.asked += 1
-            return 1 << 62
+            raise ConfigError("the target has rows of another folder")
 
     folder = Folder(tmp_path, sink("c0", on_failure="park"), sink("c1"))
     folder.fill(*changes(2))
@@ -250,4 +252,4 @@ async def test_a_sink_that_fails_while_the_pipe_stops_is_parked_until_the_next_s
     held.open.set()
     await asyncio.to_thread(stopped.join, DEADLINE)
     log.close()
-    assert (stopped.is_done, stopped.error, stopped.offset) == (True, None, -1)
+    assert (stopped.is_done, stopped.error, stopped.place.offset) == (True, None, -1)

@@ -65,7 +65,7 @@ def test_a_mark_behind_the_offset_of_a_sink_lets_nothing_be_compacted(tmp_path: 
         sink("slow"), RecordingSink(), Steps([]), log, offset=3, wholeness=Wholeness(33)
     )
     keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
-    worker._place.acknowledge(5, {"A": 5}, missed=5)
+    worker.place.acknowledge(5, {"A": 5}, missed=5)
     keeper.flush()
     keeper.compact()
     assert (offsets.whole_since, worker.status().flushed, log.compacted) == (33, 5, -1)
