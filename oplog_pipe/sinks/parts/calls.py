@@ -21,8 +21,7 @@ _MAX_ANSWER_BYTES = 64_000_000
 class Requests:
     """Sends requests. ``timeout``: seconds for one, its answer included.
 
-    The rest of an answer of more than ``max_bytes`` is not read. Raises ValueError for an unusable
-    file.
+    Of an answer ``max_bytes`` are read. Raises ValueError for an unusable file.
     """
 
     def __init__(self, tls: TlsOptions, timeout: float, max_bytes: int) -> None:
@@ -86,8 +85,8 @@ class Calls:
     ) -> Answer:
         """Send a request to one server after the other until one answers without a fault.
 
-        ``path``: escaped, with a query if there is one. ``fault``: returns the reason to ask the
-        next server; None: none. Raises SinkError after the last server.
+        ``path``: escaped, with its query. ``fault``: returns the reason to ask the next server;
+        None: none. Raises SinkError after the last server.
         """
         reason: str | None = None
         for _ in self._bases:

@@ -10,7 +10,7 @@ _VALUE = re.compile(r"[!-~]([\t -~]*[!-~])?|")
 def check_headers(headers: Mapping[str, str], setting: str) -> None:
     """Raise ValueError, which names the setting, for an invalid header.
 
-    The HTTP client would tell the value when it refuses a request, and a value may be a secret.
+    The HTTP client would tell the value, which may be a secret.
     """
     for name, value in headers.items():
         if not _NAME.fullmatch(name):

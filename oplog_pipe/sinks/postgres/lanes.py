@@ -20,10 +20,9 @@ Build = Callable[[int, bool], Sequence[Statement]]
 class Lanes:
     """Writes a batch with one transaction on each connection.
 
-    The server works at the first part while the second one is encoded. A transaction is sent whole,
-    with its end, so none waits for another one through this process. Each locks rows in the order
-    of their ids. If one fails, the other one may be committed: a repetition writes it again, to the
-    same effect.
+    The server works at the first part while the second one is encoded. Each transaction locks rows
+    in the order of their ids. If one fails, a repetition writes a committed one again, to the same
+    effect.
     """
 
     def __init__(self, conninfo: str, timeout: float, *, creates: bool) -> None:
@@ -37,9 +36,9 @@ class Lanes:
         return self._sessions[0]
 
     def count(self, objects: int) -> int:
-        """Return on how many connections a batch is written.
+        """Return the number of connections for a batch.
 
-        One after a failure, until a batch is written: the failure may be a deadlock of two parts.
+        1 after a failure, until a batch is written: the failure may be a deadlock of two parts.
         """
         if objects < SPLIT_FROM or self._has_failed:
             return 1
@@ -55,13 +54,13 @@ class Lanes:
             return 1
         return LANES
 
-    def write(self, count: int, build: Build, *, keep: bool) -> list[list[int]]:
+    def write(self, count: int, build: Build, *, keep: bool) -> list[tuple[Statement, int]]:
         """Write the statements of ``count`` lanes. ``keep`` False: roll them back.
 
-        Return for each lane the rows its statements have changed. Raises SinkError after the
-        end of all transactions. Any other exception closes all connections.
+        Return each statement with the number of rows it has changed. Raises SinkError after the end
+        of all transactions. Any other exception closes all connections.
         """
-        changed: list[list[int]] = []
+        changed: list[tuple[Statement, int]] = []
         errors: list[SinkError] = []
         sent: list[Session] = []
         self._has_failed = True
@@ -76,7 +75,7 @@ class Lanes:
                     break
             for session in sent:
                 try:
-                    changed.append(session.finish())
+                    changed += session.finish()
                 except SinkError as error:
                     errors.append(error)
         except BaseException:

@@ -1,9 +1,11 @@
 """What a table of PostgreSQL can take."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 OWNER = "oplog_owner"
 """The column with the owner of a row. Null in rows of earlier releases."""
@@ -37,10 +39,9 @@ _TEXTS = ("text", "character varying", "character", "name")
 
 
 class Column(NamedTuple):
-    """``kind``: category of the type, as ``pg_type.typcategory``: S is text, D a time.
+    """``kind``: ``pg_type.typcategory``: S is text, D a time. ``is_exact``: no two texts are equal.
 
-    ``table_has_trigger``, ``may_delete``: of the table. ``is_exact``: its collation takes no two
-    texts for one.
+    ``table_has_trigger``, ``may_delete``: of the table.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Column(NamedTuple):
 
 
 class TargetTable:
-    """An existing table. ``columns``: all its columns."""
+    """An existing table."""
 
     def __init__(self, name: str, columns: Sequence[Column]) -> None:
         self._name = name
@@ -120,9 +121,7 @@ class TargetTable:
         ]
 
 
-def read_table(
-    connection: "psycopg.Connection[tuple[object, ...]]", name: str
-) -> TargetTable | None:
+def read_table(connection: Connection, name: str) -> TargetTable | None:
     """Return a table. ``name``: as SQL. None: there is none."""
     rows = connection.execute(_COLUMNS, [name]).fetchall()
     return TargetTable(name, [Column._make(row) for row in rows]) if rows else None

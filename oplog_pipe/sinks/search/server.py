@@ -24,12 +24,9 @@ class SearchServers:
             {"Authorization": f"ApiKey {options.api_key}"} if options.api_key is not None else {}
         )
         check_headers(self._headers, "api_key")
+        user, password = options.user, options.password
         self._calls = Calls(
-            options.urls,
-            options.tls,
-            options.timeout,
-            user=options.user,
-            password=options.password,
+            options.urls, options.tls, options.timeout, user=user, password=password
         )
 
     @property
@@ -51,10 +48,7 @@ class SearchServers:
         return self.read(answer)
 
     def send(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request to one server after the other until one answers.
-
-        Raises SinkError if none does, or if it is busy.
-        """
+        """Send a request to one server after the other. Raises SinkError if none takes it."""
         raw = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         kind = {"Content-Type": _NDJSON if isinstance(body, bytes) else _JSON}
         headers = {**self._headers, **(kind if raw is not None else {})}
@@ -70,9 +64,7 @@ class SearchServers:
 
     def refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
         # A proxy before the server answers in its own words.
-        transient = answer.passes or (
-            answer.status in (400, 404, 405) and not isinstance(_decoded(answer), dict)
-        )
+        transient = answer.passes or (answer.status in (400, 404, 405) and not answer.members())
         reason = _reason_of(answer)
         if answer.status in (401, 403):
             blocked = error_type(answer) == "cluster_block_exception"
@@ -89,32 +81,19 @@ class SearchServers:
         try:
             return msgspec.json.decode(answer.body)
         except ValueError:
-            raise SinkError(
-                f"{self._calls.server} does not answer in JSON", transient=True
-            ) from None
-
-
-def _decoded(answer: Answer) -> Any:
-    try:
-        return msgspec.json.decode(answer.body)
-    except ValueError:
-        return None
-
-
-def _error_of(answer: Answer) -> Any:
-    found = _decoded(answer)
-    return found.get("error") if isinstance(found, dict) else None
+            told = f"{self._calls.server} does not answer in JSON"
+            raise SinkError(told, transient=True) from None
 
 
 def _reason_of(answer: Answer) -> str:
-    error = _error_of(answer)
+    error = answer.members().get("error")
     if error is None:
         return of_status(answer.status)
     return f"{of_search(error)} (HTTP {answer.status})"
 
 
 def error_type(answer: Answer) -> str:
-    error = _error_of(answer)
+    error = answer.members().get("error")
     return str(error.get("type", "")) if isinstance(error, dict) else ""
 
 

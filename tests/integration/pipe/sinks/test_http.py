@@ -13,7 +13,7 @@ import pytest
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.options import TlsOptions
-from oplog_pipe.sinks.http import HttpSinkOptions, HttpSink
+from oplog_pipe.sinks.http import HttpSink, HttpSinkOptions
 from tests.integration.relay.tls_files import certificate
 from tests.kits.pipe.messages import message, version
 from tests.kits.pipe.targets import SECRET, has_no_secret
