@@ -71,9 +71,7 @@ class FileSink(Sink):
         self._file: int | None = None
 
     def probe(self) -> str:
-        place = self._path
-        while not place.exists() and place != place.parent:
-            place = place.parent
+        place = next(each for each in (self._path, *self._path.parents) if each.exists())
         if place == self._path and not place.is_file():
             raise SinkError(f"{str(place)!r} is no file")
         if place != self._path and not place.is_dir():

@@ -17,8 +17,7 @@ from oplog_pipe.model.fields import TLS, USER, Field, Kind, timeout
 from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.model.reasons import of_status, of_url
 from oplog_pipe.sinks.base import Sink
-from oplog_pipe.sinks.parts.calls import Requests
-from oplog_pipe.sinks.parts.headers import check_headers
+from oplog_pipe.sinks.parts.calls import Requests, check_headers
 from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
 from oplogc.http.address import Endpoint
 from oplogc.http.answers import Answer
@@ -149,7 +148,7 @@ class HttpSink(Sink):
 
 
 def _endpoint(options: HttpSinkOptions) -> Endpoint:
-    """Return the address without user and password; these as Basic auth. Raises ValueError."""
+    """Return the address, with user and password as Basic auth. Raises ValueError."""
     try:
         urlsplit(options.url).port  # noqa: B018  # raises for a number beyond 65535
         url = httpx.URL(options.url)

@@ -119,8 +119,7 @@ class OplogSink(Sink):
             for each in origins(message.data) if is_of_topic(message) else ():
                 if each.hop == self._hop:
                     own.add(place)
-                    told = self._own.see(message)
-                    self._tell(f"own {message.source}", told, log=self._own.is_new)
+                    self._tell(f"own {message.source}", self._own.see(message), once=True)
                     break
                 if each.log == log:
                     ids.setdefault(each.id, []).append(place)
@@ -135,12 +134,12 @@ class OplogSink(Sink):
             at = max(bisect_right(wanted, page[-1].id), at + 1) if page else len(wanted)
         return own
 
-    def _tell(self, subject: str, told: str, *, log: bool = True) -> None:
-        """Set the notice about a subject, beside those about others."""
+    def _tell(self, subject: str, told: str, *, once: bool = False) -> None:
+        """Set the notice about a subject, beside those about others, and log it."""
+        if not (once and subject in self._notices):
+            logger.warning("%s: %s", self._calls.server, told)
         self._notices[subject] = f"{self._calls.server}: {told}"
         self.notice = "; ".join(self._notices.values())
-        if log:
-            logger.warning("%s", self._notices[subject])
 
     def _poll(self, start: str, limit: int) -> list[PolledMessage]:
         """Return messages of the target from an id on. Raises SinkError."""
@@ -160,8 +159,7 @@ class OplogSink(Sink):
             raise SinkError(told, transient=True) from None
 
     def _send(self, bodies: list[Body]) -> None:
-        raw = [body for _, body in bodies]
-        match self._operations(raw) if self._is_oplog else self._messages(raw):
+        match self._verdict([body for _, body in bodies]):
             case Delivered():
                 return
             case Invalid(bad) if bad:
@@ -179,10 +177,9 @@ class OplogSink(Sink):
                 reason = f"{self._calls.server}: {reason}"
                 raise SinkError(reason, transient=True) if status is None else TargetError(reason)
 
-    def _operations(self, bodies: list[bytes]) -> Verdict:
-        return judge(self._ask("POST", "/ops", b"\n".join(bodies), _NDJSON), len(bodies))
-
-    def _messages(self, bodies: list[bytes]) -> Verdict:
+    def _verdict(self, bodies: list[bytes]) -> Verdict:
+        if self._is_oplog:
+            return judge(self._ask("POST", "/ops", b"\n".join(bodies), _NDJSON), len(bodies))
         body = b'{"messages":[' + b",".join(bodies) + b"]}"
         answer = self._ask("POST", f"{self._topic.path}/publish", body, _JSON)
         if answer.status == 200 and not answer.body:
@@ -199,7 +196,7 @@ class OplogSink(Sink):
             self._see_store(answer.headers.get(STORE_HEADER, ""))
             return answer.sentence() if answer.passes else None
 
-        return self._calls.ask(method, path, body, headers, fault)
+        return self._calls.first_answer(method, path, body, headers, fault)
 
     def _see_store(self, store: str) -> None:
         """Tell if a store is not the one before. ``store``: its identity; empty: not known."""

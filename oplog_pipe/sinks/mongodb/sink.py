@@ -28,9 +28,8 @@ from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_mongodb
 from oplog_pipe.sinks.mongodb import MongodbOptions
 from oplog_pipe.sinks.mongodb.writes import PASSING, Document, Writes
-from oplog_pipe.sinks.parts.collapse import collapse
 from oplog_pipe.sinks.parts.ownership import OwnedRows
-from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.parts.template import Template, collapse
 
 Result = TypeVar("Result")
 
@@ -108,8 +107,7 @@ class MongodbSink(OwnedRows):
 
     def close(self) -> None:
         if self._client is not None:
-            client, self._client = self._client, None
-            client.close()
+            self._client.close()
 
     def _write(self, name: str, writes: Writes, database: Database[Document]) -> None:
         if name not in self._judged:

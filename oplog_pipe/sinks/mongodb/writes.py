@@ -15,13 +15,12 @@ from pymongo.errors import BulkWriteError
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import is_of_id, of_mongodb
-from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.template import Numbered
 
 Document = Mapping[str, Any]
 
-# Transient codes: hosts and networks; elections and shutdown; time-outs; conflicts;
-# no room on the disk.
+# Transient codes: hosts and networks, elections and shutdown, time-outs, conflicts, a full disk.
 PASSING = frozenset((
     6, 7, 89, 9001, 91, 189, 10058, 10107, 11600, 11602, 13435, 13436, 50, 64, 202, 262, 112, 14031,
 ))  # fmt: skip

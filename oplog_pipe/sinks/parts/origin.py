@@ -84,13 +84,10 @@ class Own:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._newest = -1
-        self.is_new = False
-        """Whether the last message was the first one of its source."""
 
     def see(self, message: Message) -> str:
         """Note a message, each offset once. Return a sentence about its source."""
         source, data = message.source, message.data
-        self.is_new = source not in self._counts
         if message.offset > self._newest:
             self._newest = message.offset
             self._counts[source] += 1

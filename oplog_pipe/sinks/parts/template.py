@@ -1,8 +1,14 @@
-"""Names and ids made from a template with ``{namespace}`` and ``{id}``. No I/O."""
+"""Names and ids made from templates, and the last message of each of them. No I/O."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from oplog_pipe.message import Message
+
+# Number in the batch, and the message.
+Numbered = tuple[int, Message]
+# Place -> id -> last message.
+Collapsed = dict[str, dict[str, Numbered]]
 
 _PLACES = re.compile(r"(\{namespace\}|\{id\})")
 
@@ -40,3 +46,13 @@ class Template:
         """Return whether a message of a namespace the pattern finds can have the text."""
         found = self.namespace_in(text)
         return found is not None and (not found or namespace.search(found) is not None)
+
+
+def collapse(
+    messages: Sequence[Message], place: Callable[[Message], str], key: Callable[[Message], str]
+) -> Collapsed:
+    """Return the last message of each object."""
+    found: Collapsed = {}
+    for index, message in enumerate(messages):
+        found.setdefault(place(message), {})[key(message)] = (index, message)
+    return found

@@ -27,13 +27,10 @@ class Lanes:
 
     def __init__(self, conninfo: str, timeout: float, *, creates: bool) -> None:
         self._sessions = [Session(conninfo, timeout, creates=creates) for _ in range(LANES)]
+        self.main = self._sessions[0]
+        """The session for everything but batches."""
         self._narrow = 0
         self._has_failed = False
-
-    @property
-    def main(self) -> Session:
-        """The session for everything but batches."""
-        return self._sessions[0]
 
     def count(self, objects: int) -> int:
         """Return the number of connections for a batch.
@@ -66,13 +63,12 @@ class Lanes:
         self._has_failed = True
         may_upload = all(each.may_upload for each in self._sessions)
         try:
-            for number, session in enumerate(self._sessions[:count]):
-                try:
+            try:
+                for number, session in enumerate(self._sessions[:count]):
                     session.send(build(number, may_upload), keep=keep)
                     sent.append(session)
-                except SinkError as error:
-                    errors.append(error)
-                    break
+            except SinkError as error:
+                errors.append(error)
             for session in sent:
                 try:
                     changed += session.finish()

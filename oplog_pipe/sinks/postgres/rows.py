@@ -8,8 +8,8 @@ import msgspec
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.lines import not_json
+from oplog_pipe.sinks.parts.template import Numbered
 from oplog_pipe.sinks.postgres import arrays
 from oplog_pipe.sinks.postgres.tables import OWN, OWNER, Connection
 
@@ -195,22 +195,14 @@ class RowStatements:
         rows = [self._value(index, message) for _, index, message in ordered]
         if upload and len(ids) >= COPY_FROM:
             name = quoted(upload)
-            uploaded = Upload(
-                _TEMPORARY.format(rows=name).encode(),
-                f"COPY pg_temp.{name} FROM STDIN (FORMAT binary)".encode(),
-                arrays.copy_rows(zip(encoded, versions, sources, at, rows, strict=True)),
-            )
+            create = _TEMPORARY.format(rows=name).encode()
+            copy = f"COPY pg_temp.{name} FROM STDIN (FORMAT binary)".encode()
+            data = arrays.copy_rows(zip(encoded, versions, sources, at, rows, strict=True))
             sql = self._upsert_sql(table, cast, f"pg_temp.{name} AS new")
-            return Statement(table, sql, (owner,), ids, uploaded)
-        values = (
-            owner,
-            arrays.texts(encoded),
-            arrays.numbers(versions),
-            arrays.texts(sources),
-            arrays.times(at),
-            arrays.texts(rows),
-        )
-        return Statement(table, self._upsert_sql(table, cast, _ARRAYS), values, ids)
+            return Statement(table, sql, (owner,), ids, Upload(create, copy, data))
+        texts, times = arrays.texts, arrays.times(at)
+        values = (texts(encoded), arrays.numbers(versions), texts(sources), times, texts(rows))
+        return Statement(table, self._upsert_sql(table, cast, _ARRAYS), (owner, *values), ids)
 
     def _upsert_sql(self, table: str, cast: str, rows: str) -> bytes:
         # The row type of the table gives each column's type: PostgreSQL converts the values.

@@ -63,7 +63,12 @@ class Session:
             self._sending.enter_context(cut_after(connection, bound))
             head = self._begin(bounded=True).split(b";")
             if uploads:
-                self._upload(connection, b";".join([*head, *(each.create for each in uploads)]))
+                try:
+                    connection.execute(b";".join([*head, *(each.create for each in uploads)]))
+                except psycopg.errors.InsufficientPrivilege as error:
+                    self.may_upload = False
+                    told = "the user may not create temporary tables; going on without them"
+                    raise SinkError(f"PostgreSQL: {told}", transient=True) from error
                 for upload in uploads:
                     with connection.cursor().copy(upload.copy) as copy:
                         copy.write(upload.data)
@@ -117,15 +122,6 @@ class Session:
     def _begin(self, *, bounded: bool) -> bytes:
         milliseconds = max(round(self._timeout * 1000), 1) if bounded else 0
         return f"BEGIN;SET LOCAL statement_timeout = {milliseconds}".encode()
-
-    def _upload(self, connection: Connection, begin: bytes) -> None:
-        """Begin a transaction with temporary tables."""
-        try:
-            connection.execute(begin)
-        except psycopg.errors.InsufficientPrivilege as error:
-            self.may_upload = False
-            text = "PostgreSQL: the user may not create temporary tables; going on without them"
-            raise SinkError(text, transient=True) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -14,9 +14,8 @@ from psycopg.errors import InsufficientPrivilege
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.parts.collapse import Collapsed, collapse
 from oplog_pipe.sinks.parts.ownership import OwnedRows
-from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.parts.template import Collapsed, Template, collapse
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
 from oplog_pipe.sinks.postgres.lanes import Lanes

@@ -7,8 +7,8 @@ message is refused. If that owner deletes the row meanwhile, the message is writ
 from collections.abc import Mapping
 from typing import Any
 
-from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.template import Numbered
 from oplog_pipe.sinks.postgres.rows import RowStatements
 from oplog_pipe.sinks.postgres.session import Session
 from oplog_pipe.sinks.postgres.tables import Connection

@@ -19,14 +19,11 @@ class IndexNames:
 
     def __init__(self, template: str, namespace: str) -> None:
         self.is_fixed = _NAMESPACE not in template
+        self.pattern = template.replace(_NAMESPACE, "*")
+        """Matches all of these indexes, and may match others."""
         self._text = template
         self._template = Template(template)
         self._namespace = re.compile(namespace)
-
-    @property
-    def pattern(self) -> str:
-        """Return the name with ``*``, which matches all of these indexes, and may match others."""
-        return self._text.replace(_NAMESPACE, "*")
 
     def of(self, namespace: str) -> str:
         """Return the index of a namespace. Raises ValueError if no index can have this name."""
@@ -37,10 +34,7 @@ class IndexNames:
         return name
 
     def namespace_of(self, index: str) -> str | None:
-        """Return the namespace of an index. None: it is none of these.
-
-        Only for a template with a namespace.
-        """
+        """Return the namespace of an index, if the template has one. None: it is none of these."""
         namespace = self._template.namespace_in(index)
         return namespace if namespace and self._namespace.search(namespace) else None
 

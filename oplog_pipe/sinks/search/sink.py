@@ -31,19 +31,9 @@ _MAX_ADOPTED = 1000
 _MAX_CONFLICTS = 20
 # Namespaces in one index.
 _MAX_NAMESPACES = 10_000
-_MAPPING = {
-    "properties": {
-        OWN: {
-            "properties": {
-                "version": {"type": "long"},
-                "source": {"type": "keyword"},
-                "namespace": {"type": "keyword"},
-                "timestamp": {"type": "date"},
-                "owner": {"type": "keyword"},
-            }
-        }
-    }
-}
+_KEYWORDS = {name: {"type": "keyword"} for name in ("source", "namespace", "owner")}
+_FIGURES = {"version": {"type": "long"}, "timestamp": {"type": "date"}, **_KEYWORDS}
+_MAPPING = {"properties": {OWN: {"properties": _FIGURES}}}
 # By itself a server passes over unreachable shards, for example after its start.
 _SEARCH = "_search?allow_partial_search_results=false"
 # The second one: an alias has the name.
@@ -82,7 +72,7 @@ class ElasticsearchSink(OwnedRows):
     def open(self) -> None:
         found = self._servers.ask("GET", "/")
         if not isinstance(found, dict) or "version" not in found:
-            raise SinkError(f"{self._servers.name} is neither Elasticsearch nor OpenSearch")
+            raise SinkError(f"{self._servers.server} is neither Elasticsearch nor OpenSearch")
 
     def write(self, messages: Sequence[Message]) -> None:
         found = items(messages, self._names, self._ids, str(self._owner))
