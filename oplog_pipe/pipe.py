@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -20,11 +19,11 @@ from oplog_pipe.folder.failures import PipeFailures
 from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.folder.opening import Build, make_sinks, make_workers, tell_start
 from oplog_pipe.folder.private import close_to_others
-from oplog_pipe.folder.start import Copies, begin, held_by_others
+from oplog_pipe.folder.start import begin, held_by_others
 from oplog_pipe.follow.sources import Sources
 from oplog_pipe.model.exits import EXIT_OK
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SourceSettings
-from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus
 from oplog_pipe.sinks.base import removes_at_end_of_copy
 from oplog_pipe.watch.ages import EntryAges
 from oplogc import __version__
@@ -37,19 +36,7 @@ _LOOK = 0.02
 logger = logging.getLogger("oplog_pipe")
 
 
-class SourcesOfPipe(Copies, Protocol):
-    """The pipe's interface to its sources."""
-
-    async def run(self) -> None:
-        """Append entries until cancelled. Raises SourceError, GapError, LogError.
-
-        However it ends, everything received is on disk.
-        """
-
-    def status(self) -> list[SourceStatus]: ...
-
-
-Open = Callable[[Sequence[SourceSettings], CommitLog, Path, CommitLogRoom], SourcesOfPipe]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path, CommitLogRoom], Sources]
 
 
 class Pipe:
@@ -76,7 +63,7 @@ class Pipe:
         self._ages = EntryAges()
         self._log: CommitLog | None = None
         self._room: CommitLogRoom | None = None
-        self._sources: SourcesOfPipe | None = None
+        self._sources: Sources | None = None
         self._workers: list[Worker] = []
         self._keeper: SinkKeeper | None = None
         self._failures = PipeFailures()

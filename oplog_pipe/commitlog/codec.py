@@ -101,9 +101,8 @@ def decode(
         offset, length, timestamp, mode, key_length = _HEAD.unpack_from(buffer, at)
         end = at + _BEFORE_LENGTH_ENDS + length
         data_at = at + _HEAD.size + key_length + _NUMBER.size
-        if data_at + _NUMBER.size > end or mode > 2:
-            return Decoded(entries, at, expected, False, 0)
-        if offset != expected and not expected < offset <= compacted + 1:
+        is_misplaced = offset != expected and not expected < offset <= compacted + 1
+        if is_misplaced or data_at + _NUMBER.size > end or mode > 2:
             return Decoded(entries, at, expected, False, 0)
         if end > size:
             return Decoded(entries, at, expected, True, end - at)
@@ -113,8 +112,7 @@ def decode(
             return Decoded(entries, at, expected, False, 0)
         if offset >= start:
             name = buffer[at + _HEAD.size : data_at - _NUMBER.size]
-            key = keys.get(name)
-            if key is None:
+            if (key := keys.get(name)) is None:
                 key = keys[name] = name.decode()
             add(LogEntry(offset, timestamp, _MODES[mode], key, buffer[data_at:data_end]))
             room -= 1

@@ -40,10 +40,7 @@ class SegmentIndex:
         with suppress(FileNotFoundError):
             self._file = files.open(index_path(segment))
             self._count = self._file.size() // _RECORD.size
-
-    @property
-    def is_missing(self) -> bool:
-        return self._file is None
+        self.is_missing = self._file is None
 
     def last(self) -> list[IndexMark]:
         """Return the last two whole records."""

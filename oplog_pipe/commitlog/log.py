@@ -39,7 +39,7 @@ class CommitLog:
         self._files = files
         self._about = about
         self._lock: object = None
-        self._segments: tuple[Segment, ...] = ()
+        self.segments: tuple[Segment, ...] = ()
         self._appender: Appender | None = None
         self._appending = threading.Lock()
         self._compacting = threading.Lock()
@@ -74,7 +74,7 @@ class CommitLog:
             log = cls(folder, files, about)
             log._lock = lock
             remove_leftovers(files, folder)
-            log._segments, file, index = recover(files, folder, about.compacted, write=True)
+            log.segments, file, index = recover(files, folder, about.compacted, write=True)
             assert file is not None
             log._appender = Appender(folder, files, max_segment_bytes, file, index)
         return log
@@ -105,7 +105,7 @@ class CommitLog:
             raise LogError(f"{self._folder} holds no commit log")
         segments, _, _ = recover(self._files, self._folder, about.compacted, write=False)
         with self._changed:
-            self._about, self._segments = about, segments
+            self._about, self.segments = about, segments
             self._epoch += 1
 
     @property
@@ -124,13 +124,9 @@ class CommitLog:
         return self._about.compacted
 
     @property
-    def segments(self) -> Sequence[Segment]:
-        return self._segments
-
-    @property
     def end(self) -> int:
         """Offset of the next entry."""
-        return self._segments[-1].newest + 1
+        return self.segments[-1].newest + 1
 
     @property
     def oldest(self) -> int | None:
@@ -148,10 +144,10 @@ class CommitLog:
             first = self.end
             if self._appender is None:
                 raise LogError(f"{self._folder} is closed")
-            segments = self._appender.append(self._segments[-1], entries)
+            segments = self._appender.append(self.segments[-1], entries)
             with self._changed:
                 # Not the list of before: a compaction may have changed the closed ones.
-                self._segments = (*self._segments[:-1], *segments)
+                self.segments = (*self.segments[:-1], *segments)
                 self._changed.notify_all()
             self._appender.write_marks()
             return first
@@ -178,10 +174,10 @@ class CommitLog:
     def _read(self, start: int, limits: tuple[int, int]) -> list[LogEntry]:
         while True:
             with self._changed:  # no compaction replaces the file before it is open
-                number = bisect_left(self._segments, start, key=lambda each: each.newest)
-                if number == len(self._segments):
+                number = bisect_left(self.segments, start, key=lambda each: each.newest)
+                if number == len(self.segments):
                     return []
-                segment = self._segments[number]
+                segment = self.segments[number]
                 cursor = self._cursors.at(segment, self._epoch, start)
             try:
                 found = self._cursors.read(segment, cursor, self.compacted, start, limits)
@@ -224,7 +220,7 @@ class CommitLog:
         ``compacted`` is on disk before anything is removed. Raises LogDamagedError, LogError.
         """
         with self._compacting, log_errors(self._folder):
-            candidates = [each for each in self._segments if each.closed and each.newest <= up_to]
+            candidates = [each for each in self.segments if each.closed and each.newest <= up_to]
             if not candidates or candidates[-1].newest <= self._done:
                 return Compaction(0, 0)
             later: set[str] = set()
@@ -252,9 +248,9 @@ class CommitLog:
                 files.replace(kept.path, path)
             else:
                 files.unlink(path)
-            at = self._segments.index(segment)
+            at = self.segments.index(segment)
             new = [kept.segment] if kept else []
-            self._segments = (*self._segments[:at], *new, *self._segments[at + 1 :])
+            self.segments = (*self.segments[:at], *new, *self.segments[at + 1 :])
             self._epoch += 1
         files.sync_folder(self._folder)
         if kept:
@@ -274,4 +270,4 @@ class CommitLog:
 
     @property
     def bytes(self) -> int:
-        return sum(segment.bytes for segment in self._segments)
+        return sum(segment.bytes for segment in self.segments)

@@ -102,12 +102,8 @@ class OffsetLog:
     @property
     def not_whole(self) -> list[str]:
         """The sources whose last copy was not whole, sorted."""
-        begin = not_whole_key("")
-        return sorted(
-            key.removeprefix(begin)
-            for key, offset in self._offsets.items()
-            if key.startswith(begin) and offset >= 0
-        )
+        found = self._below(not_whole_key(""))
+        return sorted(source for source, offset in found.items() if offset >= 0)
 
     @property
     def copy_due(self) -> int:
@@ -117,11 +113,12 @@ class OffsetLog:
     @property
     def settings(self) -> dict[str, int]:
         """Numbers of the settings with which the sink was used last, by the part of them."""
-        return {
-            key.removeprefix(_SETTINGS): each
-            for key, each in self._offsets.items()
-            if key.startswith(_SETTINGS)
-        }
+        return self._below(_SETTINGS)
+
+    def _below(self, begin: str) -> dict[str, int]:
+        """Return the values of keys with a beginning, by their rest."""
+        found = self._offsets.items()
+        return {key.removeprefix(begin): each for key, each in found if key.startswith(begin)}
 
     def note_settings(self, settings: Mapping[str, int], whole_since: int) -> None:
         """Write numbers of settings, and the offset since which they hold. Raises LogError."""
@@ -215,10 +212,8 @@ def _entries(offsets: Mapping[str, int]) -> list[NewEntry]:
 
 
 def _rank(each: tuple[str, int]) -> tuple[int, int]:
-    """Return the place in a write: an offset is last, so that it never lacks its marks."""
+    """Return the place in a write. Offsets are last: they need their marks, as do settings."""
     key, offset = each
     if not key.startswith(_COPY):
         return 3, offset
-    if key.startswith(_SETTINGS):  # they count as noted, and need the offset since which they hold
-        return 2, 0
-    return 1 - (key == COPY_DUE), 0
+    return (2 if key.startswith(_SETTINGS) else 1 - (key == COPY_DUE)), 0

@@ -141,8 +141,7 @@ def _newest(
     start = IndexMark(base, 0)
     if not last:
         found = scan_marks(file, start, size, compacted, path)
-        # A crash may lose the records, but not the file. Without the file, only the entries tell a
-        # torn tail from damage.
+        # A crash loses records only. Without the file, the entries tell a torn tail from damage.
         if not found.valid and index.is_missing:
             end = found.marks[-1]
             if holds_entry(file.read(_SEARCHED, end.place + 1), end.offset):

@@ -8,8 +8,7 @@ from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import not_whole_key
 from oplog_pipe.deliver.batch import Batch
-from oplog_pipe.deliver.dead_letters import DeadLetters
-from oplog_pipe.deliver.letters import HOLD_SECONDS, Letters
+from oplog_pipe.deliver.letters import HOLD_SECONDS, DeadLetters, Letters
 from oplog_pipe.deliver.patience import Patience
 from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.preparing import Prepared, Preparing
@@ -120,7 +119,7 @@ class SinkDelivery:
         return self._batch.next <= self._place.offset
 
     def _begin_again(self) -> None:
-        self.letters.forget()
+        self.letters.held.clear()
         self._pending.clear()
         self._batch = Batch(self._place.offset + 1, self._limits)
 
@@ -129,7 +128,7 @@ class SinkDelivery:
     def _deliver(self, is_last: bool) -> bool:
         batch = self._batch
         most = min(batch.room_messages, self._prepare.most)
-        entries = self._log.read(batch.next, batch.room_bytes, most)
+        entries = self._log.read(batch.next, self._limits.bytes - batch.bytes, most)
         if not entries:
             return self._idle(is_last)
         control = next((at for at, each in enumerate(entries) if is_control_key(each.key)), None)
@@ -194,7 +193,7 @@ class SinkDelivery:
         self._call(lambda: self._sink.write(messages))
         self._place.wrote()
         self.written += len(messages)
-        self.letters.succeed(len(messages))
+        self.letters.breaker.succeed(len(messages))
 
     # One at a time
 

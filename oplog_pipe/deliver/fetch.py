@@ -3,6 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import Sequence
+from contextlib import aclosing
 
 import httpx
 
@@ -11,6 +12,7 @@ from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_status
 from oplog_pipe.model.settings import BatchLimits, FetchStep
+from oplog_pipe.sinks.parts.calls import basic_auth
 from oplogc.follow.stream import origin
 from oplogc.http.address import shown
 from oplogc.http.answers import describe, printable
@@ -48,9 +50,7 @@ class Fetcher:
         self._together = together
         # By offset and address; None: the object is gone. Of the last call, for the next one.
         self._fetched: dict[tuple[int, str], bytes | None] = {}
-        self._auth: httpx.BasicAuth | None = None
-        if step.user is not None or step.password is not None:
-            self._auth = httpx.BasicAuth(step.user or "", step.password or "")
+        self._auth = basic_auth(step.user, step.password)
         self._verify = tls_context(step.tls.ca_file, step.tls.cert_file, step.tls.key_file)
         self._client: httpx.AsyncClient | None = None
         self._runner = asyncio.Runner()
@@ -189,13 +189,11 @@ class Fetcher:
             auth = httpx.BasicAuth(url.username, url.password)
         request = self._client.build_request("GET", url.copy_with(userinfo=b""), headers=_HEADERS)
         for _ in range(_MAX_REDIRECTS + 1):
-            response = await self._client.send(hide_query(request), stream=True, auth=auth)
-            try:
+            sending = self._client.send(hide_query(request), stream=True, auth=auth)
+            async with aclosing(await sending) as response:
                 following = response.next_request
                 if following is None:
                     return await self._body(response, place)
-            finally:
-                await response.aclose()
             if origin(following.url) != origin(request.url):
                 raise TransformError(f"{place}: redirects to another host: {shown(following.url)}")
             following.url = following.url.copy_with(userinfo=b"")

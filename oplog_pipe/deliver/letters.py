@@ -4,11 +4,17 @@ Many refused messages in a row mean an ill target: their letters would drain the
 the letters of a row are held until a later message succeeds.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.deliver.dead_letters import DeadLetters
+import msgspec
+
+from oplog_kit.disk import disk_failure
+from oplog_pipe.commitlog.files import FILE_MODE, FILES
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 
@@ -21,6 +27,39 @@ _WINDOW_SECONDS = 60.0
 class Letter(NamedTuple):
     message: Message
     reason: str
+
+
+class DeadLetters:
+    """Adds JSON lines to a file: a message as the log has it, and the reason.
+
+    A message may have two lines after a crash. The file is created by the first one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, message: Message, reason: str) -> None:
+        """Add a line. It is on disk when this returns. Raises SinkError."""
+        names = ("offset", "op", "timestamp", "namespace", "id")
+        members = {name: getattr(message, name) for name in names}
+        members |= {"data": msgspec.Raw(message.json()), "error": reason}
+        line = msgspec.json.encode(members)
+        try:
+            is_new = not self._path.exists()
+            private = partial(os.open, mode=FILE_MODE)
+            with open(self._path, "ab+", opener=private) as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # a crash has torn the last line
+                        line = b"\n" + line
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
+                FILES.sync_folder(self._path.parent)
+        except OSError as error:
+            told = disk_failure(error, self._path, "dead_letter")
+            raise SinkError(f"dead_letter: {told}") from error
 
 
 class Breaker:
@@ -69,7 +108,7 @@ class Letters:
 
     def __init__(self, file: DeadLetters | None, limit: int, now: Callable[[], float]) -> None:
         self.file = file
-        self._breaker = Breaker(limit, now)
+        self.breaker = Breaker(limit, now)
         self.held: list[Letter] = []
         self.written = 0
 
@@ -78,14 +117,10 @@ class Letters:
         """Of the messages whose letters are held."""
         return [each.message.offset for each in self.held]
 
-    def succeed(self, count: int) -> None:
-        """Note messages the sink has written."""
-        self._breaker.succeed(count)
-
     def hold(self, message: Message, error: SinkError) -> None:
         """Hold a letter. Raises SinkError if the breaker trips: no letter is held then."""
         self.held.append(Letter(message, str(error)))
-        if self._breaker.refuse():
+        if self.breaker.refuse():
             count, first = len(self.held), self.held[0]
             self.held.clear()
             raise SinkError(
@@ -93,10 +128,6 @@ class Letters:
                 f" the target seems to be ill, so they are no dead letters. The first one:"
                 f" {first.message!r}: {first.reason}"
             )
-
-    def forget(self) -> None:
-        """Hold no letter any more: their messages come again."""
-        self.held.clear()
 
     def release(self) -> list[int]:
         """Write the held letters. Return the offsets of their messages. Raises SinkError."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, get_args
+from typing import Protocol, get_args
 
 from oplog_pipe.errors import ConfigError, SinkError, TransformError
 from oplog_pipe.message import Message, Op, namespace_filter
@@ -27,13 +27,6 @@ class SinkStep(Protocol):
     def close(self) -> None: ...
 
 
-class TakenMessages(NamedTuple):
-    """``messages``: the rest of the first ``number`` ones."""
-
-    messages: list[Message]
-    number: int
-
-
 class Steps:
     """The steps of one sink. A message a step's namespace does not match goes no further."""
 
@@ -41,8 +34,8 @@ class Steps:
         """``steps``: each with its namespace."""
         self._steps = [(namespace_filter(namespace), step) for namespace, step in steps]
 
-    def __call__(self, messages: Sequence[Message]) -> TakenMessages:
-        """Take the first messages, at least one.
+    def __call__(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
+        """Take the first messages, at least one. Return their rest, and their number.
 
         Steps change the messages themselves: give fresh ones to repeat a call. Raises SinkError
         with ``index`` 0 for the first message.
@@ -58,7 +51,7 @@ class Steps:
             except SinkError as error:
                 if error.index is None or not left[error.index][0]:
                     raise
-                return TakenMessages([], left[error.index][0])  # the messages before it are dropped
+                return [], left[error.index][0]  # the messages before it are dropped
             if len(results) < len(left):
                 count = left[len(results)][0]
             left = [
@@ -66,7 +59,7 @@ class Steps:
                 for (place, _), result in zip(left, results, strict=False)
                 if result is not None
             ]
-        return TakenMessages([each for _, each in left], count)
+        return [each for _, each in left], count
 
     def close(self) -> None:
         for _, step in self._steps:

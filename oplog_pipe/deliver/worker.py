@@ -7,8 +7,8 @@ from typing import Literal
 
 from oplog_kit.backoff import Backoff
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.delivery import FOR_EVER, SinkDelivery
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import FIRST_PAUSE, LeftError, RetryClock
 from oplog_pipe.deliver.steps import Steps

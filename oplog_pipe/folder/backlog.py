@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from oplog_pipe.commitlog.log import CommitLog
+from oplog_pipe.folder.operate import entries
 from oplog_pipe.folder.start import topics_of
 from oplog_pipe.message import namespace_filter
 from oplog_pipe.model.record import decode_record, is_control_key
 from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
-
-_READ_TOGETHER = 1000
 
 
 class RecoveryBacklog:
@@ -57,15 +56,13 @@ class RecoveryBacklog:
         if self._source and at == self._at:
             return self._source
         self._source = ""
-        while at < self._end and (entries := self._log.read(at, max_entries=_READ_TOGETHER)):
-            for entry in entries:
-                if is_control_key(entry.key) or not self._wants(entry.key):
-                    continue
-                source = decode_record(entry.data).source
-                copies = self._copied.get(source)
-                if entry.offset < self._end and not (copies and copies(entry.key)):
-                    self._at, self._source = entry.offset, source
-                    return source
-            at = entries[-1].offset + 1
-        self._at = at
+        for entry in entries(self._log, at, self._end - 1):
+            if is_control_key(entry.key) or not self._wants(entry.key):
+                continue
+            source = decode_record(entry.data).source
+            copies = self._copied.get(source)
+            if not (copies and copies(entry.key)):
+                self._at, self._source = entry.offset, source
+                return source
+        self._at = max(at, self._end)
         return None

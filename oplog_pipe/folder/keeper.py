@@ -80,10 +80,7 @@ class SinkKeeper:
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """End the threads, wait for them for this time, and flush for the last time.
-
-        Raises LogError if a flush fails.
-        """
+        """End the threads, wait for them for this time, and flush once more. Raises LogError."""
         self._stopping.set()
         self._advanced.set()
         for thread in self._threads:
@@ -131,8 +128,8 @@ class SinkKeeper:
     def make_room(self) -> None:
         """Compact until a waiting append has room, or must wait for a sink.
 
-        Sinks a copy can restore give up their place if they do not work. It is on disk before
-        anything is removed. Raises LogError.
+        Failed sinks give up their place if a copy can restore it. This is on disk before anything
+        is removed. Raises LogError.
         """
         self.compact()
         while (number := self._room.lacking) is not None and not self._stopping.is_set():
@@ -157,15 +154,13 @@ class SinkKeeper:
             Holder(each.worker.name, each.worker.place.flushed, self._stays(each))
             for each in self._kept
         ]
-        return running + [
-            Holder(
-                name,
-                offset,
+        for name, offset in self._held.items():
+            reason = (
                 f"sink {name!r} is not in the settings, and its offset {offset} holds the log; if"
-                f" it does not come back, stop the pipe and run `{PROGRAM} offset delete {name}`",
+                f" it does not come back, stop the pipe and run `{PROGRAM} offset delete {name}`"
             )
-            for name, offset in self._held.items()
-        ]
+            running.append(Holder(name, offset, reason))
+        return running
 
     def _stays(self, kept: KeptSink) -> str | None:
         """Return why a sink does not give up its place; None: it does."""

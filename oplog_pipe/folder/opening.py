@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.delivery import FOR_EVER
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps, build_steps
 from oplog_pipe.deliver.worker import Worker
@@ -32,12 +32,9 @@ class Made(NamedTuple):
 
 def make_sinks(settings: PipeSettings, build: Build) -> list[Made]:
     """Return each sink with its steps. Raises ConfigError."""
-    steps = [
-        build_steps(each, settings.root, f"sinks[{number}]")
-        for number, each in enumerate(settings.sinks)
-    ]
-    sinks = [build(each, settings.root) for each in settings.sinks]
-    return list(map(Made, sinks, steps))
+    root, sinks = settings.root, settings.sinks
+    steps = [build_steps(each, root, f"sinks[{at}]") for at, each in enumerate(sinks)]
+    return [Made(build(each, root), own) for each, own in zip(sinks, steps, strict=True)]
 
 
 def make_workers(
@@ -98,14 +95,11 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
             )  # fmt: skip
     for sentence in remarks(settings):
         logger.warning("%s", sentence)
-    backlogs = [
-        f"{each.name} {log.end - 1 - each.place.offset:,}"
-        for each in workers
-        if not each.place.is_ready
-    ]
-    if backlogs:
+    waiting = [each for each in workers if not each.place.is_ready]
+    if waiting:
         logger.info(
             "recovery: the sources wait until sinks have written their backlogs, one message"
-            " at a time: %s", ", ".join(backlogs),
-        )  # fmt: skip
-    return bool(backlogs)
+            " at a time: %s",
+            ", ".join(f"{each.name} {log.end - 1 - each.place.offset:,}" for each in waiting),
+        )
+    return bool(waiting)

@@ -20,8 +20,7 @@ from oplog_pipe.model.status import LogStatus
 class SinkOffsets:
     """``type``: None: the sink is not in the settings. ``offset``: None: nothing was flushed.
 
-    ``not_whole``: sources whose last copy was not whole. ``copy_due``: the sink has given up its
-    place, and gets a copy once it has written a message.
+    ``not_whole``, ``copy_due``: see ``SinkStatus``.
     """
 
     name: str
@@ -46,17 +45,13 @@ class Folder:
 
 
 def view(settings: PipeSettings) -> Folder:
-    """Read the folder without the lock, also while a pipe runs. Changes nothing.
-
-    Raises LogDamagedError, LogError: also if there is no log.
-    """
+    """Read the folder without the lock, also while a pipe runs. Raises LogError without a log."""
     checkpoints = Checkpoints(settings.dir)
-    sources = {
-        name: found for name in checkpoints.names() if (found := checkpoints.load(name)) is not None
-    }
+    sources = {name: checkpoints.load(name) for name in checkpoints.names()}
     # Offsets before the log: they may not be larger than its end.
     sinks = [offsets_of(settings, name) for name in sink_names(settings)]
-    return Folder(CommitLog.view(settings.dir), sinks, sources)
+    present = {name: each for name, each in sources.items() if each}
+    return Folder(CommitLog.view(settings.dir), sinks, present)
 
 
 def sink_names(settings: PipeSettings) -> list[str]:
@@ -69,10 +64,8 @@ def offsets_of(settings: PipeSettings, name: str) -> SinkOffsets:
     """Return the flushed offsets of a sink. Raises ConfigError for an unknown name, LogError."""
     check_name(settings, name)
     log = OffsetLog.view(settings.dir, name)
-    kinds = {sink.name: sink.type for sink in settings.sinks}
-    return SinkOffsets(
-        name, kinds.get(name), log.offset, log.offsets, log.not_whole, log.copy_due >= 0
-    )
+    kind = next((each.type for each in settings.sinks if each.name == name), None)
+    return SinkOffsets(name, kind, log.offset, log.offsets, log.not_whole, log.copy_due >= 0)
 
 
 def check_name(settings: PipeSettings, name: str) -> None:
@@ -96,14 +89,8 @@ def record_of(entry: LogEntry) -> EntryRecord:
 
 def entries(log: CommitLog, first: int, last: int) -> Iterator[LogEntry]:
     """Yield the present entries from ``first`` to ``last``. Raises LogError."""
-    while first <= last:
-        found = log.read(first)
-        if not found:
-            return
-        for entry in found:
-            if entry.offset > last:
-                return
-            yield entry
+    while first <= last and (found := log.read(first)):
+        yield from (each for each in found if each.offset <= last)
         first = found[-1].offset + 1
 
 
@@ -196,9 +183,8 @@ def copy_again(settings: PipeSettings, names: Sequence[str]) -> list[str]:
         raise ConfigError("sources: all of them are topics, which have no copy")
     with locked_log(settings) as log:
         for name in chosen:
-            Checkpoints(settings.dir).save(
-                name, SourceCheckpoint(sources[name].log, START, log.end)
-            )
+            checkpoint = SourceCheckpoint(sources[name].log, START, log.end)
+            Checkpoints(settings.dir).save(name, checkpoint)
     return chosen
 
 

@@ -2,31 +2,21 @@
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE, OffsetLog
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder.fingerprint import fingerprints
+from oplog_pipe.follow.sources import Sources
 from oplog_pipe.message import version_of
 from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.parts.ownership import Owner
 
 logger = logging.getLogger("oplog_pipe")
-
-
-class Copies(Protocol):
-    """The sources, as a sink before a copy needs them."""
-
-    def restart_copy(self, names: Iterable[str]) -> None:
-        """Let sources begin a new copy, on disk when this returns. Not while they run."""
-
-    def without_copy(self, since: int) -> list[str]:
-        """Return the sources of the oplog without a coming, present or complete copy behind it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,7 @@ def owner_of(settings: PipeSettings, sink: SinkSettings, log: CommitLog) -> Owne
     return Owner(settings.name or log.id, sink.name, lambda: version_of(log.created, log.end - 1))
 
 
-def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start]:
+def begin(settings: PipeSettings, log: CommitLog, sources: Sources) -> list[Start]:
     """Return the start of each sink. A new one gets its offset log.
 
     Raises ConfigError for a sink with a gap before its entries. Then nothing has changed.

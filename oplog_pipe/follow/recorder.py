@@ -123,7 +123,12 @@ class Recorder:
                 if groups and not self._append(groups):
                     closing = True  # nothing may follow what is missing
                 elif steps:
-                    self._carry_out(steps)
+                    for step, _ in steps:
+                        step()
+                    self._dirty = True
+                    self._save()
+                    for _, done in steps:
+                        self._tell(partial(_end, done, None))
                 if closing or time.monotonic() >= self._saved_at + self._save_interval:
                     self._save()
         except BaseException as caught:
@@ -143,14 +148,6 @@ class Recorder:
             steps, self._steps = self._steps, []
             self._appending_bytes, self._waiting_bytes = self._waiting_bytes, 0
             return groups, steps, self._closing
-
-    def _carry_out(self, steps: Sequence[_Step]) -> None:
-        for step, _ in steps:
-            step()
-        self._dirty = True
-        self._save()
-        for _, done in steps:
-            self._tell(partial(_end, done, None))
 
     def _append(self, groups: Sequence[tuple[Track, list[Item]]]) -> bool:
         """Return False if the end comes before there is room."""

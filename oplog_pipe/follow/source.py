@@ -78,10 +78,7 @@ class LogSource:
         self._urls = dict(zip(self._endpoints, agents, strict=True))
 
     async def follow(self, recorder: Recorder) -> None:
-        """Follow until cancelled.
-
-        Raises SourceError if an agent refuses for good, and GapError.
-        """
+        """Follow until cancelled. Raises SourceError if an agent refuses for good, and GapError."""
         self._position = self._track.position
         receiver = self._receiver = Receiver(
             self._endpoints,
@@ -117,7 +114,7 @@ class LogSource:
     # The store behind the agents
 
     async def _opened(self, recorder: Recorder, endpoint: Endpoint, store: str | None) -> str:
-        """Return the position from which this agent's stream may be recorded.
+        """Return the position for this agent's stream.
 
         Raises SourceError if another agent has another store, and GapError.
         """
@@ -188,18 +185,12 @@ class LogSource:
         else:
             recorder.put(track, items)
         self._position = position
-        if self._is_witness_due:
+        witness = track.witness
+        is_used = has_states(position) or (witness is not None and witness.is_of_state)
+        is_old = time.monotonic() - self._asked_at >= WITNESS_SECONDS
+        if is_used and is_old and (self._asking is None or self._asking.done()):
             renewing = self._renew_witness(recorder)
             self._asking = asyncio.create_task(renewing, name="oplog-pipe-witness")
-
-    @property
-    def _is_witness_due(self) -> bool:
-        witness = self._track.witness
-        return (
-            (has_states(self._position) or (witness is not None and witness.is_of_state))
-            and time.monotonic() - self._asked_at >= WITNESS_SECONDS
-            and (self._asking is None or self._asking.done())
-        )
 
     async def _renew_witness(self, recorder: Recorder) -> None:
         position, connections = self._position, self._receiver.connections

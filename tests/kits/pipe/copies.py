@@ -10,7 +10,7 @@ from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.commitlog.room import CommitLogRoom
-from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.steps import FunctionCalls, Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError

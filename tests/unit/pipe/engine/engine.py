@@ -12,6 +12,7 @@ from msgspec import Raw
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.commitlog.room import CommitLogRoom
+from oplog_pipe.follow.sources import Sources
 from oplog_pipe.message import Message
 from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 from oplog_pipe.model.settings import BatchLimits, PipeSettings, SinkSettings, SourceSettings
@@ -122,7 +123,7 @@ def refuse(offset: int, error: Exception) -> Callable[[list[int]], None]:
     return before
 
 
-class ScriptedSources:
+class ScriptedSources(Sources):
     """Appends entries when it runs, then waits or fails. ``copies``: sources to copy again."""
 
     def __init__(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.commitlog import CommitLog
-from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.patience import Patience
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
