@@ -12,21 +12,21 @@ class SinkPlace:
 
     - ``offset``: the last acknowledged one; -1: none. ``flushed``: the one on disk.
     - ``copy_due``: up to this offset the sink has given up its place; -1: it needs no copy.
-    - ``ready_at``: at this offset the sink is ready.
+    - ``ready_at``: at this offset the sink is ready. ``wholeness``: None: of a sink without a past.
     - ``changed``: called once it is ready, or can take the copy.
     """
 
     def __init__(
         self,
         offset: int,
-        wholeness: Wholeness,
+        wholeness: Wholeness | None = None,
         *,
         copy_due: int = -1,
         ready_at: int = -1,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.offset = self.flushed = self._seen = offset
-        self._wholeness = wholeness
+        self._wholeness = wholeness or Wholeness(offset)
         self._ready_at = ready_at
         self._changed = changed
         self.copy_due = self._given_up = copy_due

@@ -16,7 +16,6 @@ from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
-from oplog_pipe.model.wholeness import Wholeness
 from oplog_pipe.sinks.base import Mirroring, Sink
 
 # Seconds between two attempts of a parked sink, at most.
@@ -28,11 +27,8 @@ logger = logging.getLogger("oplog_pipe")
 class Worker:
     """The only caller of a sink and its steps. Its thread ends by itself after ``drain``.
 
-    - ``offset``: the last acknowledged one. ``wholeness``: None: as of a sink without a past.
-    - ``copy_due``: up to this offset the sink has given up its place; -1: it has not.
-    - ``recover_until``: at this offset the sink is ready.
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
-    - ``changed``: called in any thread after a change of ``place`` or ``is_done``.
+    - ``changed``: called in any thread after a change of ``is_parked`` or ``is_done``.
     """
 
     def __init__(
@@ -41,11 +37,8 @@ class Worker:
         sink: Sink,
         steps: Steps,
         log: CommitLog,
+        place: SinkPlace,
         *,
-        offset: int,
-        wholeness: Wholeness | None = None,
-        copy_due: int = -1,
-        recover_until: int = -1,
         single_until: int = -1,
         dead_letters: DeadLetters | None = None,
         changed: Callable[[], None] = lambda: None,
@@ -62,15 +55,9 @@ class Worker:
         self.is_done = self._is_open = False
         self._draining, self._left = threading.Event(), threading.Event()
         self._parked: str | None = None
-        self.place = SinkPlace(
-            offset,
-            wholeness or Wholeness(offset),
-            copy_due=copy_due,
-            ready_at=recover_until,
-            changed=changed,
-        )
+        self.place = place
         self._delivery = SinkDelivery(
-            settings, sink, steps, log, self.place, dead_letters, clock, single_until=single_until,
+            settings, sink, steps, log, place, dead_letters, clock, single_until=single_until,
             draining=self._draining, left=self._left, worked=self._unpark,
         )  # fmt: skip
         self._retry = self._delivery.retry

@@ -9,6 +9,7 @@ from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.delivery import FOR_EVER
 from oplog_pipe.deliver.letters import DeadLetters
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps, build_steps
 from oplog_pipe.deliver.worker import Worker
@@ -56,23 +57,21 @@ def make_workers(
         if isinstance(sink, Mirroring):
             sink.mirror(f"{log.id}/{each.name}")
         single_until = -1 if start.is_new else end
-        dead = each.dead_letter
-        workers.append(
-            Worker(
-                each,
-                sink,
-                steps,
-                log,
-                offset=start.offset,
-                wholeness=Wholeness(start.whole_since, start.offsets.not_whole),
-                copy_due=start.offsets.copy_due,
-                single_until=FOR_EVER if one_at_a_time else single_until,
-                recover_until=single_until,
-                dead_letters=DeadLetters(settings.root / dead) if dead else None,
-                changed=changed,
-                clock=clock,
-            )
+        place = SinkPlace(
+            start.offset,
+            Wholeness(start.whole_since, start.offsets.not_whole),
+            copy_due=start.offsets.copy_due,
+            ready_at=single_until,
+            changed=changed,
         )
+        dead = each.dead_letter
+        worker = Worker(
+            each, sink, steps, log, place,
+            single_until=FOR_EVER if one_at_a_time else single_until,
+            dead_letters=DeadLetters(settings.root / dead) if dead else None,
+            changed=changed, clock=clock,
+        )  # fmt: skip
+        workers.append(worker)
     return workers
 
 

@@ -11,6 +11,7 @@ from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
 from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.letters import DeadLetters
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import FunctionCalls, Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
@@ -143,6 +144,11 @@ class MissedLetters(DeadLetters):
         self._missed.add(message.offset)
 
 
+def _place(offset: int, offsets: OffsetLog) -> SinkPlace:
+    wholeness = Wholeness(offsets.whole_since, offsets.not_whole)
+    return SinkPlace(offset, wholeness, copy_due=offsets.copy_due)
+
+
 class StandingWorker(Worker):
     """A worker that does not run."""
 
@@ -218,9 +224,7 @@ class ModelPipe:
             offsets = OffsetLog.open(FOLDER, each.name, self.disk)
             worker = StandingWorker(
                 each.settings, MemorySink({}, each.place, lambda _: None), Steps([]), log,
-                offset=before[each.name],
-                wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
-                copy_due=offsets.copy_due,
+                _place(before[each.name], offsets),
             )  # fmt: skip
             worker.is_down = each.is_down
             kept.append(KeptSink(worker, offsets))
@@ -297,9 +301,7 @@ class ModelPipe:
             target,
             Steps([(".*", FunctionCalls("change", sink.change))]),
             log,
-            offset=offsets.offset,
-            wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
-            copy_due=offsets.copy_due,
+            _place(offsets.offset, offsets),
             single_until=-1 if is_new else log.end - 1,
             dead_letters=MissedLetters(sink.missed) if sink.has_dead_letters else None,
         )

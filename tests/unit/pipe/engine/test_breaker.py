@@ -11,6 +11,7 @@ import pytest
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.deliver import delivery
 from oplog_pipe.deliver.letters import Breaker
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
@@ -245,7 +246,7 @@ async def test_a_sink_that_fails_while_the_pipe_stops_is_parked_until_the_next_s
 
     log = CommitLog.open(folder.path)
     settings = sink("c0", on_failure="park")
-    stopped = Worker(settings, RecordingSink("c0", fail), Steps([]), log, offset=-1)
+    stopped = Worker(settings, RecordingSink("c0", fail), Steps([]), log, SinkPlace(-1))
     stopped.start()
     await held.wait()
     stopped.drain()

@@ -132,7 +132,7 @@ async def test_a_sink_that_hangs_in_a_write_gives_up_and_goes_on_behind_it(tmp_p
             assert hangs.wait(DEADLINE)
 
     target = RecordingSink("c0", hang)
-    worker = Worker(sink("c0"), target, Steps([]), log, offset=-1, single_until=4)
+    worker = Worker(sink("c0"), target, Steps([]), log, SinkPlace(-1), single_until=4)
     worker.start()
     assert reached.wait(DEADLINE)
     assert worker.place.give_up(9)
@@ -204,7 +204,7 @@ def test_the_end_of_a_copy_whose_place_was_given_up_warns_of_nothing_because_ano
 ) -> None:
     log = CommitLog.open(tmp_path)
     log.append([control("reset"), *changes(3), control("live", 0), control("live", 3)])
-    worker = Worker(sink("c0"), RecordingSink("c0"), Steps([]), log, offset=-1)
+    worker = Worker(sink("c0"), RecordingSink("c0"), Steps([]), log, SinkPlace(-1))
     assert worker.place.give_up(2)
     worker.place.begin_copy(2)
     worker.drain()
@@ -222,7 +222,7 @@ def test_a_whole_copy_without_a_message_for_the_sink_is_the_one_that_was_due(
     log = CommitLog.open(tmp_path)
     log.append([*changes(1), control("reset"), *changes(3, "user"), control("live", 1)])
     settings = sink("c0", namespace="^video$")
-    worker = Worker(settings, RecordingSink("c0"), Steps([]), log, offset=0, copy_due=0)
+    worker = Worker(settings, RecordingSink("c0"), Steps([]), log, SinkPlace(0, copy_due=0))
     worker.drain()
     worker.start()
     worker.join(DEADLINE)

@@ -9,6 +9,7 @@ import pytest
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.patience import Patience
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
@@ -84,7 +85,7 @@ class Run:
             self.sink,
             Steps([(".*", Objects(fails, time))]),
             log,
-            offset=-1,
+            SinkPlace(-1),
             dead_letters=self.letters if has_letters else None,
             clock=time.clock,
         )

@@ -10,6 +10,7 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.room import CommitLogRoom
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
@@ -112,7 +113,7 @@ class Bounded:
         offsets.write({"": offset})
         worker = Worker(
             sink(name, retry_for=LONG), state.get("sink", RecordingSink(name)), Steps([]), self.log,
-            offset=offset, clock=state.get("clock", RetryClock()),
+            SinkPlace(offset), clock=state.get("clock", RetryClock()),
         )  # fmt: skip
         worker._parked = state.get("parked")
         backlog = (
