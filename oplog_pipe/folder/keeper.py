@@ -57,6 +57,7 @@ class SinkKeeper:
         self.error: BaseException | None = None
         self._log = log
         self._kept = kept
+        self._places = [each.worker.place for each in kept]  # also after ``close``
         self._held = held
         self._interval = interval
         self._tick = tick
@@ -117,7 +118,7 @@ class SinkKeeper:
 
     def compact(self) -> None:
         """Compact closed segments below every flushed offset. Raises LogError."""
-        flushed = [each.worker.place.flushed for each in self._kept]
+        flushed = [each.flushed for each in self._places]
         removed = self._log.compact(min((*flushed, *self._held.values()), default=-1))
         if removed.entries:
             logger.info(
