@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
+from oplog_relay.leader.end import wait
 from oplog_relay.leader.leadership import Leadership, Standing
 from oplog_relay.model.bindings import LeaseClient
 from oplog_relay.model.errors import LeaseUnavailableError
@@ -16,8 +16,8 @@ _log = logging.getLogger("oplog_relay")
 class LeasePoller:
     """Polls the lease until ``stop``, and tells its leadership the answers.
 
-    ``note`` returns the text for the lease, None for no change. ``noted`` is called when it has
-    arrived. ``changed`` is called before and after every poll.
+    ``note`` returns the text for the lease, None for no change. ``noted`` is called after its
+    arrival, ``changed`` before and after every poll.
     """
 
     def __init__(
@@ -62,11 +62,7 @@ class LeasePoller:
                 self._check()
                 await self._poll()
             self._check()
-            if self._is_over:
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.poll):
-                    await self._now.wait()
+            await wait(self._now, self._limits.poll)
 
     def _check(self) -> None:
         self._leadership.check(self._clock())

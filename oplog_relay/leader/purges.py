@@ -3,8 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
+from oplog_relay.leader.end import wait
 from oplog_relay.leader.flow import Flow
 from oplog_relay.model.bindings import Purged
 from oplog_relay.model.row import Row
@@ -63,7 +63,4 @@ class Purges:
     async def wait(self) -> None:
         """Wait until there may be rows to purge."""
         self.wake.clear()
-        seconds = self._retry_at - self._clock() if self._locked else None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.wake.wait()
+        await wait(self.wake, self._retry_at - self._clock() if self._locked else None)

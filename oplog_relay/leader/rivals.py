@@ -1,4 +1,4 @@
-"""Tells in the log if a relay of another outbox holds the lease: rows would wait without a word."""
+"""Logs an error if a relay of another outbox holds the lease: the rows of this one wait."""
 
 import asyncio
 import logging
@@ -37,8 +37,8 @@ async def identity_of(outbox: Outbox, seconds: float) -> str:
 class Rivals:
     """Looks at the lease every ``limits.meter`` seconds while this relay does not lead.
 
-    ``place``: the outbox of this relay. A file of SQLite may be replaced, so a known identity is
-    asked for each second.
+    ``place``: the outbox of this relay. Its known identity is checked each second: a file of SQLite
+    may be replaced.
     """
 
     def __init__(self, settings: RelaySettings, is_leader: Callable[[], bool]) -> None:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from oplog_kit.texts import counted
-from oplog_relay.leader.end import GRACE_S, Cause, End, Tools
+from oplog_relay.leader.end import GRACE_S, Cause, End, Tools, wait
 from oplog_relay.leader.flow import Flow, Request
 from oplog_relay.leader.purges import Purges
 from oplog_relay.model.bindings import Outcome, Verdict
@@ -19,8 +19,7 @@ from oplog_relay.model.row import shown
 _log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")
 
-# Freed keys between two marks: each takes a statement of its own, which reads the whole
-# table, and rows of other keys wait meanwhile.
+# Freed keys between two marks. Each needs a statement, which reads the whole table.
 _MOST_FREED = 10
 # Longest pause while the agent refuses this relay.
 _LONGEST_FORBIDDEN_S = 30.0
@@ -30,8 +29,7 @@ _TWICE = "twice: another relay marks this table, or its ids were restarted"
 class Term:
     """A term of a leader. Nothing is sent or marked after ``end``.
 
-    ``may_send`` is called immediately before each send and mark; if it returns False, it has ended
-    the term.
+    ``may_send`` is called immediately before each send and mark. False: the term has ended.
     """
 
     def __init__(
@@ -126,13 +124,6 @@ class Term:
     def _fail(self, reason: str, retry_after: float = 0.0) -> None:
         self.end(End(Cause.UNCERTAIN, reason, retry_after))
 
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, at most until the term ends."""
-        if seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
-
     def _call_senders(self) -> None:
         for shard in self.flow.woken():
             self._wake_senders[shard].set()
@@ -150,7 +141,7 @@ class Term:
                 return
             limit = flow.begin_mark()
             if not limit:
-                await self._pause(limits.mark_backoff)
+                await wait(self._ended, limits.mark_backoff)
                 continue
             began = clock()
             self._marks += 1
@@ -168,19 +159,18 @@ class Term:
                 return
             self._call_senders()
             if not rows:
-                await self._pause(limits.mark_backoff)
+                await wait(self._ended, limits.mark_backoff)
             elif len(rows) < limit:
                 # Few rows are left. Larger requests cost less, so the next mark may wait a little.
-                await self._pause(limits.mark_backoff - (now - began))
+                await wait(self._ended, limits.mark_backoff - (now - began))
             if full and len(rows) < limit:
                 # The mark has read all rows of these keys, which may be many.
-                await self._pause(now - began)
+                await wait(self._ended, now - began)
 
     async def _reset_blocked(self) -> bool:
-        """Reset the rows of keys tried again, and of freed keys.
+        """Reset the rows of keys tried again, and of freed keys. Return False if the term is over.
 
         No mark is under way meanwhile: it could bring rows of a key out of order.
-        Return False if the term has ended.
         """
         blocked, reset = self._tools.blocked, self._tools.outbox.reset
         for key in blocked.to_reset()[:_MOST_FREED]:
@@ -215,7 +205,7 @@ class Term:
         # One sender tries at a time until the agent accepts this relay again.
         async with self._attempt:
             if self._forbidden_s:
-                await self._pause(self._forbidden_s)
+                await wait(self._ended, self._forbidden_s)
                 outcome = await self._publish_now(request)
                 if outcome is not None and outcome.verdict is Verdict.FORBIDDEN:
                     self._forbidden_s = min(2 * self._forbidden_s, _LONGEST_FORBIDDEN_S)

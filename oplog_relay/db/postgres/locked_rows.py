@@ -6,12 +6,9 @@ They take several statements, so they are used only after a statement has waited
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import psycopg
-
 from oplog_relay.db.postgres import sql
+from oplog_relay.db.postgres.lane import Connection
 from oplog_relay.model.bindings import Purged
-
-Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # Seconds after which rows of locked keys are looked at again.
 _LOOK_AGAIN_S = 1.0
@@ -49,9 +46,8 @@ class LockedRows:
         async with connection.transaction():
             await connection.execute(sql.WAIT)
             for _ in range(_ROUNDS):
-                chosen = await self._choose(
-                    connection, {**parameters, "passed": [*passed, *self._keys]}
-                )
+                asked = {**parameters, "passed": [*passed, *self._keys]}
+                chosen = await self._choose(connection, asked)
                 if chosen is not None:
                     break
             if not chosen:
@@ -67,15 +63,9 @@ class LockedRows:
         cursor = await connection.execute(self._free, parameters, prepare=True)
         free = await cursor.fetchall()
         is_whole = len(free) < parameters["limit"]
-        cursor = await connection.execute(
-            self._locked,
-            {
-                **parameters,
-                "through": _LARGEST_ID if is_whole else free[-1][0],
-                "free": [id_ for id_, _ in free],
-            },
-            prepare=True,
-        )
+        through = _LARGEST_ID if is_whole else free[-1][0]
+        asked = {**parameters, "through": through, "free": [id_ for id_, _ in free]}
+        cursor = await connection.execute(self._locked, asked, prepare=True)
         first_locked: dict[str, int] = {}
         for id_, key in await cursor.fetchall():
             first_locked.setdefault(key, id_)
