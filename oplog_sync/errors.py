@@ -33,7 +33,7 @@ class AgentError(SyncError):
 
 
 class DumpError(SyncError):
-    """The dump cannot be read. ``reason`` names the file or the column, and the remedy."""
+    """The dump cannot be read. ``reason`` names the file or column, and the remedy."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the dump cannot be read: {reason}")

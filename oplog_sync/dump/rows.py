@@ -42,18 +42,12 @@ def invalid_reason(raw: bytes) -> str | None:
 
 
 def faulty_rows(raw: DataFrame, fault: Callable[[bytes], str | None] = invalid_reason) -> DataFrame:
-    """Return the rows with a fault, with INVALID_SCHEMA.
-
-    Reads the dump again. ``fault`` returns a row's fault or None.
-    """
+    """Return the rows with a fault, with INVALID_SCHEMA. Reads the dump again."""
     return raw.mapInArrow(_explainer(fault, fault is invalid_reason), INVALID_SCHEMA)
 
 
 def rows_before(raw: DataFrame) -> dict[tuple[str, int], int]:
-    """Return the number of rows before each position at which Spark began to read a file.
-
-    Reads the dump again.
-    """
+    """Return the rows before each file and block, as in INVALID_SCHEMA. Reads the dump again."""
     counted = raw.groupBy("file", "block").count().orderBy("file", "block").collect()
     before: dict[tuple[str, int], int] = {}
     seen: dict[str, int] = {}

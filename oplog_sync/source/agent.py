@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from oplog_sync.backend import StoreRow
 from oplog_sync.errors import AgentError
@@ -31,7 +31,7 @@ class _Block(NamedTuple):
 class AgentStream:
     """Reads the stream of one agent. No message shows the credentials in ``url``.
 
-    ``password``: the agent's --password. It has precedence over the password in ``url``.
+    ``password``: the agent's --password, instead of the one in ``url``.
     """
 
     def __init__(self, url: str, password: str | None) -> None:
@@ -48,9 +48,9 @@ class AgentStream:
         raise AgentError(f"agent {self._shown}: it ended the stream before it sent its position")
 
     def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
-        """Yield the rows after ``start``, up to and including ``end``, in chunks.
+        """Yield the rows after ``start`` up to ``end`` in chunks. A "reset" has no rows.
 
-        A "reset" has no rows. Raises AgentError.
+        Raises AgentError.
         """
         target = parse_position(end)
         kind: ChunkKind = "operations"
@@ -85,7 +85,15 @@ class AgentStream:
 
     @contextmanager
     def _stream(self, last_event_id: str | None) -> Iterator[Iterator[_Block]]:
-        url, host, port = self._address()
+        try:
+            url = urlsplit(self._url)
+            host, port = url.hostname, url.port
+        except ValueError:
+            host = None
+        if host is None or url.scheme not in ("http", "https"):
+            raise AgentError(
+                f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
+            )
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
@@ -110,19 +118,6 @@ class AgentStream:
         finally:
             connection.close()
 
-    def _address(self) -> tuple[SplitResult, str, int | None]:
-        """Return the URL with its host and port. Port None: the default of the scheme."""
-        try:
-            url = urlsplit(self._url)
-            host, port = url.hostname, url.port
-        except ValueError:
-            host = None
-        if host is None or url.scheme not in ("http", "https"):
-            raise AgentError(
-                f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
-            )
-        return url, host, port
-
 
 def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
     fields = {"id": "", "event": "", "data": ""}
@@ -139,11 +134,9 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
 
 def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
     """Return whether both are event ids and ``position`` has the larger offset."""
-    return (
-        isinstance(position, EventId)
-        and isinstance(target, EventId)
-        and position.offset > target.offset
-    )
+    if isinstance(position, EventId) and isinstance(target, EventId):
+        return position.offset > target.offset
+    return False
 
 
 def _row(block: _Block, position: EventId | Millis) -> StoreRow:

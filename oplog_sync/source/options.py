@@ -21,13 +21,12 @@ OPTION_NAMES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SourceOptions:
     """The options of one read or write. Either ``store`` or ``agent`` is set.
 
     ``table``: states or operations. ``on_gap``: fail, or read the states instead.
-    ``partition_rows``: about the number of rows per task. ``push_filters`` is off by default: Spark
-    (4.3) keeps the filters of a DataFrame's first query for its later queries and its other
-    branches. So it is correct only for a DataFrame with one query.
+    ``partition_rows``: about the number of rows per task. ``push_filters`` is correct only for a
+    DataFrame with one query: Spark (4.3) keeps the filters of the first for all later queries.
     """
 
     store: str | None = field(repr=False)
@@ -44,23 +43,18 @@ class Options:
         return make_backend(self.store or "")
 
 
-def read_options(given: Mapping[str, str]) -> Options:
-    """Check and convert options.
-
-    Names may be in any case, since Spark changes it. Raises OptionError.
-    """
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """Check and convert options. Spark changes the case of names. Raises OptionError."""
     values = {name.lower(): value for name, value in given.items()}
     names = {name.lower(): name for name in OPTION_NAMES}
     if unknown := sorted(set(values) - set(names)):
-        raise OptionError(
-            f"option {unknown[0]}: there is no such option; the options are "
-            f"{', '.join(OPTION_NAMES)}"
-        )
+        known = ", ".join(OPTION_NAMES)
+        raise OptionError(f"option {unknown[0]}: there is no such option; the options are {known}")
     if "store" not in values and "agent" not in values:
         raise OptionError(NO_STORE)
     if "store" in values and "agent" in values:
         raise OptionError("option agent: give either store or agent")
-    return Options(
+    return SourceOptions(
         store=values.get("store"),
         table=_one_of(values, "table", "states", "operations"),
         partition_rows=_count(values, "partitionRows") or 250_000,
@@ -82,9 +76,7 @@ def _one_of(values: Mapping[str, str], name: str, *allowed: str) -> str:
 
 def _count(values: Mapping[str, str], name: str) -> int | None:
     text = values.get(name.lower())
-    if text is None:
-        return None
     try:
-        return count(least=1)(text)
+        return None if text is None else count(least=1)(text)
     except ValueError as error:
         raise OptionError(f"option {name}: {error}") from None
