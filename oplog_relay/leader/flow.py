@@ -25,6 +25,8 @@ from oplog_relay.model.settings import Limits
 
 # A key may have this part of the remaining room.
 _SHARES = 8
+# Seconds before rows locked in the database are purged again.
+_LOCKED_S = 0.5
 # Characters of values in a request: as JSON they fit into an agent's --max-body-size, 16MB.
 _MAX_REQUEST = 2 * 1024 * 1024
 # Characters in all values. Above _MAX_HELD no rows are marked. _MAX_MARK is the aim of one mark, by
@@ -67,6 +69,10 @@ class Flow:
         # When the first row of each key became the first; in this order.
         self._since: dict[str, float] = {}
         self._acknowledged: list[Row] = []
+        self._purging: list[Row] = []
+        # Acknowledged rows locked in the database, and when they are purged again.
+        self._locked: list[Row] = []
+        self._retry_at = 0.0
         self._asked = 0
         self._woken: set[int] = set()
         self._waiting_since = 0.0
@@ -212,13 +218,31 @@ class Flow:
 
     # Purge
 
-    def to_purge(self) -> list[Row]:
-        """Return all waiting acknowledged rows. The caller purges them."""
+    def to_purge(self, now: float) -> list[Row]:
+        """Return the acknowledged rows to purge now. ``purged`` follows unless there is none."""
         rows, self._acknowledged = self._acknowledged, []
+        if self._locked and now >= self._retry_at:
+            rows += self._locked
+            self._locked = []
+        self._purging = rows
         return rows
+
+    def unpurged(self) -> list[Row]:
+        """Return all acknowledged rows, at the end of the term."""
+        return [*self._purging, *self._locked, *self._acknowledged]
+
+    def purge_pause(self, now: float) -> float | None:
+        """Return the seconds until locked rows are purged again, None without any."""
+        return self._retry_at - now if self._locked else None
+
+    def lock(self, rows: Sequence[Row], now: float) -> None:
+        """Keep rows locked in the database for a later purge."""
+        self._locked += rows
+        self._retry_at = now + _LOCKED_S
 
     def purged(self, rows: Sequence[Row], now: float) -> None:
         """Free the keys of purged rows: the next row of each key becomes ready."""
+        self._purging = []
         held, keys, since, blocked = self._held, self._keys, self._since, self._blocked
         for row in rows:
             key = row.key

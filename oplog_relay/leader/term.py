@@ -11,7 +11,6 @@ from uuid import UUID
 from oplog_kit.texts import counted
 from oplog_relay.leader.end import GRACE_S, Cause, End, Tools, wait
 from oplog_relay.leader.flow import Flow, Request
-from oplog_relay.leader.purges import Purges
 from oplog_relay.model.bindings import Outcome, Verdict
 from oplog_relay.model.errors import OutboxError
 from oplog_relay.model.row import shown
@@ -39,7 +38,6 @@ class Term:
         self.number = number
         tools.blocked.new_term()
         self.flow = Flow(tools.limits, tools.blocked)
-        self._purges = Purges(self.flow, tools.clock)
         # Rows that may have arrived and are not purged, once ``run`` has returned.
         self.unfinished = 0
         self._tools = tools
@@ -47,6 +45,7 @@ class Term:
         self._end: End | None = None
         self._ended = asyncio.Event()
         self._wake_marker = asyncio.Event()
+        self._wake_purger = asyncio.Event()
         self._wake_senders = [asyncio.Event() for _ in range(tools.limits.shards)]
         self._marks = 0
         # Pause between two attempts while the agent refuses this relay; 0: it does not.
@@ -58,7 +57,7 @@ class Term:
         if self._end is None:
             self._end = end
             self._ended.set()
-            for each in (self._wake_marker, self._purges.wake, *self._wake_senders):
+            for each in (self._wake_marker, self._wake_purger, *self._wake_senders):
                 each.set()
 
     def is_stuck(self) -> bool:
@@ -95,8 +94,7 @@ class Term:
 
     async def _clean_up(self, seconds: float) -> None:
         outbox, counters = self._tools.outbox, self._tools.counters
-        rows = self._purges.rest()
-        if rows:
+        if rows := self.flow.unpurged():
             self.unfinished += len(rows)
             with suppress(OutboxError, TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -230,7 +228,7 @@ class Term:
         match outcome.verdict:
             case Verdict.ACCEPTED:
                 flow.accept(request)
-                self._purges.wake.set()
+                self._wake_purger.set()
             case Verdict.REFUSED:
                 self._refused(request, outcome.reason)
             case Verdict.FORBIDDEN:
@@ -262,11 +260,13 @@ class Term:
     # Purge
 
     async def _purge(self) -> None:
-        counters, purges = self._tools.counters, self._purges
+        counters, flow, clock = self._tools.counters, self.flow, self._tools.clock
+        has_kept = False
         while self._end is None:
-            rows = purges.begin()
+            rows = flow.to_purge(clock())
             if not rows:
-                await purges.wait()
+                self._wake_purger.clear()
+                await wait(self._wake_purger, flow.purge_pause(clock()))
                 continue
             purged = await self._call("purge", self._tools.outbox.purge(self.leader_id, rows))
             if purged is None:
@@ -274,7 +274,19 @@ class Term:
             if purged.changed:
                 self._fail(f"{counted(purged.changed, 'row')} in flight were marked {_TWICE}")
                 return
+            if purged.kept and not has_kept:
+                has_kept = True
+                _log.warning(
+                    "the purge of %d rows left %d in the table: a trigger or a policy of the"
+                    " database keeps them; they are sent again in the next term, out of order",
+                    len(rows),
+                    purged.kept,
+                )
+            if locked := {*purged.locked}:
+                flow.lock([row for row in rows if row.id in locked], clock())
+                rows = [row for row in rows if row.id not in locked]
+            flow.purged(rows, clock())
             counters.purges += 1
-            counters.relayed += purges.settle(rows, purged)
+            counters.relayed += len(rows)
             self._wake_marker.set()
             self._call_senders()
