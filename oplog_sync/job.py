@@ -138,8 +138,8 @@ def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int |
 
 
 def _paths(settings: JobSettings, master: str, folder: Path) -> list[str]:
-    if settings.dumps != ("-",):
-        return list(settings.dumps)
+    if settings.arguments != ("-",):
+        return list(settings.arguments)
     if not master.startswith("local"):
         raise SyncError(
             f"-: the executors of {master} cannot read this machine's standard input; name a file "

@@ -104,9 +104,8 @@ def state_of(method: str, answer: Answer, holder: str) -> LeaseState | None:
         try:
             return _state(method, answer.json(), holder)
         except (ValueError, TypeError, KeyError):
-            raise LeaseUnavailableError(
-                f"agents.urls: {answer.url} is no agent with leases"
-            ) from None
+            fault = f"agents.urls: {answer.url} is no agent with leases"
+            raise LeaseUnavailableError(fault) from None
     if answer.passes:
         raise LeaseUnavailableError(f"{answer.url}: {answer.sentence()}")
     if method != "POST" and answer.status in (404, 409) and is_problem(answer):

@@ -5,13 +5,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from oplog_relay.model.bindings import (
-    Bindings,
-    IdentifiedOutbox,
-    LeaseClient,
-    Outbox,
-    VisibleLease,
-)
+from oplog_relay.model.bindings import Bindings, IdentifiedOutbox, LeaseClient, Outbox, VisibleLease
 from oplog_relay.model.errors import LeaseUnavailableError, OutboxError
 from oplog_relay.model.note import read_note
 from oplog_relay.model.place import conflict, place_of
