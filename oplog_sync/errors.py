@@ -24,14 +24,6 @@ class OptionError(SyncError, ValueError):
     exit_code = EXIT_USAGE
 
 
-class LogGapError(SyncError):
-    """A position has left the log, or belongs to another log."""
-
-
-class AgentError(SyncError):
-    """An agent does not answer, or its answer is not one of an agent."""
-
-
 class DumpError(SyncError):
     """The dump cannot be read. ``reason`` names the file or column, and the remedy."""
 

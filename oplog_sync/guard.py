@@ -45,11 +45,6 @@ class TypeCounts:
     corrections: Counter[str] = field(default_factory=Counter)
 
 
-def missing_types(found: Mapping[str, TypeCounts]) -> list[str]:
-    """Return the types with live objects in the store and no row in the dump."""
-    return sorted(name for name, each in found.items() if each.live and not each.has_rows)
-
-
 class _Excess(NamedTuple):
     number: int
     live: int

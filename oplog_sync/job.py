@@ -31,7 +31,6 @@ from oplog_sync.guard import (
     CLOCK_TOLERANCE_SECONDS,
     TypeCounts,
     dated_after,
-    missing_types,
     refuse_excess,
 )
 from oplog_sync.report import (
@@ -199,9 +198,10 @@ def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, TypeCounts]]:
 
 def _tell_missing(found: Mapping[str, TypeCounts], types: Collection[str]) -> None:
     """Print the types without rows or objects: forgotten or misspelt."""
-    for type_ in missing_types(found):
-        live = counted(found[type_].live, "live object")
-        tell(f"the dump has no row of type {type_}; the store has {live} of it")
+    for type_, each in sorted(found.items()):
+        if each.live and not each.has_rows:
+            live = counted(each.live, "live object")
+            tell(f"the dump has no row of type {type_}; the store has {live} of it")
     for type_ in sorted(set(types) - set(found)):
         tell(f"--types: neither the dump nor the store has objects of type {type_}")
 

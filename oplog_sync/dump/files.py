@@ -71,9 +71,8 @@ def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
             raise DumpError(f"{file.shown} is empty; export it again, or leave it out")
     for number, file in enumerate(files):
         # Spark reads a .bz2 file without any block as empty, without an error.
-        if (number < SNIFFED or file.path.endswith((".bz2", ".lz4"))) and (
-            wrong := _wrong(*_head(spark, file.path), file.path, format_)
-        ):
+        is_sniffed = number < SNIFFED or file.path.endswith((".bz2", ".lz4"))
+        if is_sniffed and (wrong := _wrong(spark, file.path, format_)):
             raise DumpError(f"{file.shown} {wrong}")
         if not _is_whole(spark, file):
             fault = "ends too early, or has other data behind its end; copy or export it again"
@@ -172,14 +171,6 @@ def _check_names(path: str, names: Iterable[str]) -> None:
             )
 
 
-def _head(spark: SparkSession, path: str) -> tuple[bytes, bytes]:
-    """Return the first bytes of a file, raw and decompressed; empty if reading fails."""
-    package, configuration = hadoop(spark)
-    codecs = package.io.compress.CompressionCodecFactory(configuration)
-    codec = codecs.getCodec(package.fs.Path(path))
-    return _bytes_at(spark, path, 0, 64), _bytes_at(spark, path, 0, 64, codec)
-
-
 def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
     """Return False for a truncated .bz2 file or a truncated local .zst file, which is read."""
     if file.path.endswith(".bz2"):
@@ -190,11 +181,13 @@ def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
 
 
 def _bytes_at(
-    spark: SparkSession, path: str, position: int, count: int, codec: Any = None
+    spark: SparkSession, path: str, position: int, count: int, *, decompress: bool = False
 ) -> bytes:
     """Return bytes of a file, empty on failure: reading it as a dump gives a better error."""
     package, configuration = hadoop(spark)
     file = package.fs.Path(path)
+    codecs = package.io.compress.CompressionCodecFactory(configuration)
+    codec = codecs.getCodec(file) if decompress else None
     try:
         system = file.getFileSystem(configuration)
         if ":" in file.getName():
@@ -210,8 +203,9 @@ def _bytes_at(
         return b""
 
 
-def _wrong(head: bytes, content: bytes, path: str, format_: str) -> str | None:
-    """Return the fault, as the rest of a sentence after the file's name."""
+def _wrong(spark: SparkSession, path: str, format_: str) -> str | None:
+    """Return the fault of a file, as the rest of a sentence after its name."""
+    head, content = (_bytes_at(spark, path, 0, 64, decompress=each) for each in (False, True))
     is_parquet = head.startswith((b"PAR1", b"PARE"))
     if format_ == "parquet":
         return None if is_parquet or not head else "is not a Parquet file; give the dump's --format"

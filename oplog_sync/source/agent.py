@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from oplog_sync.backend import StoreRow
-from oplog_sync.errors import AgentError
+from oplog_sync.errors import SyncError
 from oplogd.model.event_id import EventId, Millis, parse_position
 from oplogd.store import decode_stored
 
@@ -40,17 +40,17 @@ class AgentStream:
         self._shown = re.sub(r"//.*@", "//", url, flags=re.DOTALL).partition("?")[0]
 
     def position(self) -> str:
-        """Return the id of the log's newest entry. Raises AgentError."""
+        """Return the id of the log's newest entry. Raises SyncError."""
         with self._stream(None) as blocks:
             for block in blocks:
                 if not block.event:
                     return block.id
-        raise AgentError(f"agent {self._shown}: it ended the stream before it sent its position")
+        raise SyncError(f"agent {self._shown}: it ended the stream before it sent its position")
 
     def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
         """Yield the rows after ``start`` up to ``end`` in chunks. A "reset" has no rows.
 
-        Raises AgentError.
+        Raises SyncError.
         """
         target = parse_position(end)
         kind: ChunkKind = "operations"
@@ -77,7 +77,7 @@ class AgentStream:
                 if block.event == "live" and isinstance(position, Millis):
                     break  # the log is empty: the states are complete
             else:
-                raise AgentError(
+                raise SyncError(
                     f"agent {self._shown}: it ended the stream before {end}; read the batch again"
                 )
         if rows:
@@ -91,7 +91,7 @@ class AgentStream:
         except ValueError:
             host = None
         if host is None or url.scheme not in ("http", "https"):
-            raise AgentError(
+            raise SyncError(
                 f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
             )
         headers = {"Accept": "text/event-stream"}
@@ -109,12 +109,12 @@ class AgentStream:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise AgentError(
+                raise SyncError(
                     f"agent {self._shown}: it answered {response.status} {response.reason}"
                 )
             yield _blocks(response)
         except (OSError, http.client.HTTPException) as error:
-            raise AgentError(f"agent {self._shown}: it does not answer: {error}") from error
+            raise SyncError(f"agent {self._shown}: it does not answer: {error}") from error
         finally:
             connection.close()
 

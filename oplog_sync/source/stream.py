@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from oplog_sync.backend import Range, StoreRow, Wanted, split
-from oplog_sync.errors import LogGapError, OptionError
+from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.agent import AgentStream, is_past
 from oplog_sync.source.columns import arrow_batch
 from oplog_sync.source.options import SourceOptions
@@ -157,10 +157,10 @@ class StoreSource:
         left = f"has left the log, whose oldest offset is {oldest}"
         reason = "belongs to another log" if foreign else left
         if self._options.on_gap == "fail":
-            raise LogGapError(f"position {start} {reason}; {_ADVICE}")
+            raise SyncError(f"position {start} {reason}; {_ADVICE}")
         known_from = max(located.created_ms, located.purged_ms)
         if foreign or first.offset + 1 < located.first_offset or first.ms < known_from:
-            raise LogGapError(f"position {start} {reason}, {_START_ANEW}")
+            raise SyncError(f"position {start} {reason}, {_START_ANEW}")
         self._backend.settle()
         since = first.ms - first.ms % 1000
         ranges = self._backend.state_ranges(self._options.partition_rows)
@@ -179,7 +179,7 @@ class StoreSource:
             yield rows
             expected = rows[-1].offset + 1
         if expected != part.rows[1] + 1:
-            raise LogGapError(
+            raise SyncError(
                 f"the operations from offset {expected} on have left the "
                 f"log during the read; {_ADVICE}"
             )
@@ -221,12 +221,12 @@ class AgentSource:
         asked_for_states = isinstance(_position(part.start), Millis)
         for kind, rows in self._agent.read(part.start, part.end):
             if kind != "operations" and not asked_for_states and not self._bridge_gaps:
-                raise LogGapError(
+                raise SyncError(
                     f"position {part.start} has left the log of the agent, "
                     f"or was never in it; {_ADVICE}"
                 )
             if kind == "reset" and not asked_for_states:
-                raise LogGapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
+                raise SyncError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
             if rows:
                 yield rows
 
@@ -241,7 +241,7 @@ def _position(text: str) -> EventId | Millis:
 def _event_id(text: str) -> EventId:
     position = parse_position(text)
     if isinstance(position, Millis):
-        raise LogGapError(
+        raise SyncError(
             f"position {text} is not an event id: was the checkpoint made with the option agent?"
         )
     return position

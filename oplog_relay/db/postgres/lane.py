@@ -5,7 +5,7 @@ import contextlib
 import os
 import select
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import psycopg
@@ -99,6 +99,14 @@ class Lane:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # no other task looks if the call was abandoned
+
+
+async def fetch(
+    connection: Connection, statement: bytes, parameters: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a prepared statement."""
+    cursor = await connection.execute(statement, parameters, prepare=True, binary=True)
+    return await cursor.fetchall()
 
 
 def sentence(error: Exception) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from oplog_relay.db.postgres import sql
-from oplog_relay.db.postgres.lane import Connection
+from oplog_relay.db.postgres.lane import Connection, fetch
 from oplog_relay.model.bindings import Purged
 
 # Seconds after which rows of locked keys are looked at again.
@@ -23,10 +23,8 @@ class LockedRows:
     """Remembers what was locked. ``named`` puts the names into a statement."""
 
     def __init__(self, named: Callable[[str], bytes], clock: Callable[[], float]) -> None:
+        self._named = named
         self._clock = clock
-        self._free, self._locked = named(sql.FREE), named(sql.LOCKED)
-        self._stamp, self._delete = named(sql.STAMP_IDS), named(sql.DELETE)
-        self._free_of_mine, self._left = named(sql.FREE_OF_MINE), named(sql.LEFT)
         # Keys with a locked row before others, found at a time.
         self._keys: set[str] = set()
         self._found_at = 0.0
@@ -52,22 +50,19 @@ class LockedRows:
                     break
             if not chosen:
                 return []
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(self._stamp, {**parameters, "ids": chosen}, prepare=True)
-            return await cursor.fetchall()
+            stamped = {**parameters, "ids": chosen}
+            return await fetch(connection, self._named(sql.STAMP_IDS), stamped)
 
     async def _choose(
         self, connection: Connection, parameters: Mapping[str, Any]
     ) -> list[int] | None:
         """Lock and return rows to stamp. None: there may be some of other keys."""
-        cursor = await connection.execute(self._free, parameters, prepare=True)
-        free = await cursor.fetchall()
+        free = await fetch(connection, self._named(sql.FREE), parameters)
         is_whole = len(free) < parameters["limit"]
         through = _LARGEST_ID if is_whole else free[-1][0]
         asked = {**parameters, "through": through, "free": [id_ for id_, _ in free]}
-        cursor = await connection.execute(self._locked, asked, prepare=True)
         first_locked: dict[str, int] = {}
-        for id_, key in await cursor.fetchall():
+        for id_, key in await fetch(connection, self._named(sql.LOCKED), asked):
             first_locked.setdefault(key, id_)
         chosen, behind = [], set[str]()
         for id_, key in free:
@@ -83,11 +78,10 @@ class LockedRows:
         """Delete the unlocked rows."""
         async with connection.transaction():
             await connection.execute(sql.WAIT)
-            cursor = await connection.execute(self._free_of_mine, parameters, prepare=True)
-            free = {id_ for (id_,) in await cursor.fetchall()}
-            await connection.execute(self._delete, {"free": [*free]}, prepare=True)
-            cursor = await connection.execute(self._left, parameters, prepare=True)
-            left = await cursor.fetchall()
+            mine = await fetch(connection, self._named(sql.FREE_OF_MINE), parameters)
+            free = {id_ for (id_,) in mine}
+            await connection.execute(self._named(sql.DELETE), {"free": [*free]}, prepare=True)
+            left = await fetch(connection, self._named(sql.LEFT), parameters)
         locked = tuple(id_ for id_, is_mine in left if is_mine and id_ not in free)
         self.in_purge = frozenset(locked)
         return purged(left, locked)

@@ -18,7 +18,7 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from oplog_relay.db import names
 from oplog_relay.db.names import Names
 from oplog_relay.db.postgres import PostgresUrl, sql
-from oplog_relay.db.postgres.lane import Connection, Lane, sentence
+from oplog_relay.db.postgres.lane import Connection, Lane, fetch, sentence
 from oplog_relay.db.postgres.locked_rows import LockedRows, purged
 from oplog_relay.db.rows import from_seconds, make_row
 from oplog_relay.model.bindings import Backlog, Purged
@@ -62,7 +62,7 @@ class PostgresOutbox:
         except psycopg.Error as error:
             raise ConfigError(f"database.url: {sentence(error)}") from None
         self._mark, self._mark_others = self._sql(sql.MARK), self._sql(sql.MARK_OTHERS)
-        self._purge, self._left = self._sql(sql.PURGE), self._sql(sql.LEFT)
+        self._purge = self._sql(sql.PURGE)
         self._locked = LockedRows(self._sql, time.monotonic)
         self._marking = self._lane(sql.SETTINGS_OF_MARK)
         self._purging = self._lane(sql.SETTINGS)
@@ -108,9 +108,7 @@ class PostgresOutbox:
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if not self._locked.are_likely:
                 with suppress(LockNotAvailable):
-                    cursor = connection.cursor(binary=True)
-                    await cursor.execute(statement, parameters, prepare=True)
-                    return await cursor.fetchall()
+                    return await fetch(connection, statement, parameters)
             return await self._locked.mark(connection, parameters, passed)
 
         found = await self._marking.run(work)
@@ -132,8 +130,7 @@ class PostgresOutbox:
                     cursor = await connection.execute(self._purge, parameters, prepare=True)
                     if cursor.rowcount == len(ids):
                         return Purged()
-                    cursor = await connection.execute(self._left, parameters, prepare=True)
-                    return purged(await cursor.fetchall())
+                    return purged(await fetch(connection, self._sql(sql.LEFT), parameters))
             return await self._locked.purge(connection, parameters)
 
         return await self._purging.run(work)
@@ -194,12 +191,7 @@ class PostgresOutbox:
 
     async def _look(self, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
-
-        async def work(connection: Connection) -> list[tuple[Any, ...]]:
-            cursor = await connection.execute(self._sql(statement), parameters)
-            return await cursor.fetchall()
-
-        return await self._looking.run(work)
+        return await self._looking.run(lambda each: fetch(each, self._sql(statement), parameters))
 
     def _sql(self, statement: str) -> bytes:
         """Put the names into a statement. A percent sign begins a parameter."""
