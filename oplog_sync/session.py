@@ -38,14 +38,13 @@ def check_java() -> None:
     """Raise SyncError unless Spark finds a recent Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    needed = f"Spark needs Java {JAVA_VERSION} or later"
     if java is None:
-        raise SyncError(
-            f"Spark needs Java {JAVA_VERSION} or later, and there is no Java; {_INSTALL}"
-        )
+        raise SyncError(f"{needed}, and there is no Java; {_INSTALL}")
     shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < JAVA_VERSION:
-        raise SyncError(f"Spark needs Java {JAVA_VERSION} or later, and {java} is not; {_INSTALL}")
+        raise SyncError(f"{needed}, and {java} is not; {_INSTALL}")
 
 
 def start(master: str | None, debug: bool) -> SparkSession:
@@ -56,8 +55,7 @@ def start(master: str | None, debug: bool) -> SparkSession:
     builder = SparkSession.builder.appName("oplog-sync").config("spark.redaction.regex", _SECRETS)
     # A comparison's result is small. It needs fewer partitions than the join.
     builder = builder.config("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if submitted:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # of spark-submit
         if master is not None:
             builder = builder.master(master)
         if not debug:

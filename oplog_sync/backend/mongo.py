@@ -57,14 +57,21 @@ class MongoBackend:
     def exists(self) -> bool:
         """Return whether there is an oplog. Raises StoreError if an agent must convert it first."""
         with self._database() as database:
-            return self._exists(database)
+            if _at_primary(database[META]).find_one({"_id": LOG}, {"_id": 1}) is not None:
+                return True
+            has_log = LOG in database.list_collection_names()
+            if has_log or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None:
+                raise StoreError(
+                    f"{self.name}: its database has collections of the first server, or of an "
+                    "agent that is starting; start an agent on it, which takes them over, then run "
+                    "this again"
+                )
+        return False
 
     def check(self) -> None:
         if not self.exists():
-            raise StoreError(
-                f"{self.name}: there is no oplog in its database; start "
-                "an agent on it or fill it first"
-            )
+            fault = "there is no oplog in its database; start an agent on it or fill it first"
+            raise StoreError(f"{self.name}: {fault}")
 
     def state_ranges(self, rows: int) -> list[Range]:
         with self._database() as database:
@@ -128,18 +135,6 @@ class MongoBackend:
             await store.settle()
         finally:
             await store.close()
-
-    def _exists(self, database: Database[Document]) -> bool:
-        if _at_primary(database[META]).find_one({"_id": LOG}, {"_id": 1}) is not None:
-            return True
-        has_log = LOG in database.list_collection_names()
-        if has_log or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None:
-            raise StoreError(
-                f"{self.name}: its database has collections of the first server, or of an agent "
-                "that is starting; start an agent on it, which takes them over, then run this "
-                "again"
-            )
-        return False
 
     def _rows(
         self, table: MongoTable, part: Range, wanted: Wanted, upto: int | None

@@ -118,17 +118,14 @@ class SqliteBackend:
             raise StoreError(f"store {self._path}: the file does not exist")
         try:
             uri = f"file:{quote(str(self._path))}?mode=rw"
-            db = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-            try:
+            opened = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+            with contextlib.closing(opened) as db:
                 db.execute("PRAGMA query_only = ON")
                 self._check(db)
                 yield db
-            finally:
-                db.close()
         except sqlite3.Error as error:
-            raise StoreUnavailableError(
-                f"store {self._path}: it cannot be read: {error}"
-            ) from error
+            fault = f"store {self._path}: it cannot be read: {error}"
+            raise StoreUnavailableError(fault) from error
 
     def _check(self, db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

@@ -91,9 +91,8 @@ class AgentStream:
         except ValueError:
             host = None
         if host is None or url.scheme not in ("http", "https"):
-            raise SyncError(
-                f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
-            )
+            fault = "is not the http:// or https:// address of an agent"
+            raise SyncError(f"option agent: {self._shown!r} {fault}")
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
@@ -109,9 +108,8 @@ class AgentStream:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise SyncError(
-                    f"agent {self._shown}: it answered {response.status} {response.reason}"
-                )
+                answer = f"{response.status} {response.reason}"
+                raise SyncError(f"agent {self._shown}: it answered {answer}")
             yield _blocks(response)
         except (OSError, http.client.HTTPException) as error:
             raise SyncError(f"agent {self._shown}: it does not answer: {error}") from error

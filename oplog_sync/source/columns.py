@@ -16,6 +16,7 @@ from oplogd.store import decode_stored
 # Position of the timestamp in the output of ``encode_data``.
 _TIMESTAMP = slice(14, 38)
 
+_MS = pa.timestamp("ms", tz="UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -37,10 +38,7 @@ _MAKERS: dict[str, tuple[T.DataType, Callable[[Sequence[StoreRow]], Any]]] = {
         T.ArrayType(T.StringType()),
         lambda rows: [decode_stored(row.data).parents for row in rows],
     ),
-    "logged": (
-        T.TimestampType(),
-        lambda rows: pa.array([row.ms * 1000 for row in rows], pa.int64()).cast(INSTANT),
-    ),
+    "logged": (T.TimestampType(), lambda rows: pa.array([r.ms for r in rows], _MS).cast(INSTANT)),
     "data": (T.StringType(), lambda rows: [row.data for row in rows]),
 }
 

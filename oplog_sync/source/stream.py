@@ -179,10 +179,8 @@ class StoreSource:
             yield rows
             expected = rows[-1].offset + 1
         if expected != part.rows[1] + 1:
-            raise SyncError(
-                f"the operations from offset {expected} on have left the "
-                f"log during the read; {_ADVICE}"
-            )
+            left = f"the operations from offset {expected} on have left the log during the read"
+            raise SyncError(f"{left}; {_ADVICE}")
 
 
 class AgentSource:
@@ -221,10 +219,8 @@ class AgentSource:
         asked_for_states = isinstance(_position(part.start), Millis)
         for kind, rows in self._agent.read(part.start, part.end):
             if kind != "operations" and not asked_for_states and not self._bridge_gaps:
-                raise SyncError(
-                    f"position {part.start} has left the log of the agent, "
-                    f"or was never in it; {_ADVICE}"
-                )
+                left = f"position {part.start} has left the log of the agent, or was never in it"
+                raise SyncError(f"{left}; {_ADVICE}")
             if kind == "reset" and not asked_for_states:
                 raise SyncError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
             if rows:
