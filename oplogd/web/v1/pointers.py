@@ -130,7 +130,9 @@ def add_pointers(
     @app.post(f"{POINTER}/commit", dependencies=reports)
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def commit_pointer(
-        request: Request, pointer: Pointer, names: list[TopicName] = report
+        request: Request,
+        pointer: int = Depends(pointer_of),
+        names: list[TopicName] = report,
     ) -> Response:
         """Commit a pointer in topics.
 
@@ -145,7 +147,9 @@ def add_pointers(
     @app.post(f"{POINTER}/abort", dependencies=reports)
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def abort_pointer(
-        request: Request, pointer: Pointer, names: list[TopicName] = report
+        request: Request,
+        pointer: int = Depends(pointer_of),
+        names: list[TopicName] = report,
     ) -> Response:
         """Abort a pointer in topics.
 
@@ -224,3 +228,8 @@ def add_pointers(
 async def refuse_fence_of_report(request: Request) -> None:
     """Raise Problem 400 for a report with a fence."""
     refuse_fence(request, "reports")
+
+
+async def pointer_of(pointer: Pointer) -> int:
+    """Return the pointer in a request's path, before the body is read. Raises MessageError."""
+    return pointer

@@ -59,6 +59,12 @@ def add_transactions(
     access = Access(rights, is_stopping)
     reads, writes = [Depends(access.read)], [Depends(access.write)]
 
+    async def open_to(txn: Txn, fence: Fence | None = Depends(given_fence)) -> int:
+        """Return the id of a transaction that takes requests with this fence. Raises Problem."""
+        with continuing():
+            await service.require_fence(txn, fence)
+        return txn
+
     @app.post(TXNS, dependencies=writes)
     @described(
         "transactions",
@@ -120,8 +126,7 @@ def add_transactions(
         "transactions", *(*_ERRORS, 412), body=rules.CommitBody, answer=types.CommittedAnswer
     )
     async def commit_transaction(
-        txn: Txn,
-        fence: Fence | None = Depends(given_fence),
+        txn: int = Depends(open_to),
         count: int = json_body(bodies, rules.parse_commit, _MAX_BYTES),
     ) -> Response:
         """Commit a transaction.
@@ -130,15 +135,13 @@ def add_transactions(
         missing, the transaction stays open. Repeated, the answer is the same.
         """
         with continuing():
-            await service.require_fence(txn, fence)
             done = await appends.confirmed(service.commit(txn, count))
         return Response(await bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
 
     @app.post(f"{TXN}/abort", dependencies=writes)
     @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)
     async def abort_transaction(
-        txn: Txn,
-        fence: Fence | None = Depends(given_fence),
+        txn: int = Depends(open_to),
         _: None = json_body(bodies, rules.parse_abort, _MAX_BYTES),
     ) -> Response:
         """Abort a transaction.
@@ -147,7 +150,6 @@ def add_transactions(
         time-out, the answer is the same.
         """
         with continuing():
-            await service.require_fence(txn, fence)
             return await show(await appends.confirmed(service.abort(txn)))
 
     @app.get(TXN, dependencies=reads)
