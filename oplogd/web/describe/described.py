@@ -18,7 +18,8 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 class Described(NamedTuple):
     """The description of an endpoint. Its docstring is the summary and the description.
 
-    ``errors``: statuses of answers with a problem. ``answer``, ``body``: a type, or an example by
+    ``errors``: statuses of answers with a problem. ``faults``: the example of the member ``errors``
+    of a 400. ``answer``, ``body``: a type, or an example by
     media type. ``needs_body``: also without a required member. ``status``, ``text``: of the answer.
     ``also``: text and answer of other statuses. ``headers``: descriptions of those of the answer.
     ``asks``: parameters of an endpoint that reads its request itself. ``rights``: security schemes,
@@ -37,6 +38,7 @@ class Described(NamedTuple):
     has_avro: bool = False
     needs_body: bool = False
     rights: tuple[str, ...] | None = None
+    faults: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def security(self) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -
     schema = schemas.schema(ProblemAnswer)
     for status in told.errors:
         title, text = HTTPStatus(status).phrase, _PROBLEMS[status]
-        problem = ProblemAnswer("about:blank", title, status, "…")
+        faults = [*told.faults] if status == 400 else []
+        problem = ProblemAnswer("about:blank", title, status, "…", faults)
         content = {PROBLEM: {"schema": schema, "example": msgspec.to_builtins(problem)}}
         answers.setdefault(status, {"description": text, "content": content})
     operation["responses"] = {str(status): answers[status] for status in sorted(answers)}

@@ -41,6 +41,7 @@ _EXAMPLES = {
     "one": {"summary": "One operation", "value": _ONE},
     "batch": {"summary": "A batch", "value": _BATCH},
 }
+_FAULT = {"line": 2, "field": "event", "reason": "must be insert, update or delete"}
 
 logger = logging.getLogger("oplogd.http")
 
@@ -64,6 +65,7 @@ def add_ingest(
         text="The operation is stored.",
         also={200: ("The batch is stored.", IngestedAnswer)},
         asks={"lease": FenceHeader},
+        faults=(_FAULT,),
     )
     async def ingest(request: Request) -> Response:
         """Store operations.

@@ -142,6 +142,9 @@ def test_the_api_is_described(target: Target) -> None:
         "431",
         "503",
     }
+    refused = post["responses"]["400"]["content"]["application/problem+json"]["example"]
+    two = [operation(event, "a", "thing") for event in ("insert", "none")]
+    assert refused == target.post(json.dumps(two).encode()).json | {"detail": "…"}
     examples = post["requestBody"]["content"]["application/json"]["examples"]
     for example in examples.values():
         assert target.post(json.dumps(example["value"]).encode()).status in (200, 204)
