@@ -25,6 +25,7 @@ from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.pointers import add_pointers
+from oplogd.web.v1.requests import Api
 from oplogd.web.v1.schemas import add_schemas
 from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
@@ -64,21 +65,12 @@ def create_app(agent: Agent) -> FastAPI:
         refused_bodies,
     )
     rights = Rights[Request](readers.require, writers.require)
-    topics, appends = agent.topics, agent.appends
+    api = Api(rights, bodies, agent.appends, is_stopping)
+    topics = agent.topics
     # The router tries its routes one after another, so the most frequent requests come first.
     add_ingest(app, writers, intake, agent.ignored, bodies, is_stopping)
-    add_publish(
-        app,
-        rights,
-        topics.publisher,
-        agent.pointers,
-        intake,
-        agent.ignored,
-        bodies,
-        appends,
-        is_stopping,
-    )
-    add_poll(app, rights, topics.poller, topics.oplog, bodies)
+    add_publish(app, api, topics.publisher, agent.pointers, intake, agent.ignored)
+    add_poll(app, api, topics.poller, topics.oplog)
     streams = Streams(
         agent.hub,
         is_stopping,
@@ -94,14 +86,12 @@ def create_app(agent: Agent) -> FastAPI:
 
     add_monitoring(app, readers, StatusReport(agent, private_files, refusals), is_stopping)
     add_session(app, readers)
-    add_topics(
-        app, rights, agent.store, topics.known, agent.feeds, bodies, appends, agent.sweep_soon
-    )
+    add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
     add_topic_stream(app, rights, topics.known, streams)
     add_schemas(app)
-    add_transactions(app, rights, agent.transactions, agent.ignored, bodies, appends, is_stopping)
-    add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
-    add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
+    add_transactions(app, api, agent.transactions, agent.ignored)
+    add_pointers(app, api, agent.pointers, topics.publisher)
+    add_leases(app, api, agent.store, agent.leases)
     add_docs(app)
     add_document(app)
     add_preflight(app)

@@ -1,6 +1,6 @@
 """Errors as application/problem+json (RFC 9457)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -46,6 +46,12 @@ class Problem(Exception):
         return Response(
             msgspec.json.encode(body), self.status, {**COMMON_HEADERS, **self.headers}, PROBLEM
         )
+
+
+def refuse_stopping(is_stopping: Callable[[], bool]) -> None:
+    """Raise Problem 503 for a write while the agent stops."""
+    if is_stopping():
+        raise Problem(503, "the agent is stopping; send to another agent or try again", RETRY_AFTER)
 
 
 def _shortened(text: str) -> str:

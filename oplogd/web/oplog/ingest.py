@@ -23,7 +23,7 @@ from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import fence_of
 from oplogd.web.http.ignored import told
 from oplogd.web.http.negotiate import media_type, not_understood
-from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, STORE_AWAY, Problem
+from oplogd.web.http.problem import COMMON_HEADERS, STORE_AWAY, Problem, refuse_stopping
 
 _QUIET_SECONDS = 5.0
 _LINES = (
@@ -75,10 +75,7 @@ def add_ingest(
         operations are durable. Its header Oplog-Ignored names unknown members, which were ignored.
         """
         writers.require(request)
-        if is_stopping():
-            raise Problem(
-                503, "the agent is stopping; send to another agent or try again", RETRY_AFTER
-            )
+        refuse_stopping(is_stopping)
         fence = fence_of(request)
         found = Ignored()
         body = await read(request, found)

@@ -3,20 +3,19 @@
 Publish and poll are in ``messages``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 
 from oplogd.errors import MessageError
-from oplogd.ingest.appends import Appends
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.model.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerKey
 from oplogd.topics.pointers import rules
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import Publisher
-from oplogd.topics.rights import Right, Rights
+from oplogd.topics.rights import Right
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
 from oplogd.web.describe import types
 from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
@@ -29,7 +28,6 @@ from oplogd.web.describe.parameters import (
     TimedOut,
     TtlQuery,
 )
-from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.fence import refuse_fence
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
@@ -37,10 +35,9 @@ from oplogd.web.v1.requests import (
     HEADERS,
     STORES_TWICE,
     TOPIC,
-    Access,
+    Api,
     answer,
     codec_for,
-    continuing,
     json_body,
     read_messages,
     refuse_reserved,
@@ -56,22 +53,13 @@ _MAX_REPORT_BYTES = 600 * 1024
 _ERRORS = (*BODY_ERRORS, 404, 409)
 
 
-def add_pointers(
-    app: FastAPI,
-    rights: Rights[Request],
-    service: PointerService,
-    publisher: Publisher,
-    bodies: BodyReader,
-    appends: Appends,
-    is_stopping: Callable[[], bool],
-) -> None:
+def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Publisher) -> None:
     """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
-    access = Access(rights, is_stopping)
     # The topics of a report are in its body, which only clients with a right may send.
-    reports = [Depends(access.write), Depends(refuse_fence_of_report)]
-    report = json_body(bodies, rules.parse_report, _MAX_REPORT_BYTES)
+    reports = [*api.writes, Depends(refuse_fence_of_report)]
+    report = json_body(api.bodies, rules.parse_report, _MAX_REPORT_BYTES)
 
-    async def writable(request: Request, name: TopicName = Depends(access.writable)) -> TopicName:
+    async def writable(request: Request, name: TopicName = Depends(api.writable)) -> TopicName:
         """Return a topic to which messages under pointers may be written. Raises Problem."""
         refuse_fence(request, "messages under a pointer")
         if name == OPLOG:
@@ -80,7 +68,7 @@ def add_pointers(
         refuse_reserved(name)
         return name
 
-    async def readable(name: TopicName = Depends(access.readable)) -> TopicName:
+    async def readable(name: TopicName = Depends(api.readable)) -> TopicName:
         """Return a topic whose entries may be shown. Raises Problem."""
         if name == OPLOG:
             raise Problem(400, f"{OPLOG} is the log of operations: poll it, or follow /ops")
@@ -98,13 +86,12 @@ def add_pointers(
         messages. An answer of 200 means that they are durable. Sent again, they are stored twice.
         """
         codec = codec_for(request)
-        pointer, messages = await read_messages(request, codec, bodies, publisher)
+        pointer, messages = await read_messages(request, codec, api.bodies, publisher)
         if pointer is None:
             raise MessageError("transactionWritePointer", "must not be null")
         if not messages:
             raise MessageError("messages", "there is none")
-        with continuing(STORES_TWICE):
-            await appends.confirmed(service.store(name, pointer, messages))
+        await api.confirmed(service.store(name, pointer, messages), STORES_TWICE)
         return Response(status_code=200, headers=HEADERS)
 
     @app.post(f"{TOPIC}/rollback")
@@ -121,10 +108,9 @@ def add_pointers(
         time-out it is the report of an abort.
         """
         codec = codec_for(request)
-        async with bodies.received(request, "keys") as raw:
-            pointer, stamps = await bodies.work(codec.decode_rollback(raw))
-        with continuing():
-            await appends.confirmed(service.rollback(name, pointer, stamps, force=force))
+        async with api.bodies.received(request, "keys") as raw:
+            pointer, stamps = await api.bodies.work(codec.decode_rollback(raw))
+        await api.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 
     @app.post(f"{POINTER}/commit", dependencies=reports)
@@ -182,7 +168,7 @@ def add_pointers(
             show_page,
         )
 
-    @app.get(POINTERS, dependencies=[Depends(access.read)])
+    @app.get(POINTERS, dependencies=api.reads)
     @described("pointers", *READ_ERRORS, answer=list[types.TopicPointerAnswer], headers=MORE)
     async def list_all_pointers(asked: Asked = Depends(asked_page)) -> Response:
         """List the open pointers of all topics, the oldest first.
@@ -217,10 +203,9 @@ def add_pointers(
         request: Request, pointer: int, names: list[TopicName], decision: Decision
     ) -> Response:
         for name in names:
-            rights.require(request, Right.WRITE, *name)
+            api.rights.require(request, Right.WRITE, *name)
             require_known(name)
-        with continuing():
-            await appends.confirmed(service.decide(names, pointer, decision))
+        await api.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
         return answer({"pointer": str(pointer), "state": decision, "topics": topics})
 

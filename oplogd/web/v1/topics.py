@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Response
 
-from oplogd.ingest.appends import Appends
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
 from oplogd.store.topics import Namespace, Topic
@@ -19,18 +18,17 @@ from oplogd.topics.properties import (
     rules_shown,
     shown,
 )
-from oplogd.topics.rights import Rights
 from oplogd.web.describe import types
 from oplogd.web.describe.described import READ_ERRORS, WRITE_ERRORS, described
-from oplogd.web.http.bodies import BodyReader
 from oplogd.web.v1 import requests
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     TOPIC,
     TOPICS,
-    Access,
+    Api,
     answer,
+    json_body,
     refuse_reserved,
     require_known,
 )
@@ -43,19 +41,17 @@ _MAX_BYTES = 16 * 1024
 
 def add_topics(
     app: FastAPI,
-    rights: Rights[Request],
+    api: Api,
     store: Store,
     known: KnownTopics,
     feeds: Feeds,
-    bodies: BodyReader,
-    appends: Appends,
     sweep: Callable[[], None],
 ) -> None:
     """Add the endpoints. ``sweep``: begins to remove messages without readers."""
-    topics, access = store.topics, Access(rights)
-    body = requests.json_body(bodies, parse_properties, _MAX_BYTES, of_any_type=True)
+    topics, appends = store.topics, api.appends
+    body = json_body(api.bodies, parse_properties, _MAX_BYTES, of_any_type=True)
 
-    async def writable(name: TopicName = Depends(access.writable)) -> TopicName:
+    async def writable(name: TopicName = Depends(api.writable)) -> TopicName:
         """Return a topic that may be created, changed or deleted. Raises Problem."""
         refuse_reserved(name)
         return name
@@ -110,7 +106,7 @@ def add_topics(
 
     @app.get(TOPIC)
     @described("topics", *READ_ERRORS, 404, answer=types.TopicAnswer)
-    async def show_topic(name: TopicName = Depends(access.readable)) -> Response:
+    async def show_topic(name: TopicName = Depends(api.readable)) -> Response:
         """Show a topic.
 
         Shows the time to live that counts, and the other properties that are not the default. The
@@ -124,7 +120,7 @@ def add_topics(
     @app.get(TOPICS)
     @described("topics", *READ_ERRORS, answer=list[types.TopicAnswer], headers=MORE)
     async def list_topics(
-        namespace: str = Depends(access.namespace), asked: Asked = Depends(asked_page)
+        namespace: str = Depends(api.namespace), asked: Asked = Depends(asked_page)
     ) -> Response:
         """List the topics of a namespace, sorted by name.
 
@@ -132,7 +128,7 @@ def add_topics(
         """
         return await listed(asked, partial(read_page, namespace), _name, show_page)
 
-    @app.get(NAMESPACES, dependencies=[Depends(access.read)])
+    @app.get(NAMESPACES, dependencies=api.reads)
     @described("topics", *READ_ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
     async def list_namespaces(asked: Asked = Depends(asked_page)) -> Response:
         """List the namespaces that have topics, sorted by name.
