@@ -16,7 +16,6 @@ from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
-from oplogd.web.http.refused_bodies import RefusedBodies
 from oplogd.web.oplog.docs import add_docs
 from oplogd.web.oplog.ingest import add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
@@ -55,14 +54,12 @@ def create_app(agent: Agent) -> FastAPI:
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    refused_bodies = RefusedBodies()
-    add_error_handlers(app, private_files, refused_bodies)
+    refused_bodies = add_error_handlers(app, private_files)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
         Budgets.of(settings.max_upload_memory, settings.body_timeout, agent.clock),
         settings.max_body_size,
         agent.clock,
-        refused_bodies,
     )
     rights = Rights[Request](readers.require, writers.require)
     api = Api(rights, bodies, agent.appends, is_stopping)
@@ -82,7 +79,7 @@ def create_app(agent: Agent) -> FastAPI:
 
     def refusals() -> dict[str, Any]:
         passwords = {"read": readers.refused, "write": writers.refused}
-        return {"bodies_refused": dict(refused_bodies.counts), "passwords_refused": passwords}
+        return {"bodies_refused": dict(refused_bodies), "passwords_refused": passwords}
 
     add_monitoring(app, readers, StatusReport(agent, private_files, refusals), is_stopping)
     add_session(app, readers)

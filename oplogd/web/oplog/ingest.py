@@ -13,16 +13,14 @@ from oplogd.errors import NotConfirmedError, OperationError, StoreUnavailableErr
 from oplogd.host.logs import Episode
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
-from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError
+from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError, decoding
 from oplogd.model.lease import Fence
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.describe.described import BODY_ERRORS, described
 from oplogd.web.describe.parameters import FenceHeader
 from oplogd.web.describe.types import IngestedAnswer, OperationBody
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of
-from oplogd.web.http.ignored import told
-from oplogd.web.http.negotiate import media_type, not_understood
+from oplogd.web.http.headers import fence_of, media_type, not_understood, told
 from oplogd.web.http.problem import COMMON_HEADERS, STORE_AWAY, Problem, refuse_stopping
 
 _QUIET_SECONDS = 5.0
@@ -92,7 +90,10 @@ def add_ingest(
         if type_ not in (JSON, NDJSON):
             raise not_understood(type_, (JSON, NDJSON))
         try:
-            return await bodies.read(request, type_, intake.max_operations, found.add)
+            async with bodies.received(request, "operations") as raw:
+                return await bodies.work(
+                    decoding(raw, type_, bodies.arrival(), intake.max_operations, found.add)
+                )
         except InvalidBodyError as error:
             intake.refuse_invalid(error.lines)
             invalid.occurred(detail=f"from {_sender(request)}: {error}")

@@ -23,7 +23,7 @@ from oplogd.web.access.signing import Purpose
 from oplogd.web.describe import types
 from oplogd.web.describe.described import PASSWORD, described
 from oplogd.web.http.bodies import small_body
-from oplogd.web.http.negotiate import media_type
+from oplogd.web.http.headers import media_type
 from oplogd.web.http.problem import Problem
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

@@ -13,7 +13,7 @@ from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator, credentials
 from oplogd.web.describe.described import READ_ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
-from oplogd.web.http.negotiate import accepts
+from oplogd.web.http.headers import accepts
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.page import page
 from oplogd.web.oplog.stream_request import parse_stream_request

@@ -36,8 +36,7 @@ from oplogd.web.describe.parameters import (
     TtlQuery,
 )
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of, refuse_fence
-from oplogd.web.http.ignored import told
+from oplogd.web.http.headers import fence_of, refuse_fence, told
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import (
     CONTINUES,

@@ -28,7 +28,7 @@ from oplogd.web.describe.parameters import (
     TimedOut,
     TtlQuery,
 )
-from oplogd.web.http.fence import refuse_fence
+from oplogd.web.http.headers import refuse_fence
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (

@@ -22,8 +22,7 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of
-from oplogd.web.http.negotiate import media_type, not_understood
+from oplogd.web.http.headers import fence_of, media_type, not_understood
 from oplogd.web.http.problem import COMMON_HEADERS, STORE_AWAY, Problem, refuse_stopping
 
 TOPICS = "/v1/namespaces/{namespace}/topics"

@@ -21,8 +21,7 @@ from oplogd.web.describe.parameters import (
     StateOfTransaction,
     Txn,
 )
-from oplogd.web.http.fence import fence_of
-from oplogd.web.http.ignored import told
+from oplogd.web.http.headers import fence_of, told
 from oplogd.web.v1.pages import MORE, Asked, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
