@@ -13,7 +13,6 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 from oplogd.host.descriptors import Descriptors
-from oplogd.web.connection import refusals
 from oplogd.web.connection.answering import AnsweringProtocol
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import (
@@ -22,9 +21,11 @@ from oplogd.web.connection.framing import (
     plain_cookies,
     wants_stream,
 )
-from oplogd.web.connection.limits import MAX_HEADERS
+from oplogd.web.connection.refusals import incomplete_body, not_http, whole_answer
 from oplogd.web.connection.unsent import unsent_bytes
-from oplogd.web.http.problem import Problem
+from oplogd.web.http.problem import RETRY_AFTER, Problem
+
+MAX_HEADERS = 256
 
 # Bytes parsed at a time. The bounds are checked after each piece. A piece also bounds the number of
 # pipelined requests.
@@ -56,8 +57,10 @@ class HttpProtocol(AnsweringProtocol):
         self.flow = HoldableFlow(transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and not self.descriptors.admits(sock.fileno()):
-            headers = self.server_state.default_headers
-            transport.write(refusals.answer(refusals.no_descriptor(), headers))
+            problem = Problem(
+                503, "the agent has too many connections; try again later", RETRY_AFTER
+            )
+            transport.write(whole_answer(problem, self.server_state.default_headers))
             self._is_refused = True
             transport.close()
             return
@@ -71,7 +74,7 @@ class HttpProtocol(AnsweringProtocol):
             running.disconnected = True
             running.message_event.set()
             if self._waits_for == "body" and not self._is_refused:
-                self._log_refusal(refusals.incomplete_body())
+                self._log_refusal(incomplete_body())
         self.pipeline.clear()
         super().connection_lost(exc)
 
@@ -83,7 +86,7 @@ class HttpProtocol(AnsweringProtocol):
         if self._waits_for == "body" and not self._deferred:
             if running is None:  # answered before its body was complete
                 return False
-            self._refuse(refusals.incomplete_body())
+            self._refuse(incomplete_body())
             if self._is_refused:
                 return False
         # With TLS nothing can be sent any more. A consumer that ends its side counts as gone.
@@ -98,7 +101,13 @@ class HttpProtocol(AnsweringProtocol):
         if self._is_refused:
             self.transport.close()
         elif self._waits_for == "body" and self._unanswered() is self.cycle:
-            self._refuse(refusals.stopping())
+            self._refuse(
+                Problem(
+                    503,
+                    "the agent is stopping; send the whole body again, to another agent or later",
+                    RETRY_AFTER,
+                )
+            )
             if self._is_refused:
                 self._timer.stop()
                 self._timer.start("end", _STOP_LINGER_SECONDS)
@@ -123,7 +132,7 @@ class HttpProtocol(AnsweringProtocol):
             try:
                 at += self._parse_piece(data[at : at + _PIECE])
             except httptools.HttpParserError as error:
-                self._refuse(self._fault or refusals.not_http(str(error)))
+                self._refuse(self._fault or not_http(str(error)))
                 return
         self._watch()
 
@@ -136,15 +145,20 @@ class HttpProtocol(AnsweringProtocol):
         except httptools.HttpParserUpgrade as offer:
             used = offer.args[0]
             self._parse_without_upgrade()
-        if self._unparsed > self.limits.header_size:
-            self._fail(refusals.headers_too_large(self.limits.header_size))
+        self._require_small_headers(self._unparsed)
         return used
 
     def _parse_without_upgrade(self) -> None:
         """Parse the headers again without ``Upgrade``, so that the body belongs to the request."""
         method, version = self.parser.get_method(), self.parser.get_http_version()
         if method == b"CONNECT":
-            self._fail(refusals.tunnel())
+            self._fail(
+                Problem(
+                    405,
+                    "CONNECT is not allowed; the agent is not a proxy",
+                    {"Allow": "GET, HEAD, OPTIONS, POST"},
+                )
+            )
         head = head_without_upgrade(method, self.url, version, self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self.parser.feed_data(head)
@@ -180,11 +194,10 @@ class HttpProtocol(AnsweringProtocol):
             value = plain_cookies(value)
         self.headers.append((name, value))
         if len(self.headers) > MAX_HEADERS:
-            self._fail(refusals.too_many_headers())
+            self._fail(Problem(431, f"the request has more than {MAX_HEADERS} headers"))
 
     def on_headers_complete(self) -> None:
-        if self._head_bytes > self.limits.header_size:
-            self._fail(refusals.headers_too_large(self.limits.header_size))
+        self._require_small_headers(self._head_bytes)
         if self.parser.should_upgrade():
             return  # HttpParserUpgrade follows
         if problem := framing_problem(self.parser.get_http_version(), self.headers):
@@ -214,6 +227,13 @@ class HttpProtocol(AnsweringProtocol):
         super().on_message_complete()
         if self._is_last and self._unanswered() is None:
             self.transport.close()
+
+    def _require_small_headers(self, size: int) -> None:
+        most = self.settings.max_header_size
+        if size > most:
+            self._fail(
+                Problem(431, f"the headers have more than {most:,} bytes (--max-header-size)")
+            )
 
     def _fail(self, fault: Problem) -> None:
         """End the parsing, also from a callback of the parser."""
