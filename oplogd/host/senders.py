@@ -18,7 +18,7 @@ class SenderEpisodes:
     """Logs a problem once per address and episode.
 
     ``problem`` is continued by the address. ``quiet``: seconds without an occurrence that end the
-    episode of an address. Call all methods from one thread.
+    episode of an address. ``count``: all occurrences. Call all methods from one thread.
     """
 
     def __init__(
@@ -29,6 +29,7 @@ class SenderEpisodes:
         quiet: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.count = 0
         self._logger = logger
         self._problem = problem
         self._quiet = quiet
@@ -39,6 +40,7 @@ class SenderEpisodes:
 
     def occurred(self, address: str, detail: str, times: int = 1) -> None:
         """Count an occurrence. The first one of an address in an episode is logged."""
+        self.count += times
         self._forget_quiet()
         unit, _ = units_of(address)
         if unit not in self._episodes:

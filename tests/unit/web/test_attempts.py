@@ -75,7 +75,7 @@ def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Virtua
     ]
     for _ in range(3):
         assert all(guess(limiter, address, b"an old one") == 1 for address in fleet)
-    assert limiter.memory_use().addresses == 1
+    assert len(limiter.addresses) == 1
     assert guess(limiter, "192.0.2.9", *range(ADDRESS.burst)) == ADDRESS.burst
     assert guess(limiter, "192.0.2.7", b"an old one", *range(ADDRESS.burst)) == ADDRESS.burst + 1
 
@@ -213,7 +213,7 @@ def test_forgetting_an_address_gives_away_no_guess(clock: VirtualClock) -> None:
     ] * 20
     clock.seconds += ADDRESS.refill_seconds
     guess(limiter, HERE, 1)
-    assert limiter.memory_use().addresses == 2
+    assert len(limiter.addresses) == 2
 
 
 @pytest.mark.thorough
@@ -233,16 +233,17 @@ def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock) -> None:
         + ADDRESS.refill_seconds / 0.5
         + 10
     )
-    use = limiter.memory_use()
-    assert use.addresses <= most
-    assert use.networks <= most
-    assert use.known == bounds.known
-    assert use.remembered == bounds.remembered
+    assert len(limiter.addresses) <= most
+    assert len(limiter.networks) <= most
+    assert len(limiter.known) == bounds.known
+    assert len(limiter.everybody.wrong) == bounds.remembered
     limiter.succeeded(HERE)
     for number in range(1000):
         guess(limiter, HERE, number)
         clock.seconds += ADDRESS.seconds
-    assert limiter.memory_use().remembered_per_address == bounds.remembered_per_address
+    bucket = limiter.addresses.get(HERE)
+    assert bucket is not None
+    assert len(bucket.wrong) == bounds.remembered_per_address
 
 
 @examples()
