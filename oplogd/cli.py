@@ -1,6 +1,7 @@
 """The command ``oplogd``."""
 
 import asyncio
+import gc
 import os
 import sys
 from pathlib import Path
@@ -42,9 +43,14 @@ def _unusable_now(path: Path) -> str | None:
 
 def _run(settings: Settings, clock: Clock) -> int:
     # Imported late: --help, --version, a bad flag and a completion need no server.
+    # Imports leave next to no garbage, and looking for it takes a sixth of their time.
+    gc.disable()
     from oplogd import new_epoch, server
     from oplogd.errors import SettingError, StartupError, StoreError, StoreFlagError
     from oplogd.host import logs
+
+    gc.freeze()
+    gc.enable()
 
     async def begin_epoch() -> int:
         print(await new_epoch.begin(settings, clock))

@@ -9,7 +9,6 @@ from oplogd.decode.media_types import JSON, PROMETHEUS
 from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.describe.described import described
 from oplogd.web.describe.types import StatusAnswer
-from oplogd.web.figures.metrics import render
 from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, Problem
 
@@ -60,5 +59,7 @@ def add_monitoring(
     @described("agent", text="Prometheus text format.")
     async def metrics() -> Response:
         """The numbers of /status for Prometheus."""
+        from oplogd.web.figures.metrics import render  # needs a library that nothing else needs
+
         body = render(await report.figures())
         return Response(body, 200, COMMON_HEADERS, PROMETHEUS)
