@@ -11,7 +11,7 @@ import click
 import oplogd
 from oplog_kit.command import convert
 from oplog_kit.command.convert import Secret
-from oplog_kit.command.flags import Flag, flags_of, secret, setting
+from oplog_kit.command.flags import secret, setting
 from oplog_kit.command.given import Given
 from oplog_kit.command.settings import SettingsCommand
 from oplog_kit.extras import how_to_install, is_installed
@@ -276,11 +276,6 @@ def command() -> SettingsCommand[Settings]:
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Read the settings as `SettingsCommand.parse` does."""
     return command().parse(argv, environ)
-
-
-def flag_table() -> tuple[Flag, ...]:
-    """Return every flag that is a setting, in the order of the help."""
-    return flags_of(Settings)
 
 
 _MONGO_URL = ("--mongo-url", "--mongo-url-file")

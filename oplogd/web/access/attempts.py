@@ -27,11 +27,6 @@ class AttemptLimit(NamedTuple):
     burst: int
     seconds: float
 
-    @property
-    def refill_seconds(self) -> float:
-        """Time until the whole burst is available again."""
-        return self.burst * self.seconds
-
 
 # For an IPv4 address or an IPv6 /64, the smallest unit that one customer gets: 8,640 guesses per
 # day.
@@ -100,7 +95,7 @@ class _Buckets:
     """Buckets of many addresses or networks, in the order of their last guess.
 
     A bucket is removed only once it is full again, so removing one never gives away a guess. Few
-    are not full: each of them had a guess within ``refill_seconds`` that EVERYBODY or a cell
+    are not full: each of them had a guess within the time of its burst that EVERYBODY or a cell
     counted too, or belongs to a known address.
     """
 

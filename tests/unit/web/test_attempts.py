@@ -21,6 +21,7 @@ from oplogd.web.access.attempts import (
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
+REFILL_SECONDS = ADDRESS.burst * ADDRESS.seconds
 HERE, THERE = "192.0.2.1", "198.51.100.2"
 
 
@@ -197,7 +198,7 @@ def test_the_guesses_of_a_known_address_count_for_it_alone(clock: VirtualClock) 
     for _ in range(10 * NETWORK.burst):
         assert guess(limiter, HERE, f"{clock.seconds}".encode()) == 1
         clock.seconds += ADDRESS.seconds
-    clock.seconds -= ADDRESS.refill_seconds
+    clock.seconds -= REFILL_SECONDS
     assert (
         sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
         == NETWORK.burst
@@ -211,7 +212,7 @@ def test_forgetting_an_address_gives_away_no_guess(clock: VirtualClock) -> None:
     assert [limiter.wait_seconds(address, b"next") for address in addresses] == [
         ADDRESS.seconds
     ] * 20
-    clock.seconds += ADDRESS.refill_seconds
+    clock.seconds += REFILL_SECONDS
     guess(limiter, HERE, 1)
     assert len(limiter.addresses) == 2
 
@@ -229,8 +230,8 @@ def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock) -> None:
     most = (
         EVERYBODY.burst
         + CELLS * CELL.burst
-        + ADDRESS.refill_seconds / EVERYBODY.seconds
-        + ADDRESS.refill_seconds / 0.5
+        + REFILL_SECONDS / EVERYBODY.seconds
+        + REFILL_SECONDS / 0.5
         + 10
     )
     assert len(limiter.addresses) <= most
