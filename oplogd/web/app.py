@@ -25,7 +25,6 @@ from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.requests import Api
-from oplogd.web.v1.schemas import add_schemas
 from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
 from oplogd.web.v1.transactions import add_transactions
@@ -68,13 +67,7 @@ def create_app(agent: Agent) -> FastAPI:
     add_ingest(app, writers, intake, agent.ignored, bodies, is_stopping)
     add_publish(app, api, topics.publisher, agent.pointers, intake, agent.ignored)
     add_poll(app, api, topics.poller, topics.oplog)
-    streams = Streams(
-        agent.hub,
-        is_stopping,
-        max_clients=settings.max_clients,
-        max_clients_per_address=settings.max_clients_per_address,
-        max_filter_values=settings.max_filter_values,
-    )
+    streams = Streams(agent.hub, is_stopping, settings.max_filter_values)
     add_stream(app, readers, streams)
 
     def refusals() -> dict[str, Any]:
@@ -85,7 +78,6 @@ def create_app(agent: Agent) -> FastAPI:
     add_session(app, readers)
     add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
     add_topic_stream(app, rights, topics.known, streams)
-    add_schemas(app)
     add_transactions(app, api, agent.transactions, agent.ignored)
     add_pointers(app, api, agent.pointers, topics.publisher)
     add_leases(app, api, agent.store, agent.leases)

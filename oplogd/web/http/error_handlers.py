@@ -33,8 +33,7 @@ from oplogd.errors import (
 from oplogd.ingest.budget import NoRoomError
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.web.http.methods import allowed_methods
-from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem
-from oplogd.web.http.redact import without_folders
+from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem, without_folders
 
 # The status of each error. A class counts for its subclasses that are not listed.
 _STATUS: dict[type[OplogError], int] = {

@@ -51,7 +51,7 @@ def add_monitoring(
         """Check that the store answers."""
         if is_stopping():
             raise Problem(503, "the agent is stopping")
-        if trouble := await report.store.trouble():
+        if trouble := await report.trouble():
             raise Problem(503, trouble, RETRY_AFTER)
         return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
 

@@ -1,4 +1,4 @@
-"""The catalogue of topics: create, change, show, list, delete."""
+"""The catalogue of topics: create, change, show, list, delete. The schemas of their bodies."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,6 +10,7 @@ from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
 from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
+from oplogd.topics.codec.avro import SCHEMAS
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import (
     Properties,
@@ -20,6 +21,8 @@ from oplogd.topics.properties import (
 )
 from oplogd.web.describe import types
 from oplogd.web.describe.described import READ_ERRORS, WRITE_ERRORS, described
+from oplogd.web.describe.parameters import SchemaName
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
@@ -136,6 +139,19 @@ def add_topics(
         The namespace `system` is always there: it has the topic `system/oplog`.
         """
         return await listed(asked, read_namespaces, lambda each: each.name, as_they_are)
+
+    @app.get("/v1/schemas/{name}")
+    @described("topics", 404, answer=dict[str, Any])
+    async def schema(name: SchemaName) -> Response:
+        """Show the Avro schema of a request or an answer.
+
+        Bodies of the type `avro/binary` are bare data, without a container. An agent that was
+        installed without Avro refuses them (415). Needs no password.
+        """
+        found = SCHEMAS.get(name)
+        if found is None:
+            raise Problem(404, f"there is no schema {name}; there are {', '.join(SCHEMAS)}")
+        return requests.shown(found)
 
     async def read_page(namespace: str, after: str, limit: int) -> list[Topic | TopicName]:
         """Return topics past a cursor, and the oplog among those of its namespace."""
