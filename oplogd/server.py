@@ -33,7 +33,7 @@ from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
 from oplogd.web.connection.edge import Edge
-from oplogd.web.connection.limited import protocol_class
+from oplogd.web.connection.protocol import protocol_class
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 

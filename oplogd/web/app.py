@@ -16,9 +16,9 @@ from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
-from oplogd.web.oplog.docs import add_docs
 from oplogd.web.oplog.ingest import add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
+from oplogd.web.oplog.page import add_docs
 from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases

@@ -1,13 +1,13 @@
 """Limits guesses of a password. No I/O.
 
 A guess is a wrong password that was not tried before. It counts for its address, for the network of
-this address, and for everybody together. A consumer that repeats a wrong password makes one guess.
+this address, and for all addresses together. A wrong password that is repeated is one guess.
 
 An address that sent the right password is **known** from then on: only its own guesses count for
 it. So strangers cannot lock out the consumers and producers that worked before.
 
 Strangers must not lock out new addresses either. So while EVERYBODY is empty, each network still
-has a few checks: those of its **cell**. A keyed hash puts every network into one of CELLS cells,
+has the few checks of its **cell**. A keyed hash puts every network into one of CELLS cells,
 and only wrong attempts spend a check. A guesser with n networks empties at most n cells.
 """
 
@@ -18,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oplogd.host.networks import units_of
+from oplogd.host.senders import units_of
 
 
 class AttemptLimit(NamedTuple):

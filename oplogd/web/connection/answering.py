@@ -9,7 +9,7 @@ from oplogd.config.settings import Settings
 from oplogd.host.logs import Episode
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.forwarded import plain_address
-from oplogd.web.connection.refusals import whole_answer
+from oplogd.web.connection.framing import whole_answer
 from oplogd.web.connection.timing import MIN_BODY_RATE, BodyDeadline, Timer, TimerPurpose
 from oplogd.web.connection.unsent import AnswerWatch
 from oplogd.web.http.problem import Problem
@@ -20,7 +20,7 @@ _LINGER_SECONDS = 2.0
 
 
 class AnsweringProtocol(HttpToolsProtocol):
-    """Answers requests one after another, and refuses those that are faulty or too slow."""
+    """Answers requests one after another, and refuses faulty and slow ones."""
 
     settings: Settings
     refused_requests: Episode

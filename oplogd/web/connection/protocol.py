@@ -7,21 +7,29 @@ the requests before them are answered.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 import httptools
+import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from oplogd.config.settings import Settings
+from oplogd.errors import StartupError
 from oplogd.host.descriptors import Descriptors
+from oplogd.host.logs import Episode
 from oplogd.web.connection.answering import AnsweringProtocol
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import (
     framing_problem,
     head_without_upgrade,
+    incomplete_body,
+    not_http,
     plain_cookies,
     wants_stream,
+    whole_answer,
 )
-from oplogd.web.connection.refusals import incomplete_body, not_http, whole_answer
 from oplogd.web.connection.unsent import unsent_bytes
 from oplogd.web.http.problem import RETRY_AFTER, Problem
 
@@ -35,9 +43,16 @@ _PIECE = 4096
 # seconds for its connections.
 _STOP_LINGER_SECONDS = 1.0
 
+_QUIET_SECONDS = 60.0
+
+# Parts of uvicorn that ``HttpProtocol`` overrides or calls although they are not public.
+_PARTS = ("_start_asgi_task", "_unset_keepalive_if_required", "on_response_complete")
+
+logger = logging.getLogger("oplogd.http")
+
 
 class HttpProtocol(AnsweringProtocol):
-    """Subclassed by ``limited.protocol_class``, since uvicorn makes the instances."""
+    """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
 
     descriptors: Descriptors
 
@@ -137,7 +152,7 @@ class HttpProtocol(AnsweringProtocol):
         self._watch()
 
     def _parse_piece(self, piece: bytes) -> int:
-        """Return the number of parsed bytes. Raises HttpParserError; see ``_fault``."""
+        """Return the number of parsed bytes. Raises HttpParserError. See ``_fault``."""
         self._unparsed += len(piece)
         used = len(piece)
         try:
@@ -239,3 +254,25 @@ class HttpProtocol(AnsweringProtocol):
         """End the parsing, also from a callback of the parser."""
         self._fault = fault
         raise httptools.HttpParserError(fault.detail)
+
+
+def protocol_class(agent_settings: Settings, kept: Descriptors) -> type[HttpProtocol]:
+    """Return the class for uvicorn's option ``http``.
+
+    Raises StartupError if uvicorn lacks a part: without it requests would have no bound on their
+    time.
+    """
+    if missing := [name for name in _PARTS if not hasattr(HttpToolsProtocol, name)]:
+        raise StartupError(
+            f"uvicorn {uvicorn.__version__} does not fit: it has no {', '.join(missing)};"
+            " install oplog with -c constraints.txt"
+        )
+
+    class LimitedHttpProtocol(HttpProtocol):
+        descriptors = kept
+        settings = agent_settings
+        refused_requests = Episode(
+            logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO
+        )
+
+    return LimitedHttpProtocol

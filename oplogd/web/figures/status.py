@@ -16,8 +16,7 @@ from oplogd.store import StoreStats
 from oplogd.stream.lags import Lags, survey
 from oplogd.watch.histogram import Histogram
 from oplogd.web.figures.consumers import consumer_members, lag_members
-from oplogd.web.figures.decided import DecidedFigures
-from oplogd.web.figures.question import Question
+from oplogd.web.figures.question import DecidedFigures, Question
 from oplogd.web.figures.topics import TopicFigures
 from oplogd.web.http.problem import without_folders
 
@@ -105,7 +104,7 @@ class StatusReport:
         return {**await consumer_members(lags), "refused_datagrams": datagrams}
 
     async def figures(self) -> _Members:
-        """Return the members of /status for all clients, and those that only /metrics shows."""
+        """Return the members of /status for all clients, and the members only of /metrics."""
         lags = await self.lags()
         members = await self.members(lags)
         decided = ("committed", "aborted", "timed_out")

@@ -31,6 +31,7 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.ingest.budget import NoRoomError
+from oplogd.ingest.operations import InvalidBodyError
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.web.http.methods import allowed_methods
 from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem, without_folders
@@ -62,9 +63,10 @@ _WITH_BODY = ("POST", "PUT", "DELETE")
 
 def problem_of(error: OplogError) -> Problem:
     """Return the Problem for an error of a request or of the store."""
-    if isinstance(error, InvalidMessagesError):
+    if isinstance(error, InvalidBodyError | InvalidMessagesError):
+        too_large = isinstance(error, InvalidMessagesError) and error.too_large
         errors = [bad._asdict() for bad in error.bad]
-        return Problem(413 if error.too_large else 400, str(error), errors=errors)
+        return Problem(413 if too_large else 400, str(error), errors=errors)
     if isinstance(error, OperationError):  # the body is not gzip
         return Problem(400, f"body: {error.reason}")
     if isinstance(error, NotConfirmedError):

@@ -14,9 +14,8 @@ from oplogd.host.logs import Episode
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
 from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError, decoding
-from oplogd.model.lease import Fence
 from oplogd.web.access.authentication import WriteAuthenticator
-from oplogd.web.describe.described import BODY_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, described
 from oplogd.web.describe.parameters import FenceHeader
 from oplogd.web.describe.types import IngestedAnswer, OperationBody
 from oplogd.web.http.bodies import BodyReader
@@ -78,7 +77,14 @@ def add_ingest(
         found = Ignored()
         body = await read(request, found)
         invalid.end()
-        await _store(intake, body, fence)
+        try:
+            await intake.store(body.operations, fence)
+        except NotConfirmedError:
+            raise
+        except StoreUnavailableError as error:
+            raise Problem(
+                503, f"dropped before it reached the store, send it again: {error}", STORE_AWAY
+            ) from None
         headers = COMMON_HEADERS | told(request, found, ignored)
         if body.batch:
             answer = msgspec.json.encode({"ingested": len(body.operations)})
@@ -94,32 +100,18 @@ def add_ingest(
                 return await bodies.work(
                     decoding(raw, type_, bodies.arrival(), intake.max_operations, found.add)
                 )
-        except InvalidBodyError as error:
-            intake.refuse_invalid(error.lines)
-            invalid.occurred(detail=f"from {_sender(request)}: {error}")
-            errors = [bad._asdict() for bad in error.bad]
-            raise Problem(400, str(error), errors=errors) from None
         except TooManyError as error:
             intake.refuse_too_many(error.lines)
-            raise Problem(413, str(error)) from None
-        except (TooLargeError, OperationError) as error:
-            intake.refuse_invalid(1)
+            raise
+        except (InvalidBodyError, TooLargeError, OperationError) as error:
+            intake.refuse_invalid(error.lines if isinstance(error, InvalidBodyError) else 1)
             invalid.occurred(detail=f"from {_sender(request)}: {error}")
-            raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
+            if isinstance(error, OperationError):
+                raise Problem(400, str(error)) from None
+            raise
 
     for path in ("/", "/ops"):
         app.add_api_route(path, ingest, methods=["POST"], include_in_schema=path == "/ops")
-
-
-async def _store(intake: Intake, body: Body, fence: Fence | None) -> None:
-    try:
-        await intake.store(body.operations, fence)
-    except NotConfirmedError:
-        raise
-    except StoreUnavailableError as error:
-        raise Problem(
-            503, f"dropped before it reached the store, send it again: {error}", STORE_AWAY
-        ) from None
 
 
 def _sender(request: Request) -> str:

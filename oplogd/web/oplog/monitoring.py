@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.decode.media_types import JSON, PROMETHEUS
 from oplogd.web.access.authentication import ReadAuthenticator
-from oplogd.web.describe.described import described
+from oplogd.web.describe.document import described
 from oplogd.web.describe.types import StatusAnswer
 from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, Problem

@@ -11,7 +11,7 @@ from oplogd.stream.consumer import Consumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator, credentials
-from oplogd.web.describe.described import READ_ERRORS, described
+from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.headers import accepts
 from oplogd.web.http.problem import COMMON_HEADERS, Problem

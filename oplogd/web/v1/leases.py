@@ -9,7 +9,7 @@ from oplogd.model.lease import lease_name
 from oplogd.store import Store
 from oplogd.store.leases import Lease, LeaseRequest
 from oplogd.watch.lease_counters import LeaseCounters
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import LeaseName
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import Api, answer, json_body, shown

@@ -28,7 +28,7 @@ from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right
 from oplogd.web.describe import types
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
     ISOLATION,
     OF_TOPIC,

@@ -18,7 +18,7 @@ from oplogd.topics.publish import Publisher
 from oplogd.topics.rights import Right
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
 from oplogd.web.describe import types
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     AfterOffset,
@@ -55,8 +55,6 @@ _ERRORS = (*BODY_ERRORS, 404, 409)
 
 def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Publisher) -> None:
     """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
-    # The topics of a report are in its body, which only clients with a right may send.
-    reports = [*api.writes, Depends(refuse_fence_of_report)]
     report = json_body(api.bodies, rules.parse_report, _MAX_REPORT_BYTES)
 
     async def writable(request: Request, name: TopicName = Depends(api.writable)) -> TopicName:
@@ -74,6 +72,13 @@ def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Pub
             raise Problem(400, f"{OPLOG} is the log of operations: poll it, or follow /ops")
         require_known(name)
         return name
+
+    async def reported(request: Request, names: list[TopicName] = report) -> list[TopicName]:
+        """Return the topics of a report, which are in its body. Raises Problem."""
+        for name in names:
+            api.rights.require(request, Right.WRITE, *name)
+            require_known(name)
+        return names
 
     @app.post(f"{TOPIC}/store")
     @described("pointers", *_ERRORS, body=types.StoreBody, has_avro=True)
@@ -113,12 +118,10 @@ def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Pub
         await api.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 
-    @app.post(f"{POINTER}/commit", dependencies=reports)
+    @app.post(f"{POINTER}/commit", dependencies=api.writes)
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def commit_pointer(
-        request: Request,
-        pointer: int = Depends(pointer_of),
-        names: list[TopicName] = report,
+        pointer: int = Depends(pointer_of), names: list[TopicName] = Depends(reported)
     ) -> Response:
         """Commit a pointer in topics.
 
@@ -128,20 +131,18 @@ def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Pub
         in these topics. It is for all of these topics, or refused for all. Repeated, the answer is
         the same.
         """
-        return await decide(request, pointer, names, Decision.COMMITTED)
+        return await decide(pointer, names, Decision.COMMITTED)
 
-    @app.post(f"{POINTER}/abort", dependencies=reports)
+    @app.post(f"{POINTER}/abort", dependencies=api.writes)
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def abort_pointer(
-        request: Request,
-        pointer: int = Depends(pointer_of),
-        names: list[TopicName] = report,
+        pointer: int = Depends(pointer_of), names: list[TopicName] = Depends(reported)
     ) -> Response:
         """Abort a pointer in topics.
 
         As a commit, but readers with `isolation` `read_committed` do not get its messages.
         """
-        return await decide(request, pointer, names, Decision.ABORTED)
+        return await decide(pointer, names, Decision.ABORTED)
 
     @app.get(f"{TOPIC}/pointers")
     @described("pointers", *READ_ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
@@ -199,22 +200,13 @@ def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Pub
         """
         return shown(await service.entries(name, after, limit))
 
-    async def decide(
-        request: Request, pointer: int, names: list[TopicName], decision: Decision
-    ) -> Response:
-        for name in names:
-            api.rights.require(request, Right.WRITE, *name)
-            require_known(name)
+    async def decide(pointer: int, names: list[TopicName], decision: Decision) -> Response:
         await api.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
         return answer({"pointer": str(pointer), "state": decision, "topics": topics})
 
 
-async def refuse_fence_of_report(request: Request) -> None:
-    """Raise Problem 400 for a report with a fence."""
+async def pointer_of(request: Request, pointer: Pointer) -> int:
+    """Return the pointer of a report. Raises MessageError, and Problem 400 with a fence."""
     refuse_fence(request, "reports")
-
-
-async def pointer_of(pointer: Pointer) -> int:
-    """Return the pointer in a request's path, before the body is read. Raises MessageError."""
     return pointer

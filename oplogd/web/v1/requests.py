@@ -124,7 +124,7 @@ def json_body(
 
 
 def answer(body: Any, headers: dict[str, str] = HEADERS, status: int = 200) -> Response:
-    """Return an answer in JSON. The default headers are those of a write."""
+    """Return an answer in JSON. The default headers belong to a write."""
     return Response(msgspec.json.encode(body), status, headers, JSON)
 
 

@@ -20,7 +20,7 @@ from oplogd.topics.properties import (
     shown,
 )
 from oplogd.web.describe import types
-from oplogd.web.describe.described import READ_ERRORS, WRITE_ERRORS, described
+from oplogd.web.describe.document import READ_ERRORS, WRITE_ERRORS, described
 from oplogd.web.describe.parameters import SchemaName
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
@@ -71,8 +71,7 @@ def add_topics(
         Without a time to live the topic has the store's default, without `pointer_timeout` the
         agent's `--pointer-timeout`.
         """
-        ttl, pointers, max_bytes = given
-        create = topics.create(name, ttl, pointers, max_bytes=max_bytes)
+        create = topics.create(name, given.ttl, given.pointers, max_bytes=given.max_bytes)
         return answer(await show(await appends.confirmed(create)))
 
     @app.put(f"{TOPIC}/properties")
@@ -87,8 +86,7 @@ def add_topics(
         Replaces all properties: an absent one gets its default. Pointers that are open keep their
         time-outs.
         """
-        ttl, pointers, max_bytes = given
-        change = topics.change(name, ttl, pointers, max_bytes=max_bytes)
+        change = topics.change(name, given.ttl, given.pointers, max_bytes=given.max_bytes)
         topic = await appends.confirmed(change)
         known.forget(name)
         feeds.changed(topic)
@@ -154,7 +152,7 @@ def add_topics(
         return requests.shown(found)
 
     async def read_page(namespace: str, after: str, limit: int) -> list[Topic | TopicName]:
-        """Return topics past a cursor, and the oplog among those of its namespace."""
+        """Return topics past a cursor, with the oplog in its namespace."""
         past = key_in(after, str) or ""
         found: list[Topic | TopicName] = [*await topics.in_namespace(namespace, past, limit)]
         if namespace == SYSTEM and past < OPLOG.topic:

@@ -12,7 +12,7 @@ from oplogd.topics.rights import Right
 from oplogd.topics.transactions import answers, rules
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.describe import types
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     FenceHeader,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oplogd.host.networks import units_of
+from oplogd.host.senders import units_of
 from oplogd.web.access.attempts import (
     ADDRESS,
     CELL,
