@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from oplogc.follow.consumer import Consumer
@@ -18,7 +18,7 @@ from oplogc.terminal.output import (
     EXIT_USAGE,
     as_time,
     ended_without_stdout,
-    stop_when_asked,
+    follow,
 )
 from oplogc.wire.errors import OplogError, RefusedError
 from oplogc.wire.events import Event, Operation, Reset
@@ -56,9 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse(str(error))
     except OplogError as error:
         return _failed(str(error))
-    show = _as_json if settings.json else _Lines(_wants_colour(settings.color))
+    line = _as_json if settings.json else _Lines(_wants_colour(settings.color))
+    # Line by line, also into a pipe: a reader sees an operation when it happens.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        asyncio.run(_follow(consumer, show, settings.count))
+        asyncio.run(follow(consumer, lambda each: print(line(each)), Operation, settings.count))
     except RefusedError as error:
         return _failed(_password_problem(settings) if error.status == 401 else str(error))
     except OplogError as error:
@@ -79,21 +81,6 @@ def _password_problem(settings: TailSettings) -> str:
     if settings.password or urlsplit(settings.url).password:
         return "wrong password: the agent refuses it (HTTP 401)"
     return "the agent needs a password: give --password-file or OPLOG_TAIL_PASSWORD (HTTP 401)"
-
-
-async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int | None) -> None:
-    # Line by line, also into a pipe: a reader sees an operation when it happens.
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    left = count
-    stop_when_asked(consumer)
-    async with consumer:
-        async for event in consumer:
-            print(show(event))
-            consumer.ack(event)
-            if left is not None and isinstance(event, Operation):
-                left -= 1
-                if not left:
-                    return
 
 
 class _Lines:

@@ -14,13 +14,13 @@ from oplogc.topics.messages.message import ID, ReceivedMessage, decode
 from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
 from oplogc.wire.errors import ProtocolError
 from oplogc.wire.events import Checkpoint, Reset, checked_text, position_of
+from oplogc.wire.operation import EVENTS
 from oplogc.wire.sse import Block
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """A message has at most 1 MiB, and JSON may take six bytes for each of them."""
 
 TopicEvent = ReceivedMessage | Reset
-_OPERATIONS = ("insert", "update", "delete")
 _POSITION = re.compile(r"[0-9a-f]{40}|[0-9]{1,13}", re.ASCII)
 _OPLOG_POSITION = re.compile(r"[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
 
@@ -98,7 +98,7 @@ def read(block: Block, sequence: int) -> TopicEvent | Checkpoint | None:
     try:
         if event == "message" and data:
             return decode(id_, json.loads(data), sequence)
-        if event in _OPERATIONS:  # as a poll of system/oplog shows it
+        if event in EVENTS:  # as a poll of system/oplog shows it
             payload = json.dumps(
                 {"event": event, **json.loads(data)}, ensure_ascii=False, separators=(",", ":")
             )
@@ -113,9 +113,7 @@ def read(block: Block, sequence: int) -> TopicEvent | Checkpoint | None:
 
 def is_known(block: Block) -> bool:
     """Return whether this client knows the block's event. A block with only an id is known."""
-    return block.event in ("message", "reset", "live", *_OPERATIONS) or not (
-        block.event or block.data
-    )
+    return block.event in ("message", "reset", "live", *EVENTS) or not (block.event or block.data)
 
 
 def _stream(url: str, topic: TopicName, password: str | None, query: dict[str, str]) -> Endpoint:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from oplogc.wire.errors import OperationError
 
+EVENTS = ("insert", "update", "delete")
 MAX_BYTES = 64 * 1024
 MAX_DATAGRAM_BYTES = 65_507
 """Size of a datagram over IPv4, a little less than an agent's limit over HTTP."""
@@ -62,7 +63,7 @@ def check_datagram(raw: bytes) -> None:
 
 @lru_cache(64)
 def _check_event(event: str) -> None:
-    if event.lower() not in ("insert", "update", "delete"):
+    if event.lower() not in EVENTS:
         raise OperationError("event", "must be insert, update or delete")
 
 

@@ -1,7 +1,8 @@
 """The agent of one run of ``oplogctl``."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,8 +27,17 @@ class Failed(Exception):
     """A sentence at the end of a command with code 1."""
 
 
+@contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Turn a ValueError, as for a bad address, into click.UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 @dataclass(frozen=True)
-class Connection:
+class AgentConnection:
     """The agent of one run, and its passwords."""
 
     url: str
@@ -36,19 +46,22 @@ class Connection:
     password: str | None = field(repr=False)
     ingest_password: str | None = field(repr=False)
 
+    @_usage_errors()
     def topics(self) -> Topics:
         """Raises click.UsageError for a bad address."""
-        try:
-            return Topics(
-                self.url,
-                password=self.password,
-                ingest_password=self.ingest_password,
-                proxy=self.proxy,
-                retry_for=self.retry_for,
-                backoff=BACKOFF,
-            )
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+        return Topics(
+            self.url,
+            password=self.password,
+            ingest_password=self.ingest_password,
+            proxy=self.proxy,
+            retry_for=self.retry_for,
+            backoff=BACKOFF,
+        )
+
+    @_usage_errors()
+    def stream(self, topic: str, **options: Any) -> TopicConsumer:
+        """Raises click.UsageError for a bad address, StateFileError."""
+        return TopicConsumer(self.url, topic, password=self.password, proxy=self.proxy, **options)
 
     def password_problem(self, writes: bool) -> str:
         """Return a sentence on a wrong or missing password."""
@@ -87,6 +100,7 @@ class Connection:
 
         return self._with_agents(ask)
 
+    @_usage_errors()
     def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
         async def run() -> Answer:
             options = Options(
@@ -103,16 +117,4 @@ class Connection:
             finally:
                 await agents.aclose()
 
-        try:
-            return asyncio.run(run())
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-
-    def stream(self, topic: str, **options: Any) -> TopicConsumer:
-        """Raises click.UsageError for a bad address, StateFileError."""
-        try:
-            return TopicConsumer(
-                self.url, topic, password=self.password, proxy=self.proxy, **options
-            )
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+        return asyncio.run(run())

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from oplogc.ctl.options.connection import PREFIX, Connection, Failed
+from oplogc.ctl.options.connection import PREFIX, AgentConnection, Failed
 from oplogc.ctl.options.values import listed
 from oplogc.terminal.options import Converted, VariableOption, source_of
 from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
@@ -157,7 +157,7 @@ def before_command(group: click.Command) -> click.Command:
     return group
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object per line.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object per line.")
 
 isolation = option(
     "--isolation",
@@ -171,7 +171,7 @@ isolation = option(
 
 
 def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of the connection. The command gets a ``Connection`` first.
+    """Add --json and the options of the connection. The command gets an ``AgentConnection`` first.
 
     ``writes``: whether the command needs the password for writing.
     """
@@ -188,17 +188,31 @@ def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]
         ) -> Any:
             password = _password("", password_file) or _environ().get("OPLOG_PASSWORD") or None
             ingest_password = _password("INGEST_", ingest_password_file)
-            connection = Connection(url, max(retry_for, 0.001), proxy, password, ingest_password)
+            agent = AgentConnection(url, max(retry_for, 0.001), proxy, password, ingest_password)
             try:
-                return command(connection, **rest)
+                return command(agent, **rest)
             except NotAllowed as error:
                 if error.status != 401:
                     raise
-                raise Failed(connection.password_problem(writes)) from None
+                raise Failed(agent.password_problem(writes)) from None
 
-        for flag in reversed(_FLAGS):
+        for flag in reversed((_as_json, *_FLAGS)):
             flag(call)
         return call
+
+    return decorate
+
+
+def on_topics(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Do as ``connected``. The command gets ``Topics`` first, closed after it."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def call(agent: AgentConnection, **rest: Any) -> Any:
+            with agent.topics() as topics:
+                return command(topics, **rest)
+
+        return connected(writes)(call)
 
     return decorate
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
-from oplogc.terminal.values import SECONDS, count, duration, moment, size
+from oplogc.terminal.values import SECONDS, count, duration, moment, one_of, size
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.pointers import MAX_OFFSET
 from oplogc.topics.calls.topics import MAX_POINTER_TIMEOUT
@@ -12,6 +12,7 @@ from oplogc.topics.calls.transactions import STATES
 from oplogc.topics.messages.message import MAX_TTL_SECONDS, MIN_MAX_BYTES, Message, encode
 from oplogc.wire.errors import MessageError
 
+state = one_of("a state", STATES)
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}", re.ASCII)
 
 
@@ -76,13 +77,6 @@ def listed(text: str) -> int:
     if count(text) > MAX_LIST:
         raise ValueError(f"{text!r} is more than {MAX_LIST:,}")
     return int(text)
-
-
-def state(text: str) -> str:
-    """Return the state of a transaction. Raise ValueError."""
-    if text not in STATES:
-        raise ValueError(f"{text!r} is not a state: give {', '.join(STATES[:-1])} or {STATES[-1]}")
-    return text
 
 
 def text(given: str) -> str:

@@ -1,29 +1,29 @@
-"""Prints the events of a topic."""
+"""Prints items and answers."""
 
-from collections.abc import Iterable
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
 
-from oplogc.ctl.output.lines import event_json, event_line
-from oplogc.terminal.output import stop_when_asked
-from oplogc.topics import Reset, TopicConsumer, TopicEvent
+from oplogc.ctl.output.lines import Item, item_json, lines_of
+from oplogc.terminal.output import follow
+from oplogc.topics import ReceivedMessage, TopicConsumer
 
 
-async def follow_until(consumer: TopicConsumer, count: int | None, as_json: bool) -> None:
+def follow_topic(consumer: TopicConsumer, count: int | None, as_json: bool) -> None:
     """Print events until ``count`` messages, a signal, or the end of the reader.
 
     Raises the errors of the consumer.
     """
-    left = count
-    stop_when_asked(consumer)
-    async with consumer:
-        async for event in consumer:
-            print_events([event], as_json)
-            consumer.ack(event)
-            if left is not None and not isinstance(event, Reset):
-                left -= 1
-                if not left:
-                    return
+    asyncio.run(follow(consumer, lambda event: show([event], as_json), ReceivedMessage, count))
 
 
-def print_events(events: Iterable[TopicEvent], as_json: bool) -> None:
-    for event in events:
-        print(event_json(event) if as_json else event_line(event))
+def show(items: Sequence[Item], as_json: bool) -> None:
+    """Print each item in JSON, or lines for people."""
+    for line in map(item_json, items) if as_json else lines_of(items):
+        print(line)
+
+
+def say(shown: dict[str, Any], sentence: str, as_json: bool) -> None:
+    """Print what a command has done."""
+    print(json.dumps(shown) if as_json else sentence)

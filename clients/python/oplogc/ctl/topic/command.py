@@ -1,19 +1,17 @@
 """``oplogctl topic``, and its subcommands that create, change and delete topics."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, named, option
-from oplogc.ctl.output.lines import topic_json, topic_line
+from oplogc.ctl.options.flags import named, on_topics, option
+from oplogc.ctl.output.events import say, show
 from oplogc.ctl.topic import reading as topic_reading
 from oplogc.ctl.topic import writing as topic_writing
 from oplogc.terminal.options import Converted
-from oplogc.topics import Topic
+from oplogc.topics import Topics
 from oplogc.topics.messages.names import namespace_name
 
 
@@ -65,10 +63,9 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
     values.max_bytes,
     "Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
 )
-@as_json
-@connected(writes=True)
+@on_topics(writes=True)
 def create(
-    connection: Connection,
+    topics: Topics,
     topic: str,
     ttl: int | None,
     pointers: bool,
@@ -77,11 +74,10 @@ def create(
     as_json: bool,
 ) -> None:
     """Create a topic."""
-    with connection.topics() as topics:
-        made = topics.create(
-            topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout, max_bytes=max_bytes
-        )
-        _show_topic(made, as_json)
+    made = topics.create(
+        topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout, max_bytes=max_bytes
+    )
+    show([made], as_json)
 
 
 @topic.command()
@@ -102,10 +98,9 @@ def create(
     "Bytes above which its oldest messages leave. Not set: as before.",
     choices=("none",),
 )
-@as_json
-@connected(writes=True)
+@on_topics(writes=True)
 def update(
-    connection: Connection,
+    topics: Topics,
     topic: str,
     ttl: int,
     pointers: bool | None,
@@ -114,16 +109,15 @@ def update(
     as_json: bool,
 ) -> None:
     """Change the properties of a topic."""
-    with connection.topics() as topics:
-        before = topics.get(topic)
-        changed = topics.update(
-            topic,
-            ttl=ttl or None,
-            pointers=before.pointers if pointers is None else pointers,
-            pointer_timeout=_kept(before.pointer_timeout, pointer_timeout),
-            max_bytes=_kept(before.max_bytes, max_bytes),
-        )
-        _show_topic(changed, as_json)
+    before = topics.get(topic)
+    changed = topics.update(
+        topic,
+        ttl=ttl or None,
+        pointers=before.pointers if pointers is None else pointers,
+        pointer_timeout=_kept(before.pointer_timeout, pointer_timeout),
+        max_bytes=_kept(before.max_bytes, max_bytes),
+    )
+    show([changed], as_json)
 
 
 def _kept(before: int | None, given: int | None) -> int | None:
@@ -135,40 +129,29 @@ def _kept(before: int | None, given: int | None) -> int | None:
 @click.argument(
     "namespace", metavar="[NAMESPACE]", required=False, type=Converted("NAMESPACE", namespace_name)
 )
-@as_json
-@connected(writes=False)
-def list_(connection: Connection, namespace: str | None, as_json: bool) -> None:
+@on_topics(writes=False)
+def list_(topics: Topics, namespace: str | None, as_json: bool) -> None:
     """List the topics of a namespace. Without one: of all namespaces."""
-    with connection.topics() as topics:
-        names = [each.name for each in topics.namespaces()] if namespace is None else [namespace]
-        for name in names:
-            for each in topics.list(name):
-                _show_topic(each, as_json)
+    names = [each.name for each in topics.namespaces()] if namespace is None else [namespace]
+    for name in names:
+        show(topics.list(name), as_json)
 
 
-@topic.command()
+@topic.command("show")
 @named()
-@as_json
-@connected(writes=False)
-def show(connection: Connection, topic: str, as_json: bool) -> None:
+@on_topics(writes=False)
+def show_(topics: Topics, topic: str, as_json: bool) -> None:
     """Show the properties of a topic."""
-    with connection.topics() as topics:
-        _show_topic(topics.get(topic), as_json)
+    show([topics.get(topic)], as_json)
 
 
 @topic.command()
 @named()
-@as_json
-@connected(writes=True)
-def delete(connection: Connection, topic: str, as_json: bool) -> None:
+@on_topics(writes=True)
+def delete(topics: Topics, topic: str, as_json: bool) -> None:
     """Delete a topic with all its messages."""
-    with connection.topics() as topics:
-        topics.delete(topic)
-    print(json.dumps({"deleted": topic}) if as_json else f"{topic} is deleted")
-
-
-def _show_topic(topic: Topic, as_json: bool) -> None:
-    print(topic_json(topic) if as_json else topic_line(topic))
+    topics.delete(topic)
+    say({"deleted": topic}, f"{topic} is deleted", as_json)
 
 
 for _command in (*topic_writing.COMMANDS, *topic_reading.COMMANDS):
