@@ -1,4 +1,4 @@
-"""Methods for threads, made of the methods of an asyncio object."""
+"""Methods for threads, made of the methods of an asyncio object, and docstrings for both."""
 
 import functools
 from collections.abc import Callable, Coroutine
@@ -10,6 +10,7 @@ _A = TypeVar("_A")
 _A_co = TypeVar("_A_co", covariant=True)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class HasTwin(Protocol[_A_co]):
@@ -30,3 +31,13 @@ def blocking(
 
     call.__qualname__ = method.__qualname__.removeprefix("Async")
     return call
+
+
+def documented_as(other: Callable[..., Any]) -> Callable[[_F], _F]:
+    """Return a decorator that copies the docstring of the twin's method."""
+
+    def copy(method: _F) -> _F:
+        method.__doc__ = other.__doc__
+        return method
+
+    return copy

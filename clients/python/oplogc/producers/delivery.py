@@ -1,7 +1,6 @@
 """Delivery over HTTP for the producer for threads."""
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Callable
 
@@ -9,29 +8,23 @@ from oplogc.http.address import shown
 from oplogc.process.at_exit import close_at_exit, open_ones
 from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
-from oplogc.producers.options import CLOSED, HttpOptions
-from oplogc.producers.outbox import Counters
-from oplogc.producers.sender import Sender
+from oplogc.producers.options import HttpOptions
+from oplogc.producers.sender import HttpWay
 
 
-class Delivery:
-    """A bounded buffer, and a thread with an event loop to deliver it over HTTP."""
+class Delivery(HttpWay):
+    """Delivers with an event loop in a thread.
+
+    In the child of a fork the buffer is empty: the parent delivers the operations sent before.
+    """
 
     def __init__(self, options: HttpOptions) -> None:
-        self._options = options
-        self._closing = False
-        self._ended = False
-        self._begin()
+        super().__init__(options)
         after_fork(self, Delivery._begin)
 
     def _begin(self) -> None:
-        """Begin with an empty buffer.
-
-        In the child of a fork the parent's thread delivers the operations sent before.
-        """
-        self._changed = threading.Condition()
-        self._outbox = self._options.outbox()
-        self._sender = Sender(self._options, self._outbox, self._changed, self._changed.notify_all)
+        super()._begin()
+        self._lock = self._changed = threading.Condition()
         self._thread = LoopThread("oplogc-producer", self._run)
 
     def __str__(self) -> str:
@@ -39,20 +32,12 @@ class Delivery:
         return f"{buffered:,} operations are buffered for {shown(self._options.endpoint.url)}"
 
     def send(self, raw: bytes) -> None:
-        outbox = self._outbox
         with self._changed:
-            has_room = self._closing or outbox.has_room(raw) or self._make_room(raw)
-            if self._closing:
-                raise ValueError(CLOSED)
-            if not has_room:
-                outbox.refuse(self._options.overflow)
-                return
-            if not self._thread.has_started:
-                self._thread.start()
-                open_ones.add(self)
-            outbox.add(raw)
-            if outbox.counters.buffered == 1:
-                self._in_loop(self._sender.more.set)
+            has_room = self._has_room(raw)
+            if not has_room and self._options.overflow == "block":
+                timeout = _seconds(self._options.block_timeout)
+                has_room = self._changed.wait_for(lambda: self._has_room(raw), timeout)
+            self._put(raw, has_room)
 
     def flush(self, timeout: float | None) -> None:
         outbox = self._outbox
@@ -69,7 +54,7 @@ class Delivery:
                 return
             first = not self._closing
             self._closing = True
-            self._changed.notify_all()
+            self._notify()
         try:
             self.flush(timeout)
         finally:
@@ -85,7 +70,7 @@ class Delivery:
             was_open = self._thread.has_started and not self._closing
             self._closing = True
             if was_open:
-                self._in_loop(self._sender.finish)
+                self._in_loop(self._finish)
             return was_open
 
     def flush_at_exit(self, timeout: float) -> None:
@@ -99,32 +84,24 @@ class Delivery:
                 f"a producer was not closed at the end: {self}" if buffered else "",
             )
 
-    def counters(self) -> Counters:
-        with self._changed:
-            return dataclasses.replace(self._outbox.counters)
-
-    def _make_room(self, raw: bytes) -> bool:
-        if self._options.overflow == "block":
-            timeout = _seconds(self._options.block_timeout)
-            return self._changed.wait_for(
-                lambda: self._outbox.has_room(raw) or self._closing, timeout
-            )
-        return self._options.overflow == "drop_old" and self._outbox.drop_old_for(raw)
-
     def _end(self) -> None:
         with self._changed:
             self._ended = True
-            self._changed.notify_all()
+            self._notify()
         self._thread.end()
         open_ones.discard(self)
+
+    def _start(self) -> None:
+        if not self._thread.has_started:
+            self._thread.start()
+            open_ones.add(self)
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError, ValueError):  # the loop has ended
             self._thread.soon(call)
 
-    async def _run(self) -> None:
-        # A method of this object: it must live until an abandoned buffer is delivered.
-        await self._sender.run()
+    def _notify(self) -> None:
+        self._changed.notify_all()
 
 
 def _seconds(timeout: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """The arguments of both producers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -46,6 +47,9 @@ W = TypeVar("W", bound=Way)
 
 
 class ProducerBase(Generic[W]):
+    _udp: Callable[[str], W]
+    _http: Callable[[HttpOptions], W]
+
     def __init__(
         self,
         url: str = "udp://localhost:8042",
@@ -78,25 +82,19 @@ class ProducerBase(Generic[W]):
         self._way: W
         if is_udp(url):
             self._way = self._udp(url)
-        else:
-            options = HttpOptions(
-                ops_endpoint(url, password),
-                proxy,
-                timeout,
-                batch_size,
-                max_buffered,
-                max_buffered_bytes,
-                overflow,
-                block_timeout,
-                backoff,
-            )
-            self._way = self._http(options)
-
-    def _udp(self, url: str) -> W:
-        raise NotImplementedError
-
-    def _http(self, options: HttpOptions) -> W:
-        raise NotImplementedError
+            return
+        options = HttpOptions(
+            ops_endpoint(url, password),
+            proxy,
+            timeout,
+            batch_size,
+            max_buffered,
+            max_buffered_bytes,
+            overflow,
+            block_timeout,
+            backoff,
+        )
+        self._way = self._http(options)
 
     @property
     def counters(self) -> Counters:
