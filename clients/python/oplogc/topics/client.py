@@ -5,11 +5,9 @@ from datetime import datetime
 from typing import Self
 from weakref import WeakSet
 
-from oplogc.http.answers import Answer
 from oplogc.topics.base import TopicsBase
 from oplogc.topics.calls import lists, pointers, topics, transactions
 from oplogc.topics.calls.agents import Agents, Options
-from oplogc.topics.calls.call import Call
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, Polled, Properties
@@ -79,9 +77,8 @@ class AsyncTopics(TopicsBase):
         leave. None: no bound. Raises TopicAlreadyExists. If the answer to an attempt was lost, a
         topic with these properties counts as created by this call.
         """
-        name = topic_name(topic)
         properties = Properties(ttl, pointers, pointer_timeout, max_bytes)
-        call = topics.create(name, properties)
+        call = topics.create(topic_name(topic), properties)
         answer, lost = await self._agents.ask(call)
         error = topics.refusal(call, answer)
         if isinstance(error, TopicAlreadyExists) and lost:
@@ -90,7 +87,7 @@ class AsyncTopics(TopicsBase):
                 return found
         if error is not None:
             raise error
-        return topics.topic(name, answer)
+        return call.read(answer)
 
     async def update(
         self,
@@ -105,26 +102,24 @@ class AsyncTopics(TopicsBase):
 
         A property not given gets its default.
         """
-        name = topic_name(topic)
         properties = Properties(ttl, pointers, pointer_timeout, max_bytes)
-        return topics.topic(name, await self._call(topics.update(name, properties)))
+        return await self._agents.fetch(topics.update(topic_name(topic), properties))
 
     async def get(self, topic: str) -> Topic:
         """Return a topic with its properties."""
-        name = topic_name(topic)
-        return topics.topic(name, await self._call(topics.get(name)))
+        return await self._agents.fetch(topics.get(topic_name(topic)))
 
     async def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
         """Return the topics of a namespace, sorted by name."""
-        return topics.topics(namespace, await self._call(topics.list_topics(namespace)))
+        return await self._agents.fetch(topics.list_topics(namespace))
 
     async def namespaces(self) -> tuple[Namespace, ...]:
         """Return the namespaces of all topics, sorted by name."""
-        return await lists.all_pages(lists.list_namespaces(), self._call, lists.namespaces)
+        return await lists.namespaces(self._agents)
 
     async def leases(self) -> tuple[Lease, ...]:
         """Return all leases ever held, sorted by name."""
-        return await lists.all_pages(lists.list_leases(), self._call, lists.leases)
+        return await lists.leases(self._agents)
 
     async def delete(self, topic: str) -> None:
         """Delete a topic with its messages.
@@ -182,7 +177,7 @@ class AsyncTopics(TopicsBase):
         """
         name = topic_name(topic)
         call = topics.poll(name, start_from, inclusive, limit, isolation, transaction)
-        return topics.polled(await self._call(call))
+        return await self._agents.fetch(call)
 
     def transaction(
         self,
@@ -225,8 +220,7 @@ class AsyncTopics(TopicsBase):
         ``after``: offset of the entry before. None: the newest entries. ``limit``: 1,000 at most.
         None: 100.
         """
-        call = pointers.list_entries(topic_name(topic), after, limit)
-        return pointers.entries(await self._call(call))
+        return await self._agents.fetch(pointers.list_entries(topic_name(topic), after, limit))
 
     async def list_transactions(
         self, *, state: str | None = None, group: str | None = None, limit: int | None = None
@@ -236,19 +230,18 @@ class AsyncTopics(TopicsBase):
         ``state``: open, committing, committed or aborted. None: any. ``limit``: 1,000 at most.
         None: 100.
         """
-        call = transactions.list_transactions(state, group, limit)
-        return transactions.statuses(await self._call(call))
+        return await self._agents.fetch(transactions.list_transactions(state, group, limit))
 
     async def get_transaction(self, txn: str) -> TransactionStatus:
         """Return a transaction. Raises RefusedError if there is none of this id."""
-        return transactions.status(await self._call(transactions.get(txn)))
+        return await self._agents.fetch(transactions.get(txn))
 
     async def abort_transaction(self, txn: str) -> TransactionStatus:
         """Abort a transaction and return it, also if it was aborted before.
 
         Raises RefusedError if there is none of this id, or if it is committed.
         """
-        return transactions.status(await self._call(transactions.abort(txn)))
+        return await self._agents.fetch(transactions.abort(txn))
 
     async def flush(self, timeout: float | None = 30.0) -> None:
         """Wait until all messages published before are durable, refused or given up.
@@ -291,9 +284,3 @@ class AsyncTopics(TopicsBase):
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(CLOSED)
-
-    async def _call(self, call: Call) -> Answer:
-        answer, _ = await self._agents.ask(call)
-        if (error := transactions.refusal(call, answer)) is not None:
-            raise error
-        return answer

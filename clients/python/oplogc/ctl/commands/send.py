@@ -9,7 +9,7 @@ from oplogc.ctl.output.events import say
 from oplogc.http.answers import printable
 from oplogc.terminal.options import Converted
 from oplogc.terminal.values import one_of
-from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.call import Call, nothing
 from oplogc.wire.errors import OperationError
 from oplogc.wire.operation import EVENTS, encode
 
@@ -58,6 +58,6 @@ def send(
         body = encode(event, type_, id_, parents, timestamp)
     except OperationError as error:
         raise click.UsageError(str(error)) from None
-    agent.ask(Call("POST", "/ops", body, writes=True, done=204))
+    agent.ask(Call("POST", "/ops", nothing, body, writes=True, done=204))
     shown = {"event": event, "type": type_.lower(), "id": id_}
     say(shown, printable(f"{event} of {type_.lower()}/{id_} is stored"), as_json)

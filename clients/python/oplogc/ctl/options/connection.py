@@ -15,7 +15,6 @@ from oplogc.http.client import NoAnswer
 from oplogc.topics import TopicConsumer, Topics
 from oplogc.topics.calls.agents import Agents, Options
 from oplogc.topics.calls.call import Call
-from oplogc.topics.calls.topics import refusal
 
 PREFIX = "OPLOGCTL_"
 BACKOFF = (0.5, 5.0)
@@ -72,21 +71,14 @@ class AgentConnection:
         variable = f"{PREFIX}{kind.upper().replace('-', '_')}"
         return f"the agent needs a password: give --{kind}-file or {variable} (HTTP 401)"
 
-    def ask(self, call: Call) -> Answer:
-        """Return the answer to a successful request, tried as ``--retry-for`` says.
+    def ask(self, call: Call[Any]) -> None:
+        """Send a request, tried as ``--retry-for`` says.
 
         Raises click.UsageError for a bad address, UnavailableError, RefusedError.
         """
+        self._with_agents(lambda agents: agents.confirmed(call))
 
-        async def ask(agents: Agents) -> Answer:
-            answer, _ = await agents.ask(call)
-            if (error := refusal(call, answer)) is not None:
-                raise error
-            return answer
-
-        return self._with_agents(ask)
-
-    def ask_once(self, call: Call) -> Answer:
+    def ask_once(self, call: Call[Any]) -> Answer:
         """Return the answer, whatever it is. Raises click.UsageError for a bad address, Failed."""
 
         async def ask(agents: Agents) -> Answer:

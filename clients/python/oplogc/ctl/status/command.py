@@ -10,13 +10,13 @@ from oplogc.ctl.options.flags import connected
 from oplogc.ctl.status.lines import consumer_lines, status_lines
 from oplogc.ctl.status.members import unexpected_member
 from oplogc.http.answers import printable
-from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.call import Call, nothing
 from oplogc.topics.calls.topics import refusal
 from oplogc.topics.messages.names import OPLOG
 
-_STATUS = Call("GET", "/status")
+_STATUS = Call("GET", "/status", nothing)
 # A small answer for which an agent wants its password for reading.
-_GUARDED = Call("GET", OPLOG.path)
+_GUARDED = Call("GET", OPLOG.path, nothing)
 
 
 @click.command()

@@ -4,18 +4,21 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from oplogc.http.address import Endpoint, base_endpoint, below, check_proxy, shown
 from oplogc.http.answers import AGENT, Answer
 from oplogc.http.backoff import Backoff
 from oplogc.http.client import Http, NoAnswer
 from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.transactions import refusal
 from oplogc.wire.errors import UnavailableError
 
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """A poll has some 1 MB, up to six times as much in JSON. A long list of topics may have more."""
 logger = logging.getLogger("oplogc")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class Agents:
         await self._http.aclose()
 
     async def ask_once(
-        self, call: Call, until: float | None = None
+        self, call: Call[Any], until: float | None = None
     ) -> tuple[Answer | NoAnswer, Endpoint]:
         """Send a request once. Return the answer, and the address asked.
 
@@ -81,7 +84,7 @@ class Agents:
             self._current = (agent + 1) % len(self._reading)
         return answer, to
 
-    async def ask_each(self, call: Call) -> tuple[Answer | NoAnswer, bool]:
+    async def ask_each(self, call: Call[Any]) -> tuple[Answer | NoAnswer, bool]:
         """Send a request to each agent, until one of them is neither unreachable nor busy.
 
         Return the last answer, and whether an agent without an answer may have carried it out.
@@ -98,8 +101,19 @@ class Agents:
                 break
         return answer, lost
 
+    async def fetch(self, call: Call[_T]) -> _T:
+        """Return the content of the answer. Raises as ``confirmed``."""
+        return call.read(await self.confirmed(call))
+
+    async def confirmed(self, call: Call[Any]) -> Answer:
+        """Return the answer. Raises UnavailableError, RefusedError and ProtocolError."""
+        answer, _ = await self.ask(call)
+        if (error := refusal(call, answer)) is not None:
+            raise error
+        return answer
+
     async def ask(
-        self, call: Call, until: float | None = None, repeat: bool = True
+        self, call: Call[Any], until: float | None = None, repeat: bool = True
     ) -> tuple[Answer, bool]:
         """Return the answer, and whether an earlier attempt may have been carried out.
 

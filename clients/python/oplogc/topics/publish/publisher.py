@@ -116,7 +116,7 @@ class Publisher:
             self._notify()
 
     def _apply(
-        self, call: Call, queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
+        self, call: Call[None], queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
     ) -> float:
         """Return the seconds until the next request."""
         now = time.monotonic()

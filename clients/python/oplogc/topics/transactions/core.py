@@ -31,7 +31,7 @@ class TransactionCore:
     ``timeout``: seconds from the begin after which nothing commits.
     """
 
-    def __init__(self, agents: Agents, begin: Call, timeout: float) -> None:
+    def __init__(self, agents: Agents, begin: Call[tuple[str, datetime]], timeout: float) -> None:
         options = agents.options
         self._agents = agents
         self._begin = begin
@@ -62,9 +62,7 @@ class TransactionCore:
             raise ValueError(f"transaction {self.id} has begun already")
         if self._is_closed:
             raise ValueError("its client is closed")
-        answer, _ = await self._agents.ask(self._begin)
-        _raise(calls.refusal(self._begin, answer))
-        self.id, self.expires_at = calls.begun(answer)
+        self.id, self.expires_at = await self._agents.fetch(self._begin)
         self._until = time.monotonic() + self._timeout
         # A future awaited in the block must not wait for ever.
         self._timer = asyncio.get_running_loop().call_later(self._timeout, self._time_is_over)
@@ -184,7 +182,7 @@ class TransactionCore:
             try:
                 answer, _ = await self._agents.ask(call, self._until)
                 _raise(calls.refusal(call, answer, first))
-                _raise(calls.confirmation(self.id, answer))
+                call.read(answer)
             except OplogError as error:
                 self._fail(self._not_committed(str(error), error))
                 return
@@ -201,7 +199,7 @@ class TransactionCore:
             error = calls.refusal(call, answer)
             if error is None:
                 lost = True
-                self.committed = calls.committed(answer, len(self._futures))
+                self.committed = call.read(answer)
             elif answer.status in (409, 412):  # it was decided otherwise, or a record is missing
                 lost = False
         except UnavailableError as unavailable:
