@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from oplogc.process.loop_thread import LoopThread
@@ -14,9 +15,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class HasTwin(Protocol[_A_co]):
-    """An object for threads. ``_twin``: the asyncio object with the same methods, and its loop."""
+    """An object for threads. ``_twin``: the asyncio object with the same methods, and its loop,
+    for the time of a call.
+    """
 
-    def _twin(self) -> tuple[_A_co, LoopThread]: ...
+    def _twin(self) -> AbstractContextManager[tuple[_A_co, LoopThread]]: ...
 
 
 def blocking(
@@ -26,8 +29,8 @@ def blocking(
 
     @functools.wraps(method)
     def call(self: HasTwin[_A], /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        twin, thread = self._twin()
-        return thread.call(method(twin, *args, **kwargs))
+        with self._twin() as (twin, thread):
+            return thread.call(method(twin, *args, **kwargs))
 
     call.__qualname__ = method.__qualname__.removeprefix("Async")
     return call

@@ -12,9 +12,8 @@ from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, Polled, Properties
 from oplogc.topics.calls.transactions import TransactionStatus
-from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES, ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers
-from oplogc.topics.foreign.publisher import AsyncForeignPublisher
+from oplogc.topics.foreign.publisher import MAX_BUFFERED_BYTES, AsyncForeignPublisher
 from oplogc.topics.messages.message import Sendable
 from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.messages.snapshot import ForeignTransaction
@@ -139,15 +138,17 @@ class AsyncTopics(TopicsBase):
 
         The messages of one call are stored together or not at all. Calls for one topic are stored
         in their order. Concurrent calls share requests. If an answer is lost, the request is sent
-        again, so messages may be stored twice. The future raises what other calls raise, and
-        BufferFullError. Cancel it to withdraw messages before they are sent.
+        again, so messages may be stored twice. The future raises what other calls raise. Cancel it
+        to withdraw messages before they are sent.
+
+        Without room in the buffer the future raises BufferFullError. Before that a call from a
+        thread waits up to ``retry_for`` seconds.
 
         ``durable=False``: the future is done at once. The messages are tried again until the agent
         has them, refuses them or the topic is gone. Without room they are dropped. See
         ``counters``.
 
-        Raises ValueError for a bad name, MessageError for a bad message, and ValueError after
-        ``aclose``.
+        Raises ValueError for a bad name and after the end, and MessageError for a bad message.
         """
         new = publication(topic, messages, self._options.retry_for if durable else None)
         if self._closed:
@@ -186,7 +187,7 @@ class AsyncTopics(TopicsBase):
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
     ) -> AsyncTransaction:
-        """Return a transaction, to be used with ``async with``. See ``AsyncTransaction``.
+        """Return a transaction, to be used in a ``with`` or ``async with`` statement.
 
         ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
         topic of its records, which is then the commit log. ``timeout``: seconds from its begin
@@ -209,8 +210,7 @@ class AsyncTopics(TopicsBase):
         Above it they are stored at the agent. See ``AsyncForeignPublisher``.
         """
         self._check_open()
-        core = ForeignCore(self.pointers, self._options.batch_size, max_buffered_bytes)
-        return AsyncForeignPublisher(core)
+        return AsyncForeignPublisher(self.pointers, self._options.batch_size, max_buffered_bytes)
 
     async def entries(
         self, topic: str, *, after: int | None = None, limit: int | None = None

@@ -6,11 +6,13 @@ from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
+from oplogc.process.blocking import documented_as
 from oplogc.process.forks import OfOneProcess
 from oplogc.process.loop_thread import LoopThread
 from oplogc.topics.calls.transactions import Committed
 from oplogc.topics.messages.records import Writable, content
 from oplogc.topics.transactions.core import TransactionCore
+from oplogc.topics.transactions.transaction import AsyncTransaction
 
 _R = TypeVar("_R")
 
@@ -40,14 +42,8 @@ class Transaction(OfOneProcess):
         """Time after which nothing commits, by the agent's clock."""
         return self._core.expires_at
 
+    @documented_as(AsyncTransaction.write)
     def write(self, topic: str, message: Writable) -> "Future[str | None]":
-        """Write a record with the next lsn. Wait for room in the buffer.
-
-        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping or as
-        JSON text. The future has the record's id after the commit. None: the topic was deleted
-        before. Do not wait for it in the block. Raises ValueError, MessageError and OperationError,
-        after which the transaction may go on, and TransactionError.
-        """
         raw = content(topic, message)
         self._check_process()
         with self._lock:  # in the order of the calls
@@ -58,23 +54,16 @@ class Transaction(OfOneProcess):
             self._thread.soon(self._core.enter, raw, future)
         return future
 
+    @documented_as(AsyncTransaction.commit)
     def commit(self) -> Committed:
-        """Commit all records. A repeated call returns the same.
-
-        Raises TransactionError if the transaction does not commit, and OutcomeUnknownError if no
-        agent has confirmed the commit.
-        """
         self._check_process()
         with self._lock:
             if not self._thread.is_running and self._core.committed is None:
                 self._core.check()
             return self._core.committed or self._end(self._core.commit())
 
+    @documented_as(AsyncTransaction.abort)
     def abort(self) -> None:
-        """Abort the transaction, and fail the futures.
-
-        Raises ValueError if the transaction is committed, and OutcomeUnknownError.
-        """
         self._check_process()
         if self._core.can_abort():
             self._end(self._core.abort("it was aborted"))

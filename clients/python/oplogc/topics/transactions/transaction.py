@@ -37,13 +37,12 @@ class AsyncTransaction:
     async def write(self, topic: str, message: Writable) -> "asyncio.Future[str | None]":
         """Write a record with the next lsn. Wait for room in the buffer.
 
-        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping of
-        event, type, id, parents and timestamp, or as JSON text.
+        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping of event,
+        type, id, parents and timestamp, or as JSON text.
 
-        The future has the record's id after the commit. None: the topic was deleted before. The
-        future raises TransactionError if the transaction does not commit, and OutcomeUnknownError.
-        Do not await it in the block: the commit comes later, so it would fail when the time is
-        over.
+        The future has the record's id after the commit. None: the topic was deleted before. It
+        raises TransactionError if the transaction does not commit, and OutcomeUnknownError. Do not
+        wait for it in the block: the commit comes later.
 
         Raises ValueError, MessageError and OperationError, after which the transaction may go on,
         and TransactionError if the transaction cannot commit.
