@@ -3,7 +3,7 @@
 import click
 
 from oplogc.ctl.options.flags import on_topics
-from oplogc.ctl.output.events import show
+from oplogc.ctl.output import show
 from oplogc.topics import Topics
 
 

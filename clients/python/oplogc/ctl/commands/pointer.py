@@ -2,12 +2,11 @@
 
 import click
 
-from oplogc.ctl.options.flags import on_topics, option
-from oplogc.ctl.output.events import say, show
+from oplogc.ctl.options.flags import on_topics, option, topic_text
+from oplogc.ctl.output import say, show
 from oplogc.terminal.options import Converted
 from oplogc.topics import Topics
 from oplogc.topics.calls.pointers import MAX_TOPICS
-from oplogc.topics.messages.names import topic_name
 from oplogc.topics.messages.snapshot import pointer_of
 
 
@@ -36,9 +35,8 @@ def _add_report(decision: str, state: str, end: str) -> None:
     @pointer.command(decision, help=f"Report that the transaction of a pointer {end}.")
     @click.argument("pointer", metavar="POINTER", type=Converted("POINTER", pointer_of))
     @option(
-        "--topic names",
-        "TOPIC",
-        lambda text: str(topic_name(text)),
+        "--topic names TOPIC",
+        topic_text,
         f"A topic with messages under it. Can be repeated, {MAX_TOPICS:,} times at most.",
         multiple=True,
         required=True,

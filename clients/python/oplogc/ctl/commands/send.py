@@ -5,7 +5,7 @@ import click
 from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import AgentConnection
 from oplogc.ctl.options.flags import connected, option
-from oplogc.ctl.output.events import say
+from oplogc.ctl.output import say
 from oplogc.http.answers import printable
 from oplogc.terminal.options import Converted
 from oplogc.terminal.values import one_of
@@ -27,15 +27,13 @@ def _object(text: str) -> tuple[str, str]:
 @click.argument("event", metavar="insert|update|delete", type=_EVENT)
 @click.argument("key", metavar="TYPE/ID", type=Converted("TYPE/ID", _object))
 @option(
-    "--parent parents",
-    "PARENT",
+    "--parent parents PARENT",
     values.text,
     "A parent that the object has now. Can be repeated. Without one it has none.",
     multiple=True,
 )
 @option(
-    "--timestamp",
-    "TIME",
+    "--timestamp TIME",
     values.text,
     "When the object changed, such as 2026-01-31T12:00:00Z. Not set: the time of arrival.",
 )

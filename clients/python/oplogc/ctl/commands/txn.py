@@ -7,7 +7,7 @@ import click
 from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import AgentConnection
 from oplogc.ctl.options.flags import connected, limit, on_topics, option
-from oplogc.ctl.output.events import follow_topic, show
+from oplogc.ctl.output import follow_topic, show
 from oplogc.terminal.options import Converted
 from oplogc.terminal.values import count as whole_number
 from oplogc.topics import Topics
@@ -33,13 +33,12 @@ _named = click.argument("txn", metavar="ID", type=Converted("ID", id_of))
 
 @txn.command("list")
 @option(
-    "--state",
-    "STATE",
+    "--state STATE",
     values.state,
     f"Only transactions in this state: {', '.join(STATES)}.",
     STATES,
 )
-@option("--group", "GROUP", _group, "Only transactions of this group.")
+@option("--group GROUP", _group, "Only transactions of this group.")
 @limit("transactions")
 @on_topics(writes=False)
 def list_(topics: Topics, state: str | None, group: str | None, limit: int, as_json: bool) -> None:
@@ -67,16 +66,15 @@ def abort(topics: Topics, txn: str, as_json: bool) -> None:
 
 
 @txn.command()
-@option("--group", "GROUP", _group, "The group of transactions.", default=DEFAULT_GROUP)
+@option("--group GROUP", _group, "The group of transactions.", default=DEFAULT_GROUP)
 @option(
-    "--from start",
-    "POSITION",
+    "--from start POSITION",
     values.position,
     "Begin here: at this position with the records that are there, behind it with --follow."
     " 0 is the oldest record.",
     default="0",
 )
-@option("--count -n", "N", whole_number, "End after N records.")
+@option("--count -n N", whole_number, "End after N records.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new records, until Ctrl-C.")
 @connected(writes=False)
 def log(

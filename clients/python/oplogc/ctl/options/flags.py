@@ -59,16 +59,16 @@ class Option(VariableOption):
 
 
 def option(
-    names: str,
-    metavar: str,
+    usage: str,
     convert: Callable[[str], Any],
     help: str,
     choices: tuple[str, ...] = (),
     **more: Any,
 ) -> Callable[[Any], Any]:
-    """Return the decorator of an option. ``names``: separated by blanks."""
+    """Return the decorator of an option. ``usage``: its names and the name of its value."""
+    *names, metavar = usage.split()
     return click.option(
-        *names.split(),
+        *names,
         cls=Option,
         type=_OptionValue(metavar, convert, choices),
         metavar=metavar,
@@ -82,16 +82,15 @@ def option(
 def limit(entries: str) -> Callable[[Any], Any]:
     """Return the decorator of the option for the number of entries to list."""
     text = f"Print at most N {entries}, {MAX_LIST:,} at most."
-    return option("--limit -n", "N", listed, text, default="100")
+    return option("--limit -n N", listed, text, default="100")
 
 
-def named(metavar: str = "TOPIC", **more: Any) -> Callable[[Any], Any]:
-    """Add the argument with the name of a topic."""
+def topic_text(text: str) -> str:
+    """Return the whole name of a topic. Raise ValueError."""
+    return str(topic_name(text))
 
-    def checked(text: str) -> str:
-        return str(topic_name(text))
 
-    return click.argument("topic", metavar=metavar, type=Converted(metavar, checked), **more)
+named = click.argument("topic", metavar="TOPIC", type=Converted("TOPIC", topic_text))
 
 
 def _url(text: str) -> str:
@@ -102,28 +101,28 @@ def _url(text: str) -> str:
 
 _FLAGS: tuple[Callable[[Any], Any], ...] = (
     option(
-        "--url", "URL", _url, "Agent: http://HOST:PORT, https://HOST or HOST:PORT.",
+    "--url URL", _url, "Agent: http://HOST:PORT, https://HOST or HOST:PORT.",
         envvar=["OPLOGCTL_URL", "OPLOG_URL"], default=DEFAULT_URL,
     ),
     option(
-        "--password-file", "PATH", password_in_file,
+    "--password-file PATH", password_in_file,
         "File with the agent's password for reading. The password itself may be in"
         " OPLOGCTL_PASSWORD or OPLOG_PASSWORD.",
         envvar="OPLOGCTL_PASSWORD_FILE",
     ),
     option(
-        "--ingest-password-file", "PATH", password_in_file,
+    "--ingest-password-file PATH", password_in_file,
         "File with the agent's password for writing. The password itself may be in"
         " OPLOGCTL_INGEST_PASSWORD. Not set: the one for reading.",
         envvar="OPLOGCTL_INGEST_PASSWORD_FILE",
     ),
     option(
-        "--proxy", "URL", given_text,
+    "--proxy URL", given_text,
         "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
         envvar="OPLOGCTL_PROXY",
     ),
     option(
-        "--retry-for", "DURATION", duration,
+    "--retry-for DURATION", duration,
         "How long to try while the agent is unreachable or busy. `follow` tries for ever.",
         envvar="OPLOGCTL_RETRY_FOR", default="10s",
     ),
@@ -160,8 +159,7 @@ def before_command(group: click.Command) -> click.Command:
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object per line.")
 
 isolation = option(
-    "--isolation",
-    "ISOLATION",
+    "--isolation ISOLATION",
     check_isolation,
     "read_committed: records of a transaction together, at its commit. read_uncommitted: when they"
     " are written.",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from oplogc.ctl.output.lines import table
+from oplogc.ctl.output import table
 from oplogc.http.answers import printable
 
 

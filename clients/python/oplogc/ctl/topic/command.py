@@ -7,7 +7,7 @@ import click
 
 from oplogc.ctl.options import values
 from oplogc.ctl.options.flags import named, on_topics, option
-from oplogc.ctl.output.events import say, show
+from oplogc.ctl.output import say, show
 from oplogc.ctl.topic import reading as topic_reading
 from oplogc.ctl.topic import writing as topic_writing
 from oplogc.terminal.options import Converted
@@ -30,16 +30,14 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
     Those of a topic to change stay as they are if they are not given.
     """
     timeout = option(
-        "--pointer-timeout",
-        "DURATION" if is_new else "DURATION|default",
+        "--pointer-timeout DURATION" + ("" if is_new else "|default"),
         values.pointer_timeout if is_new else values.or_word("default", values.pointer_timeout),
         "How long a pointer stays open in it: 1s to 30d. Not set: "
         + ("the agent's default." if is_new else "as before."),
         choices=() if is_new else ("default",),
     )
     pointers = option(
-        "--pointers",
-        "on|off",
+        "--pointers on|off",
         values.on_or_off,
         "Whether it takes messages under pointers." + ("" if is_new else " Not set: as before."),
         choices=("on", "off"),
@@ -49,17 +47,15 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
 
 
 @topic.command()
-@named()
+@named
 @option(
-    "--ttl",
-    "DURATION",
+    "--ttl DURATION",
     values.ttl,
     "Time to live of its messages: 90s, 10m, 12h or 7d. Not set: the agent's default.",
 )
 @_of_pointers(is_new=True)
 @option(
-    "--max-bytes",
-    "SIZE",
+    "--max-bytes SIZE",
     values.max_bytes,
     "Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
 )
@@ -81,10 +77,9 @@ def create(
 
 
 @topic.command()
-@named()
+@named
 @option(
-    "--ttl",
-    "DURATION|default",
+    "--ttl DURATION|default",
     values.or_word("default", values.ttl),
     "New time to live of its messages, or default: the agent's.",
     choices=("default",),
@@ -92,8 +87,7 @@ def create(
 )
 @_of_pointers(is_new=False)
 @option(
-    "--max-bytes",
-    "SIZE|none",
+    "--max-bytes SIZE|none",
     values.or_word("none", values.max_bytes),
     "Bytes above which its oldest messages leave. Not set: as before.",
     choices=("none",),
@@ -138,7 +132,7 @@ def list_(topics: Topics, namespace: str | None, as_json: bool) -> None:
 
 
 @topic.command("show")
-@named()
+@named
 @on_topics(writes=False)
 def show_(topics: Topics, topic: str, as_json: bool) -> None:
     """Show the properties of a topic."""
@@ -146,7 +140,7 @@ def show_(topics: Topics, topic: str, as_json: bool) -> None:
 
 
 @topic.command()
-@named()
+@named
 @on_topics(writes=True)
 def delete(topics: Topics, topic: str, as_json: bool) -> None:
     """Delete a topic with all its messages."""

@@ -11,7 +11,7 @@ from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import AgentConnection
 from oplogc.ctl.options.flags import connected, isolation, limit, named, on_topics, option
 from oplogc.ctl.options.inputs import transaction_in
-from oplogc.ctl.output.events import follow_topic, show
+from oplogc.ctl.output import follow_topic, show
 from oplogc.ctl.topic.newest import newest
 from oplogc.http.address import check_consumer_name
 from oplogc.terminal.values import count as whole_number
@@ -26,10 +26,9 @@ _HELD = (
 
 
 @click.command()
-@named()
+@named
 @option(
-    "--from start",
-    "POSITION",
+    "--from start POSITION",
     values.position,
     "Begin here: an id, RFC 3339, milliseconds since 1970, or a duration before now."
     " Not set: the oldest message.",
@@ -39,13 +38,10 @@ _HELD = (
     is_flag=True,
     help="Leave out the message of this id, or all messages of this millisecond.",
 )
-@option(
-    "--limit -n", "N", whole_number, "Print at most N messages. The agent has a limit of its own."
-)
+@option("--limit -n N", whole_number, "Print at most N messages. The agent has a limit of its own.")
 @isolation
 @option(
-    "--transaction",
-    "JSON|@FILE",
+    "--transaction JSON|@FILE",
     transaction_in,
     "Read with the snapshot of a foreign transaction: an object with readPointer, and"
     " writePointer, inProgress and invalid, or a file with it. It reads committed.",
@@ -82,8 +78,8 @@ def poll(
 
 
 @click.command()
-@named()
-@option("--count -n", "N", whole_number, "Number of messages.", default="10")
+@named
+@option("--count -n N", whole_number, "Number of messages.", default="10")
 @isolation
 @on_topics(writes=False)
 def peek(topics: Topics, topic: str, count: int, isolation: Isolation, as_json: bool) -> None:
@@ -97,25 +93,22 @@ def peek(topics: Topics, topic: str, count: int, isolation: Isolation, as_json: 
 
 
 @click.command()
-@named()
+@named
 @option(
-    "--from start",
-    "POSITION",
+    "--from start POSITION",
     values.position,
     "Begin after this id, at this time (RFC 3339, milliseconds since 1970, a duration"
     " before now), or with the oldest message: 0. Not set: the next message.",
 )
 @option(
-    "--state-file",
-    "PATH",
+    "--state-file PATH",
     state_file_path,
     "Keep the position in this file, and resume there next time. A position in the file"
     " overrides --from.",
 )
-@option("--count -n", "N", whole_number, "End after N messages. reset does not count.")
+@option("--count -n N", whole_number, "End after N messages. reset does not count.")
 @option(
-    "--name",
-    "NAME",
+    "--name NAME",
     check_consumer_name,
     "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters,"
     " digits, '.', '_' or '-'.",
@@ -143,10 +136,9 @@ def follow(
 
 
 @click.command()
-@named()
+@named
 @option(
-    "--after",
-    "OFFSET",
+    "--after OFFSET",
     values.offset,
     "Begin after the entry at this offset. Not set: the newest entries.",
 )
@@ -163,7 +155,7 @@ def entries(topics: Topics, topic: str, after: int | None, limit: int, as_json: 
 
 
 @click.command()
-@named()
+@named
 @limit("pointers")
 @on_topics(writes=False)
 def pointers(topics: Topics, topic: str, limit: int, as_json: bool) -> None:

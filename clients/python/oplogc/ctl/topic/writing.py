@@ -14,23 +14,21 @@ from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import AgentConnection, Failed
 from oplogc.ctl.options.flags import connected, given_flag, named, on_topics, option
 from oplogc.ctl.options.inputs import rollback_keys
-from oplogc.ctl.output.events import say
+from oplogc.ctl.output import say
 from oplogc.ctl.topic.publishing import MakeMessage, are_published, publish, send_batches
 from oplogc.topics import FlushError, Message, Published, Topics
 from oplogc.topics.messages.snapshot import pointer_of
 
 _CONTENT: tuple[Callable[[Any], Any], ...] = (
-    option("--key", "KEY", values.key, "Key of each message."),
+    option("--key KEY", values.key, "Key of each message."),
     option(
-        "--header headers",
-        "NAME=VALUE",
+        "--header headers NAME=VALUE",
         values.header,
         "Header of each message. Can be repeated.",
         multiple=True,
     ),
     option(
-        "--ttl",
-        "DURATION",
+        "--ttl DURATION",
         values.ttl,
         "Time to live of each message, if it is shorter than the topic's.",
     ),
@@ -52,12 +50,11 @@ def _content(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("publish")
-@named()
+@named
 @click.argument("messages", nargs=-1, metavar="[MESSAGE...|-]")
 @_content
 @option(
-    "--pointer",
-    "POINTER",
+    "--pointer POINTER",
     pointer_of,
     "Publish under this write pointer of a foreign transaction. Without MESSAGE: publish the"
     " messages that are stored under it.",
@@ -95,12 +92,12 @@ def publish_(
 
 
 _pointer = option(
-    "--pointer", "POINTER", pointer_of, "The write pointer of a foreign transaction.", required=True
+    "--pointer POINTER", pointer_of, "The write pointer of a foreign transaction.", required=True
 )
 
 
 @click.command()
-@named()
+@named
 @click.argument("messages", nargs=-1, metavar="MESSAGE...|-")
 @_content
 @_pointer
@@ -128,7 +125,7 @@ def store(
 
 
 @click.command()
-@named()
+@named
 @click.argument("keys", nargs=-1, metavar="[KEY...|@FILE|-]")
 @_pointer
 @click.option(

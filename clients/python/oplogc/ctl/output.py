@@ -1,5 +1,6 @@
-"""Topics, messages and entries as lines, for people and in JSON. No I/O."""
+"""Prints topics, messages and entries, for people and in JSON."""
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -7,7 +8,7 @@ from typing import Any
 
 from oplogc.ctl.options.values import shown_duration
 from oplogc.http.answers import printable
-from oplogc.terminal.output import as_time
+from oplogc.terminal.output import as_time, follow
 from oplogc.topics import (
     Entry,
     Lease,
@@ -17,6 +18,7 @@ from oplogc.topics import (
     ReceivedMessage,
     Reset,
     Topic,
+    TopicConsumer,
     TopicEvent,
     TransactionStatus,
 )
@@ -29,17 +31,30 @@ Row = tuple[object, ...]
 _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
 
 
-def lines_of(items: Sequence[Item]) -> list[str]:
-    """Return lines for people: a table with its titles, or a line of each item."""
-    if items and (shown := _TABLES.get(type(items[0]))):
+def follow_topic(consumer: TopicConsumer, count: int | None, as_json: bool) -> None:
+    """Print events until ``count`` messages, a signal, or the end of the reader.
+
+    Raises the errors of the consumer.
+    """
+    asyncio.run(follow(consumer, lambda event: show([event], as_json), ReceivedMessage, count))
+
+
+def show(items: Sequence[Item], as_json: bool) -> None:
+    """Print each item in JSON as the agent shows it, or a table or lines for people."""
+    if as_json:
+        lines = [json.dumps(_members(each), default=as_time) for each in items]
+    elif items and (shown := _TABLES.get(type(items[0]))):
         titles, cells = shown
-        return table(titles.split(), map(cells, items))
-    return [_line(each) for each in items]
+        lines = table(titles.split(), map(cells, items))
+    else:
+        lines = list(map(_line, items))
+    for line in lines:
+        print(line)
 
 
-def item_json(item: Item) -> str:
-    """Return an item as the agent shows it."""
-    return json.dumps(_members(item), default=as_time)
+def say(shown: dict[str, Any], sentence: str, as_json: bool) -> None:
+    """Print what a command has done."""
+    print(json.dumps(shown) if as_json else sentence)
 
 
 def table(titles: Sequence[str], cells: Iterable[Row]) -> list[str]:
