@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from oplogc.http.address import agent_urls
 from oplogc.topics.calls.agents import Options
@@ -52,6 +53,14 @@ class TopicsBase:
             max_buffered_bytes,
         )
         self._begin()
+
+    @classmethod
+    def _of(cls, options: Options) -> Self:
+        """Return a client with these arguments."""
+        made = cls.__new__(cls)
+        made._options = options
+        made._begin()
+        return made
 
     def _begin(self) -> None:
         """Make the parts of a client without buffered messages."""

@@ -7,7 +7,7 @@ from weakref import WeakSet
 
 from oplogc.topics.base import TopicsBase
 from oplogc.topics.calls import lists, pointers, topics, transactions
-from oplogc.topics.calls.agents import Agents, Options
+from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, Polled, Properties
@@ -38,14 +38,6 @@ class AsyncTopics(TopicsBase):
     with the agent's sentence, RefusedError for other refusals, UnavailableError after
     ``retry_for``, and ProtocolError if the address is no agent.
     """
-
-    @classmethod
-    def _of(cls, options: Options) -> Self:
-        """Return a client with these arguments."""
-        made = cls.__new__(cls)
-        made._options = options
-        made._begin()
-        return made
 
     def _begin(self) -> None:
         options = self._options

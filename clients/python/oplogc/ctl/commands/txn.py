@@ -41,9 +41,9 @@ _named = click.argument("txn", metavar="ID", type=Converted("ID", id_of))
 @option("--group GROUP", _group, "Only transactions of this group.")
 @limit("transactions")
 @on_topics(writes=False)
-def list_(topics: Topics, state: str | None, group: str | None, limit: int, as_json: bool) -> None:
+def list_(topics: Topics, as_json: bool, **options: Any) -> None:
     """List transactions, the newest first."""
-    show(topics.list_transactions(state=state, group=group, limit=limit), as_json)
+    show(topics.list_transactions(**options), as_json)
 
 
 @txn.command("show")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +27,7 @@ class Failed(Exception):
 
 
 @contextmanager
-def _usage_errors() -> Iterator[None]:
+def usage_errors() -> Iterator[None]:
     """Turn a ValueError, as for a bad address, into click.UsageError."""
     try:
         yield
@@ -37,35 +37,28 @@ def _usage_errors() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class AgentConnection:
-    """The agent of one run, and its passwords."""
+    """The agent of one run."""
 
-    url: str
-    retry_for: float
-    proxy: str | None
-    password: str | None = field(repr=False)
-    ingest_password: str | None = field(repr=False)
+    options: Options
 
-    @_usage_errors()
+    @usage_errors()
     def topics(self) -> Topics:
         """Raises click.UsageError for a bad address."""
-        return Topics(
-            self.url,
-            password=self.password,
-            ingest_password=self.ingest_password,
-            proxy=self.proxy,
-            retry_for=self.retry_for,
-            backoff=BACKOFF,
-        )
+        return Topics._of(self.options)
 
-    @_usage_errors()
+    @usage_errors()
     def stream(self, topic: str, **options: Any) -> TopicConsumer:
         """Raises click.UsageError for a bad address, StateFileError."""
-        return TopicConsumer(self.url, topic, password=self.password, proxy=self.proxy, **options)
+        given = self.options
+        return TopicConsumer(
+            given.urls, topic, password=given.password, proxy=given.proxy, **options
+        )
 
     def password_problem(self, writes: bool) -> str:
         """Return a sentence on a wrong or missing password."""
-        chosen = (self.ingest_password or self.password) if writes else self.password
-        if chosen or urlsplit(self.url).password:
+        given = self.options
+        chosen = (given.ingest_password or given.password) if writes else given.password
+        if chosen or urlsplit(given.urls[0]).password:
             return "wrong password: the agent refuses it (HTTP 401)"
         kind = "ingest-password" if writes else "password"
         variable = f"{PREFIX}{kind.upper().replace('-', '_')}"
@@ -92,18 +85,10 @@ class AgentConnection:
 
         return self._with_agents(ask)
 
-    @_usage_errors()
+    @usage_errors()
     def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
         async def run() -> Answer:
-            options = Options(
-                (self.url,),
-                self.password,
-                self.ingest_password,
-                self.proxy,
-                retry_for=self.retry_for,
-                backoff=BACKOFF,
-            )
-            agents = Agents(options)
+            agents = Agents(self.options)
             try:
                 return await ask(agents)
             finally:

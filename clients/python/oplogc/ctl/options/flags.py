@@ -8,11 +8,12 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from oplogc.ctl.options.connection import PREFIX, AgentConnection, Failed
+from oplogc.ctl.options.connection import BACKOFF, PREFIX, AgentConnection, Failed, usage_errors
 from oplogc.ctl.options.values import listed
 from oplogc.terminal.options import Converted, VariableOption, source_of
 from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
 from oplogc.topics import Isolation, NotAllowed
+from oplogc.topics.calls.agents import Options
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_COMMITTED, check_isolation
 from oplogc.topics.messages.names import topic_name
@@ -186,7 +187,12 @@ def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]
         ) -> Any:
             password = _password("", password_file) or _environ().get("OPLOG_PASSWORD") or None
             ingest_password = _password("INGEST_", ingest_password_file)
-            agent = AgentConnection(url, max(retry_for, 0.001), proxy, password, ingest_password)
+            retry_for = max(retry_for, 0.001)
+            with usage_errors():
+                options = Options(
+                    (url,), password, ingest_password, proxy, retry_for=retry_for, backoff=BACKOFF
+                )
+            agent = AgentConnection(options)
             try:
                 return command(agent, **rest)
             except NotAllowed as error:

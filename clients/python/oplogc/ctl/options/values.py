@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from oplogc.terminal.values import SECONDS, count, duration, moment, one_of, size
 from oplogc.topics.calls.call import MAX_LIST
@@ -22,6 +23,7 @@ def or_word(word: str, convert: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _whole_seconds(text: str, most: int) -> int:
+    """Return the seconds of a duration. Raise ValueError."""
     seconds = duration(text)
     if not 1 <= seconds <= most:
         raise ValueError(f"{text!r} is not between 1s and {most // 86_400}d")
@@ -30,19 +32,9 @@ def _whole_seconds(text: str, most: int) -> int:
     return int(seconds)
 
 
-def ttl(text: str) -> int:
-    """Return a time to live in seconds. Raise ValueError."""
-    return _whole_seconds(text, MAX_TTL_SECONDS)
-
-
-def pointer_timeout(text: str) -> int:
-    """Return the time-out of a pointer in seconds. Raise ValueError."""
-    return _whole_seconds(text, MAX_POINTER_TIMEOUT)
-
-
-def max_bytes(text: str) -> int:
-    """Return a bound in bytes. Raise ValueError."""
-    return size(text, MIN_MAX_BYTES, "1MB, such as 1000000000 or 500MB")
+ttl = partial(_whole_seconds, most=MAX_TTL_SECONDS)
+pointer_timeout = partial(_whole_seconds, most=MAX_POINTER_TIMEOUT)
+max_bytes = partial(size, least=MIN_MAX_BYTES, example="1MB, such as 1000000000 or 500MB")
 
 
 def on_or_off(text: str) -> bool:

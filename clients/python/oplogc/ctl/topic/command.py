@@ -60,20 +60,9 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
     "Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
 )
 @on_topics(writes=True)
-def create(
-    topics: Topics,
-    topic: str,
-    ttl: int | None,
-    pointers: bool,
-    pointer_timeout: int | None,
-    max_bytes: int | None,
-    as_json: bool,
-) -> None:
+def create(topics: Topics, topic: str, as_json: bool, **properties: Any) -> None:
     """Create a topic."""
-    made = topics.create(
-        topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout, max_bytes=max_bytes
-    )
-    show([made], as_json)
+    show([topics.create(topic, **properties)], as_json)
 
 
 @topic.command()
@@ -94,29 +83,17 @@ def create(
 )
 @on_topics(writes=True)
 def update(
-    topics: Topics,
-    topic: str,
-    ttl: int,
-    pointers: bool | None,
-    pointer_timeout: int | None,
-    max_bytes: int | None,
-    as_json: bool,
+    topics: Topics, topic: str, pointers: bool | None, as_json: bool, **given: int | None
 ) -> None:
     """Change the properties of a topic."""
     before = topics.get(topic)
-    changed = topics.update(
-        topic,
-        ttl=ttl or None,
-        pointers=before.pointers if pointers is None else pointers,
-        pointer_timeout=_kept(before.pointer_timeout, pointer_timeout),
-        max_bytes=_kept(before.max_bytes, max_bytes),
-    )
-    show([changed], as_json)
-
-
-def _kept(before: int | None, given: int | None) -> int | None:
-    """Return the value of a property. ``given``: None keeps it, 0 is its default."""
-    return before if given is None else given or None
+    # None keeps a property, 0 stands for its default.
+    properties: dict[str, Any] = {
+        name: getattr(before, name) if value is None else value or None
+        for name, value in given.items()
+    }
+    properties["pointers"] = before.pointers if pointers is None else pointers
+    show([topics.update(topic, **properties)], as_json)
 
 
 @topic.command("list")

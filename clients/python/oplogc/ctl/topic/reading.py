@@ -2,7 +2,6 @@
 
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +15,7 @@ from oplogc.ctl.topic.newest import newest
 from oplogc.http.address import check_consumer_name
 from oplogc.terminal.values import count as whole_number
 from oplogc.terminal.values import state_file_path
-from oplogc.topics import ForeignTransaction, Isolation, ReceivedMessage, Topics
+from oplogc.topics import Isolation, ReceivedMessage, Topics
 from oplogc.topics.calls.topics import READ_COMMITTED
 
 _GAP = "oplogctl: messages after this position are gone"
@@ -48,29 +47,15 @@ _HELD = (
 )
 @on_topics(writes=False)
 def poll(
-    topics: Topics,
-    topic: str,
-    start: Any,
-    exclusive: bool,
-    limit: int | None,
-    isolation: Isolation,
-    transaction: ForeignTransaction | None,
-    as_json: bool,
+    topics: Topics, topic: str, start: Any, exclusive: bool, as_json: bool, **options: Any
 ) -> None:
     """Print messages that are in a topic now, oldest first.
 
     If a pointer of a foreign transaction holds the reader, a line on stderr says so.
     """
-    if transaction is not None and isolation != READ_COMMITTED:
+    if options["transaction"] is not None and options["isolation"] != READ_COMMITTED:
         raise click.UsageError("--transaction and --isolation read_uncommitted exclude each other")
-    found = topics.poll(
-        topic,
-        None if start == "0" else start,
-        inclusive=not exclusive,
-        limit=limit,
-        isolation=isolation,
-        transaction=transaction,
-    )
+    found = topics.poll(topic, None if start == "0" else start, inclusive=not exclusive, **options)
     if found.gap:
         print(_GAP, file=sys.stderr)
     show(found.messages, as_json)
@@ -116,23 +101,13 @@ def peek(topics: Topics, topic: str, count: int, isolation: Isolation, as_json: 
 @isolation
 @connected(writes=False)
 def follow(
-    agent: AgentConnection,
-    topic: str,
-    start: Any,
-    state_file: Path | None,
-    count: int | None,
-    name: str | None,
-    isolation: Isolation,
-    as_json: bool,
+    agent: AgentConnection, topic: str, count: int | None, as_json: bool, **options: Any
 ) -> None:
     """Print messages as they are published, until Ctrl-C.
 
     Reconnects by itself. A line `reset` tells that messages are gone; the oldest follow.
     """
-    consumer = agent.stream(
-        topic, start=start, state_file=state_file, name=name, isolation=isolation
-    )
-    follow_topic(consumer, count, as_json)
+    follow_topic(agent.stream(topic, **options), count, as_json)
 
 
 @click.command()
@@ -144,14 +119,14 @@ def follow(
 )
 @limit("entries")
 @on_topics(writes=False)
-def entries(topics: Topics, topic: str, after: int | None, limit: int, as_json: bool) -> None:
+def entries(topics: Topics, topic: str, as_json: bool, **options: Any) -> None:
     """Print the entries of a topic, without messages.
 
     POINTER/TXN is the pointer of a foreign transaction or the id of a transaction, STATE the state
     of the pointer, RECORDS the number of messages that are read at an entry or that a rollback has
     voided, BYTES the size of its data.
     """
-    show(topics.entries(topic, after=after, limit=limit), as_json)
+    show(topics.entries(topic, **options), as_json)
 
 
 @click.command()

@@ -101,14 +101,19 @@ class Agents:
                 break
         return answer, lost
 
-    async def fetch(self, call: Call[_T]) -> _T:
+    async def fetch(self, call: Call[_T], until: float | None = None, first: int = 0) -> _T:
         """Return the content of the answer. Raises as ``confirmed``."""
-        return call.read(await self.confirmed(call))
+        return call.read(await self.confirmed(call, until, first))
 
-    async def confirmed(self, call: Call[Any]) -> Answer:
-        """Return the answer. Raises UnavailableError, RefusedError and ProtocolError."""
-        answer, _ = await self.ask(call)
-        if (error := refusal(call, answer)) is not None:
+    async def confirmed(
+        self, call: Call[Any], until: float | None = None, first: int = 0
+    ) -> Answer:
+        """Return the answer. Raises UnavailableError, RefusedError and ProtocolError.
+
+        ``until``: see ``ask``. ``first``: see ``refusal``.
+        """
+        answer, _ = await self.ask(call, until)
+        if (error := refusal(call, answer, first)) is not None:
             raise error
         return answer
 

@@ -13,7 +13,7 @@ from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.call import Call
 from oplogc.topics.messages.names import TopicName
 from oplogc.topics.publish.publication import Publication, fail
-from oplogc.topics.publish.queue import NoConfirmation, PublishCounters, PublishQueue
+from oplogc.topics.publish.queue import PublishCounters, PublishQueue
 from oplogc.topics.publish.room import Room
 from oplogc.wire.errors import BufferFullError, FlushError
 
@@ -119,16 +119,12 @@ class Publisher:
         self, call: Call[None], queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
     ) -> float:
         """Return the seconds until the next request."""
-        now = time.monotonic()
-        later: NoConfirmation | None = None
         if isinstance(answer, NoAnswer):
-            later = NoConfirmation(answer.reason, 0.0, sent)
-        elif answer.passes:
-            later = NoConfirmation(answer.sentence(), answer.retry_after, sent)
-        if later is not None:
             self._counters.retried += 1
-            return queue.postpone(later, now)
-        assert isinstance(answer, Answer)
+            return queue.postpone(time.monotonic(), answer.reason, 0.0, sent)
+        if answer.passes:
+            self._counters.retried += 1
+            return queue.postpone(time.monotonic(), answer.sentence(), answer.retry_after, sent)
         error = topics.refusal(call, answer) or topics.confirmation(answer)
         if error is None:
             queue.delivered()

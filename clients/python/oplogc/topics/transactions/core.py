@@ -180,9 +180,7 @@ class TransactionCore:
                 self._waiting.popleft()
             call = calls.write(self.id, batch)
             try:
-                answer, _ = await self._agents.ask(call, self._until)
-                _raise(calls.refusal(call, answer, first))
-                call.read(answer)
+                await self._agents.fetch(call, self._until, first)
             except OplogError as error:
                 self._fail(self._not_committed(str(error), error))
                 return
@@ -230,8 +228,7 @@ class TransactionCore:
         call = calls.abort(self.id)
         until = time.monotonic() + min(ABORT_SECONDS, self._agents.options.retry_for)
         try:
-            answer, _ = await self._agents.ask(call, until)
-            _raise(calls.refusal(call, answer))
+            await self._agents.confirmed(call, until)
         except OplogError as error:
             logger.warning(
                 "transaction %s is not aborted before its time is over: %s", self.id, error
@@ -272,11 +269,6 @@ class TransactionCore:
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-def _raise(error: OplogError | None) -> None:
-    if error is not None:
-        raise error
 
 
 def _size(encoded: bytes) -> int:
