@@ -32,10 +32,7 @@ _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
 
 
 def follow_topic(consumer: TopicConsumer, count: int | None, as_json: bool) -> None:
-    """Print events until ``count`` messages, a signal, or the end of the reader.
-
-    Raises the errors of the consumer.
-    """
+    """Print events until ``count`` messages, a signal, or the end of the reader."""
     asyncio.run(follow(consumer, lambda event: show([event], as_json), ReceivedMessage, count))
 
 

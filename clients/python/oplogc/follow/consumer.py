@@ -101,10 +101,7 @@ class Consumer(Following[Event]):
         return self._callbacks.on_event("live", callback)
 
     async def run_async(self) -> None:
-        """Call the callbacks, one after another, until ``stop``.
-
-        Raises their exceptions and the exceptions of iterating.
-        """
+        """Call the callbacks until ``stop``. Raises their exceptions and those of iterating."""
         self._callbacks.warn_of_old_names()
         async with self:
             async for event in self:
@@ -115,9 +112,6 @@ class Consumer(Following[Event]):
                 self.ack(event)
 
     def run(self) -> None:
-        """Call the callbacks until ``stop``, without an event loop of the program.
-
-        See ``run_async``.
-        """
+        """Do as ``run_async``, without an event loop of the program."""
         check_no_loop("run_async")
         asyncio.run(self.run_async())

@@ -99,11 +99,9 @@ class Following(Generic[E]):
 
     @property
     def position(self) -> str:
-        """The position from which a new consumer loses nothing. Empty before the agent has sent the
-        first one.
+        """The position from which a new consumer loses nothing. Empty before the first one.
 
-        With a state file: before the oldest unacknowledged event. Without one: after the last event
-        handed out.
+        With a state file: before the oldest unacknowledged event. Else: after the last event.
         """
         return self._acks.position
 
@@ -138,10 +136,7 @@ class Following(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        """Return the next event.
-
-        A cancelled call, by a time-out for example, loses no event and keeps the connection.
-        """
+        """Return the next event. A cancelled call loses no event and keeps the connection."""
         closings = self._closings
         while not self._stopped and self._closings == closings:
             if (event := self._next()) is not None:
@@ -150,10 +145,7 @@ class Following(Generic[E]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Close the connection, save the position and end a waiting iteration.
-
-        Raises StateFileError.
-        """
+        """Close the connection, save the position, end the iteration. Raises StateFileError."""
         self._closings += 1
         self._wake_up.wake()
         try:
@@ -238,10 +230,7 @@ class Following(Generic[E]):
     async def _wait_until_done(
         self, receiving: "asyncio.Task[list[E | Checkpoint]]", woken: asyncio.Event
     ) -> None:
-        """Wait until ``receiving`` ends, or until ``stop``.
-
-        If this is cancelled, ``receiving`` goes on for the next call.
-        """
+        """Wait until ``receiving`` ends, or until ``stop``. It goes on after a cancellation."""
 
         def wake(_: object) -> None:
             woken.set()

@@ -113,10 +113,7 @@ class StateFile:
             lock.release()
 
     def write(self, position: str) -> None:
-        """Replace the file atomically: a crash leaves the old position or the new one.
-
-        Raises StateFileError.
-        """
+        """Replace the file: a crash leaves the old position or the new. Raises StateFileError."""
         new = self._temporary()
         try:
             try:
@@ -168,9 +165,7 @@ class StateFile:
             raise self._unwritable(error) from None
 
     def _temporary(self) -> Path:
-        """Return a unique name, also without a lock and with files left by a process of the same
-        id.
-        """
+        """Return a unique name: the lock may be missing, and ids of processes come again."""
         return self.path.with_name(f"{self.path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
 
     def _unwritable(self, error: OSError) -> StateFileError:

@@ -23,10 +23,7 @@ _TURNS = 10
 
 
 class DisconnectedError(OplogError):
-    """The connection ended or failed.
-
-    The client tries again after at least ``retry_after`` seconds.
-    """
+    """The connection ended or failed. Try again after at least ``retry_after`` seconds."""
 
     def __init__(self, reason: str, retry_after: float = 0.0) -> None:
         super().__init__(reason)
@@ -60,10 +57,7 @@ class Stream(Generic[E]):
         self._error: ProtocolError | None = None
 
     async def read(self) -> list[E | Checkpoint]:
-        """Wait for the next bytes and return the completed events, often none.
-
-        Raises DisconnectedError, ProtocolError.
-        """
+        """Wait for bytes. Return completed events. Raises DisconnectedError, ProtocolError."""
         if self._error is not None:
             raise self._error
         chunk = await self._chunk()

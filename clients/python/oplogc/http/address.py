@@ -33,10 +33,7 @@ def is_udp(url: str) -> bool:
 
 
 def resolve(url: str) -> UdpAddress:
-    """Look up the address of the host, IPv4 if possible.
-
-    Raises ValueError, and OSError for an unknown host.
-    """
+    """Look up a host, IPv4 if possible. Raises ValueError, and OSError for an unknown host."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_PORT
@@ -97,10 +94,7 @@ def below(base: Endpoint, path: str) -> Endpoint:
 
 
 def ops_endpoint(url: str, password: str | None) -> Endpoint:
-    """Return ``/ops`` below an agent's base address. Raise ValueError.
-
-    ``password`` takes precedence over a password in ``url``.
-    """
+    """Return ``/ops`` below an agent's base address, see ``base_endpoint``. Raise ValueError."""
     return below(base_endpoint(url, password), "/ops")
 
 
@@ -112,10 +106,7 @@ def check_consumer_name(name: str) -> str:
 
 
 def stream_query(name: str | None) -> dict[str, str]:
-    """Return the parameters of every stream.
-
-    ``name``: of the consumer in ``/status`` and ``/metrics``. None: none. Raises ValueError.
-    """
+    """Return the parameters of every stream. ``name``: of the consumer. Raises ValueError."""
     return {"checkpoint": "1"} | ({} if name is None else {"name": check_consumer_name(name)})
 
 
@@ -126,10 +117,7 @@ def stream_endpoint(
     parents: Sequence[str],
     name: str | None = None,
 ) -> Endpoint:
-    """Return the address of the stream with its filters. ``name``: of the consumer.
-
-    Raises ValueError.
-    """
+    """Return a stream with its filters. ``name``: of the consumer. Raises ValueError."""
     query: dict[str, str | list[str]] = {**stream_query(name)}
     for filter_, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):
         if any("," in value for value in values):

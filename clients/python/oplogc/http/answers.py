@@ -108,10 +108,7 @@ def password_problem(detail: str, authorized: bool, option: str) -> str:
 
 
 def describe(error: httpx.RequestError, server: str = "") -> str:
-    """Return the reason of a request without an answer.
-
-    ``server``: the program expected there. The reason names it if nothing listens.
-    """
+    """Return why a request has no answer. ``server``: named if nothing listens there."""
     if isinstance(error, httpx.ConnectError):
         found = [each for each in _roots(error) if _has_number(each)]
         if any(isinstance(each, ConnectionRefusedError) for each in found):

@@ -15,9 +15,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class HasTwin(Protocol[_A_co]):
-    """An object for threads. ``_twin``: the asyncio object with the same methods, and its loop,
-    for the time of a call.
-    """
+    """An object for threads. ``_twin``: the object for asyncio and its loop, during a call."""
 
     def _twin(self) -> AbstractContextManager[tuple[_A_co, LoopThread]]: ...
 

@@ -108,10 +108,7 @@ class _Delivery(HttpWay):
                 self._end()
 
     def abandon(self) -> bool:
-        """End when all is delivered: the program cannot call ``close`` any more.
-
-        Return whether it was open.
-        """
+        """End once all is delivered, without ``close``. Return whether it was open."""
         with self._changed:
             was_open = self._thread.has_started and not self._closing
             self._closing = True

@@ -66,10 +66,7 @@ def _ingested(answer: Answer) -> int | None:
 
 
 def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
-    """Return the lines named in an answer, with the reasons.
-
-    Empty if one of them is outside the batch.
-    """
+    """Return the reasons of the lines named in an answer. Empty if one is not in the batch."""
     errors = answer.members().get("errors")
     if not isinstance(errors, list):
         return {}

@@ -25,10 +25,7 @@ def as_time(time: datetime) -> str:
 async def follow(
     consumer: Following[E], show: Callable[[E], None], counted: type, count: int | None
 ) -> None:
-    """Show events until ``count`` of type ``counted``, a signal, or the end of the reader.
-
-    Raises the errors of the consumer.
-    """
+    """Show events until ``count`` of type ``counted``, a signal, or the end of the reader."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # not on Windows
         for number in (signal.SIGINT, signal.SIGTERM):

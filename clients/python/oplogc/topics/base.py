@@ -78,10 +78,7 @@ class TopicsBase:
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> TopicConsumer:
-        """Follow a topic, with the address and the password of this object.
-
-        See ``TopicConsumer`` for the arguments.
-        """
+        """Follow a topic with the address and password of this object, see ``TopicConsumer``."""
         options = self._options
         return TopicConsumer(
             options.urls,

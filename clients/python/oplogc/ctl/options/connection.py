@@ -65,10 +65,7 @@ class AgentConnection:
         return f"the agent needs a password: give --{kind}-file or {variable} (HTTP 401)"
 
     def ask(self, call: Call[Any]) -> None:
-        """Send a request, tried as ``--retry-for`` says.
-
-        Raises click.UsageError for a bad address, UnavailableError, RefusedError.
-        """
+        """Send a request. Raises click.UsageError, UnavailableError and RefusedError."""
         self._with_agents(lambda agents: agents.confirmed(call))
 
     def ask_once(self, call: Call[Any]) -> Answer:

@@ -18,10 +18,7 @@ def transaction_in(text: str) -> ForeignTransaction:
 
 
 def rollback_keys(given: tuple[str, ...], topic: str, pointer: int) -> list[str]:
-    """Return keys as they are, or those of answers to a publish: ``@`` and a file, or ``-``.
-
-    Raises click.UsageError, also if there is none: it would mean everything.
-    """
+    """Return keys, or those of answers: ``@`` and a file, or ``-``. Raises click.UsageError."""
     try:
         if len(given) == 1 and (given[0] == "-" or given[0].startswith("@")):
             text = _stdin() if given[0] == "-" else _text_in(given[0])

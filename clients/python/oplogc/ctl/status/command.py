@@ -60,10 +60,7 @@ def consumers(agent: AgentConnection, as_json: bool) -> None:
 
 
 def _status(agent: AgentConnection) -> dict[str, Any]:
-    """Return the members of /status, also of a degraded agent.
-
-    The shown members have the right types. Raises OplogError, Failed.
-    """
+    """Return the members of /status, whose types are right. Raises OplogError, Failed."""
     answer = agent.ask_once(_STATUS)
     found = answer.members()
     if "status" in found:
@@ -78,10 +75,7 @@ def _status(agent: AgentConnection) -> dict[str, Any]:
 
 
 def _refusal(agent: AgentConnection) -> str:
-    """Return why the agent refuses to let this client read, empty if it is not for its password.
-
-    /status is open: it only leaves members out.
-    """
+    """Return why the agent refuses this client's reads, empty if not for its password."""
     try:
         answer = agent.ask_once(_GUARDED)
     except Failed:

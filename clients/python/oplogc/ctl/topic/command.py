@@ -25,10 +25,7 @@ def topic() -> None:
 
 
 def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of the properties that concern pointers, of a new topic or of one to change.
-
-    Those of a topic to change stay as they are if they are not given.
-    """
+    """Add the options about pointers. A topic to change keeps those that are not given."""
     timeout = option(
         "--pointer-timeout DURATION" + ("" if is_new else "|default"),
         values.pointer_timeout if is_new else values.or_word("default", values.pointer_timeout),

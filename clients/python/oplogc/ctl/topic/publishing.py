@@ -48,10 +48,7 @@ class ProgressLine:
 def _counted(
     number: Callable[[], int], count: Callable[[], int], done: str, interrupted: str
 ) -> Iterator[None]:
-    """Turn errors and Ctrl-C into Failed with the number of messages done, except NotAllowed.
-
-    ``number``: of the present message.
-    """
+    """Turn errors and Ctrl-C into Failed with the number of messages done. Raises NotAllowed."""
     try:
         yield
         return
@@ -69,10 +66,7 @@ def _counted(
 
 
 def publish(topics: Topics, topic: str, payloads: Iterable[bytes], message: MakeMessage) -> int:
-    """Publish each payload as a message. Return their number.
-
-    Raises Failed, also at Ctrl-C and if the payloads cannot be read, and NotAllowed.
-    """
+    """Publish each payload. Return their number. Raises Failed, also at Ctrl-C, and NotAllowed."""
     waiting: deque[Future[None]] = deque()
     progress = ProgressLine()
     number = confirmed = 0
@@ -109,10 +103,7 @@ def send_batches(
     message: MakeMessage,
     done: str,
 ) -> int:
-    """Send each payload as a message, many per request. Return their number.
-
-    ``done``: the effect, in a word. Raises Failed, with the number done, and NotAllowed.
-    """
+    """Send the payloads, many per request. Return their number. Raises Failed and NotAllowed."""
     number = count = 0
 
     def sized() -> Iterator[tuple[Message, int]]:

@@ -85,10 +85,7 @@ class Agents:
         return answer, to
 
     async def ask_each(self, call: Call[Any]) -> tuple[Answer | NoAnswer, bool]:
-        """Send a request to each agent, until one of them is neither unreachable nor busy.
-
-        Return the last answer, and whether an agent without an answer may have carried it out.
-        """
+        """Ask each agent, until one is neither unreachable nor busy. Return as ``ask``."""
         lost = False
         for _ in self._reading:
             answer, to = await self.ask_once(call)
@@ -108,10 +105,7 @@ class Agents:
     async def confirmed(
         self, call: Call[Any], until: float | None = None, first: int = 0
     ) -> Answer:
-        """Return the answer. Raises UnavailableError, RefusedError and ProtocolError.
-
-        ``until``: see ``ask``. ``first``: see ``refusal``.
-        """
+        """Return the answer, see ``ask``. ``first``: see ``refusal``. Raises OplogError."""
         answer, _ = await self.ask(call, until)
         if (error := refusal(call, answer, first)) is not None:
             raise error

@@ -68,10 +68,7 @@ class Properties(NamedTuple):
         return found == self[1:] and self.ttl in (None, topic.ttl)
 
     def body(self) -> bytes:
-        """Return the body of a request, without the defaults.
-
-        Raises MessageError, and ValueError for a bad ``pointer_timeout``.
-        """
+        """Return the body of a request, without defaults. Raises MessageError and ValueError."""
         given: dict[str, object] = {} if self.ttl is None else {"ttl": check_ttl(self.ttl)}
         if not self.pointers:
             given["pointers"] = "off"

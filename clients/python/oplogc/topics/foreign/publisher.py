@@ -117,10 +117,7 @@ class AsyncForeignPublisher:
                 await self.spill()
 
     def enter(self, name: TopicName, messages: Sequence[bytes]) -> bool:
-        """Buffer encoded messages. Return whether the buffer must be stored.
-
-        Raises ValueError and TransactionError.
-        """
+        """Buffer messages. Return whether to store them. Raises ValueError and TransactionError."""
         self._check()
         if not messages:
             raise ValueError("publish: give at least one message")

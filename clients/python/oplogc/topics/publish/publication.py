@@ -31,10 +31,7 @@ class Publication:
 
 
 def publication(topic: str, messages: Sequence[Sendable], retry_for: float | None) -> Publication:
-    """Check a call of ``publish``. Raise ValueError.
-
-    ``retry_for``: seconds until the messages count as not confirmed. None: never.
-    """
+    """Check a call of ``publish``. ``retry_for``: seconds to confirm. Raise ValueError."""
     name = topic_name(topic)
     if not messages:
         raise ValueError("publish: give at least one message")

@@ -37,10 +37,7 @@ class PublishCounters:
 
 
 class PublishQueue:
-    """The publications of one topic. Times are those of one clock, in seconds.
-
-    ``settled`` is called for each settled publication, with the name of its counter.
-    """
+    """The publications of one topic. ``settled`` takes each at its end, and its counter."""
 
     def __init__(
         self,

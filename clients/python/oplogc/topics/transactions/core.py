@@ -26,10 +26,7 @@ logger = logging.getLogger("oplogc")
 
 
 class TransactionCore:
-    """To be used in one event loop. Any thread may use ``room`` and call ``check``.
-
-    ``timeout``: seconds from the begin after which nothing commits.
-    """
+    """To be used in one event loop. Any thread may use ``room`` and ``check``."""
 
     def __init__(self, agents: Agents, begin: Call[tuple[str, datetime]], timeout: float) -> None:
         options = agents.options
@@ -97,10 +94,7 @@ class TransactionCore:
             self._sending = asyncio.create_task(self._send(), name=f"oplogc-transaction {self.id}")
 
     async def commit(self) -> Committed:
-        """Write the remaining records, commit, and resolve the futures.
-
-        Raises TransactionError and OutcomeUnknownError. A repeated call returns the same.
-        """
+        """Write the remaining records, commit, resolve the futures. Raises OplogError."""
         if self.committed is not None:
             return self.committed
         if not self.id or self.is_ending:
@@ -141,10 +135,7 @@ class TransactionCore:
         return True
 
     async def abort(self, reason: str) -> None:
-        """Fail the futures and abort. The agent gets some seconds to answer.
-
-        Raises ValueError if the transaction is committed, and OutcomeUnknownError.
-        """
+        """Fail the futures and abort. Raises ValueError if committed, and OutcomeUnknownError."""
         if self.can_abort():
             self._end()
             self._fail(self._not_committed(reason))
