@@ -41,7 +41,8 @@ def judge(answer: Answer, lines: int) -> Verdict:
     """``lines`` is the number of operations sent."""
     status = answer.status
     if 200 <= status < 300:
-        if status == 200 and _ingested(answer) == lines:
+        count = answer.members().get("ingested")
+        if status == 200 and type(count) is int and count == lines:  # True equals 1
             return Delivered()
         return Later(
             f"{answer.url} is no agent: its answer does not confirm the operations (HTTP {status})",
@@ -58,11 +59,6 @@ def judge(answer: Answer, lines: int) -> Verdict:
     if answer.passes:
         return Later(answer.sentence(), answer.retry_after)
     return Later(answer.sentence(), 0.0, status)
-
-
-def _ingested(answer: Answer) -> int | None:
-    count = answer.members().get("ingested")
-    return count if type(count) is int else None  # True equals 1
 
 
 def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
