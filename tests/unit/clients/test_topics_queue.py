@@ -11,7 +11,7 @@ from oplogc.topics import BadRequestError, OplogError, TopicName, TopicNotFound,
 from oplogc.topics.messages.batch import BATCH_BYTES
 from oplogc.topics.publish.publication import Publication
 from oplogc.topics.publish.queue import PublishQueue
-from oplogc.topics.publish.room import Room
+from oplogc.topics.publish.room import BufferRoom
 from oplogc.wire.errors import NotAllowed, RefusedError
 
 NAME = TopicName("default", "t")
@@ -247,7 +247,7 @@ def test_other_refusals_are_the_error_of_the_call() -> None:
 
 
 def test_room_is_for_so_many_messages_and_bytes_but_always_for_one_call() -> None:
-    room = Room(3, 100)
+    room = BufferRoom(3, 100)
     assert room.take(9, 900)
     assert not room.take(1, 1)
     room.give(9, 900)

@@ -106,10 +106,9 @@ class Following(Generic[E]):
         return self._acks.position
 
     def ack(self, event: E) -> None:
-        """Acknowledge an event as handled: in any order, from any thread. Only needed with a state
-        file.
+        """Acknowledge an event as handled: in any order, from any thread.
 
-        Raises ValueError for an event of another consumer.
+        Only needed with a state file. Raises ValueError for an event of another consumer.
         """
         if self._file is None:
             return

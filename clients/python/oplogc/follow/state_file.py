@@ -28,8 +28,7 @@ logger = logging.getLogger("oplogc")
 
 
 class FileLock:
-    """Holds ``<path>.lock`` by flock until ``release`` or the end of the process. On Windows it
-    holds nothing.
+    """Holds ``<path>.lock`` by flock until ``release``. On Windows it holds nothing.
 
     The file stays: after a removal two processes could lock two files of this name. The child
     of a fork does not hold the lock.
@@ -79,11 +78,8 @@ class FileLock:
 class StateFile:
     """A state file in use. A relative path and links are resolved once, here.
 
-    ``positions`` matches its possible positions. ``isolation``: ``read_committed``, or
-    empty for a reader of another isolation, or of the oplog.
-
-    Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read
-    or written.
+    ``positions`` matches its possible positions. ``isolation``: ``read_committed`` or empty.
+    Raises StateFileError, also in ``lock``, if the file is in use or cannot be read or written.
     """
 
     def __init__(
@@ -183,18 +179,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Saver:
-    """Writes the position in a thread of its own, at most once in ``interval`` seconds: the
-    consumer does not wait for the disk.
+    """Writes the position in a thread, at most once in ``interval`` seconds.
 
-    The saved position is never ahead of the acknowledgements.
+    The consumer does not wait for the disk. No saved position is ahead of the acknowledgements.
     """
 
     def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
         self._file = file
         self._position = position
-        self._interval = min(
-            interval, threading.TIMEOUT_MAX
-        )  # infinity: once at the start, and at the end
+        # Infinity: once at the start, and at the end.
+        self._interval = min(interval, threading.TIMEOUT_MAX)
         self._saved: str | None = None
         self._failing = False
         self._changed = threading.Event()

@@ -13,7 +13,7 @@ from oplogc.http.answers import AGENT, describe, printable, read_answer
 from oplogc.http.client import hide_query
 from oplogc.wire.errors import OplogError, ProtocolError
 from oplogc.wire.events import Checkpoint
-from oplogc.wire.sse import Block, BlockParser
+from oplogc.wire.sse import BlockParser
 
 EVENT_STREAM = "text/event-stream"
 STORE_HEADER = "Oplog-Store"
@@ -64,7 +64,9 @@ class Stream(Generic[E]):
         items = []
         try:
             for block in self._parser.feed(chunk):
-                item = self._item(block)
+                if not self._format.is_known(block):
+                    self._tell_unknown(block.event)
+                item = self._format.read(block, next(self._sequence))
                 if item is not None:
                     items.append(item)
         except ProtocolError as error:
@@ -80,11 +82,6 @@ class Stream(Generic[E]):
             if not self._reading.cancelled():
                 self._reading.exception()  # retrieved: asyncio does not log it
         await self._response.aclose()
-
-    def _item(self, block: Block) -> E | Checkpoint | None:
-        if not self._format.is_known(block):
-            self._tell_unknown(block.event)
-        return self._format.read(block, next(self._sequence))
 
     async def _chunk(self) -> bytes:
         # A task, not a time-out of httpx: bytes count if they came while

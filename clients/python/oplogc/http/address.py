@@ -12,9 +12,7 @@ DEFAULT_PORT = 8042
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
 
-class UdpAddress(NamedTuple):
-    family: socket.AddressFamily
-    address: tuple[str, int] | tuple[str, int, int, int]
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
 
 class Endpoint(NamedTuple):
@@ -32,7 +30,7 @@ def is_udp(url: str) -> bool:
     return scheme == "udp"
 
 
-def resolve(url: str) -> UdpAddress:
+def resolve(url: str) -> tuple[socket.AddressFamily, SocketAddress]:
     """Look up a host, IPv4 if possible. Raises ValueError, and OSError for an unknown host."""
     try:
         parts = urlsplit(url)
@@ -53,7 +51,7 @@ def resolve(url: str) -> UdpAddress:
     family, _, _, _, address = next(
         (entry for entry in found if entry[0] == socket.AF_INET), found[0]
     )
-    return UdpAddress(family, address)  # type: ignore[arg-type]  # of these two families only
+    return family, address  # type: ignore[return-value]  # of these two families only
 
 
 def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
@@ -65,10 +63,9 @@ def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def base_endpoint(url: str, password: str | None) -> Endpoint:
-    """Return an agent's base address. Raise ValueError.
+    """Return an agent's base address, without ``/ops`` at its end. Raise ValueError.
 
-    ``password`` takes precedence over a password in ``url``. ``/ops`` at the end of
-    the path is dropped.
+    ``password`` takes precedence over a password in ``url``.
     """
     try:
         parts = urlsplit(url)

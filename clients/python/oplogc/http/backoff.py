@@ -4,6 +4,9 @@ import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+BACKOFF = (1.0, 30.0)
+"""Seconds of the first and of the longest pause, unless the program gives others."""
+
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds: no agent may keep a client away for longer."""
 

@@ -13,6 +13,7 @@ import asyncudp
 
 from oplogc.http.address import resolve
 from oplogc.process.blocking import documented_as
+from oplogc.process.changes import Changes
 from oplogc.producers.options import CLOSED, ProducerBase
 from oplogc.producers.outbox import Counters
 from oplogc.producers.producer import Producer
@@ -66,7 +67,7 @@ class _AsyncHttp(HttpWay):
     def _begin(self) -> None:
         super()._begin()
         self._lock = nullcontext()
-        self._changed = asyncio.Event()
+        self._changes = Changes()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -77,13 +78,15 @@ class _AsyncHttp(HttpWay):
     async def send(self, raw: bytes) -> None:
         has_room = self._has_room(raw)
         if not has_room and self._options.overflow == "block":
-            has_room = await self._wait(lambda: self._has_room(raw), self._options.block_timeout)
+            has_room = await self._changes.wait_for(
+                lambda: self._has_room(raw), self._options.block_timeout
+            )
         self._put(raw, has_room)
 
     async def flush(self, timeout: float | None) -> None:
         outbox = self._outbox
         until = outbox.last
-        await self._wait(lambda: outbox.is_flushed(until) or self._ended, timeout)
+        await self._changes.wait_for(lambda: outbox.is_flushed(until) or self._ended, timeout)
         outbox.check_flushed(until)
 
     async def close(self, timeout: float | None) -> None:
@@ -101,15 +104,6 @@ class _AsyncHttp(HttpWay):
                 if self._task is not None:
                     self._task.cancel()
                     await asyncio.wait({self._task})
-
-    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        try:
-            async with asyncio.timeout(timeout):
-                while not condition():
-                    await self._changed.wait()
-        except TimeoutError:
-            return condition()
-        return True
 
     async def _run_until_closed(self) -> None:
         try:
@@ -137,8 +131,7 @@ class _AsyncHttp(HttpWay):
         call()
 
     def _notify(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self._changes.notify()
 
 
 class AsyncProducer(ProducerBase[_AsyncUdp | _AsyncHttp]):

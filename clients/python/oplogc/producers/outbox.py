@@ -40,7 +40,7 @@ class _Item(NamedTuple):
     raw: bytes
 
 
-class Outbox:
+class OperationOutbox:
     """Not thread-safe. The limits of the buffer include the batch in flight."""
 
     def __init__(

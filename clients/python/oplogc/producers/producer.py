@@ -12,7 +12,7 @@ from oplogc.http.address import resolve, shown
 from oplogc.process.at_exit import close_at_exit, open_ones
 from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
-from oplogc.producers.options import CLOSED, HttpOptions, ProducerBase
+from oplogc.producers.options import CLOSED, ProducerBase, ProducerOptions
 from oplogc.producers.outbox import Counters
 from oplogc.producers.sender import HttpWay
 from oplogc.wire.operation import check_datagram, encode
@@ -64,7 +64,7 @@ class _Delivery(HttpWay):
     In the child of a fork the buffer is empty: the parent delivers the operations sent before.
     """
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, options: ProducerOptions) -> None:
         super().__init__(options)
         after_fork(self, _Delivery._begin)
 
@@ -156,11 +156,10 @@ class Producer(ProducerBase[_Udp | _Delivery]):
     """Sends operations. Any thread may call any method.
 
     With ``udp://host:8042`` nothing confirms the arrival of an operation. A call takes a few
-    microseconds, never waits and never fails because of the network. The host is looked up once,
-    here. ``http://host:8042`` delivers at least once: ``send`` puts operations into a buffer. A
-    thread sends them in batches, and repeats a batch until the agent has it. The child of a fork
-    may use a producer: it begins with an empty buffer, and the parent delivers the operations sent
-    before.
+    microseconds, never waits and never fails because of the network. The host is looked up here.
+    ``http://host:8042`` delivers at least once: ``send`` puts operations into a buffer. A thread
+    sends them in batches, and repeats a batch until the agent has it. The child of a fork begins
+    with an empty buffer, and the parent delivers the operations sent before.
 
     Raises ValueError for a bad argument and OSError for an unknown host.
     """
@@ -188,10 +187,8 @@ class Producer(ProducerBase[_Udp | _Delivery]):
     def flush(self, timeout: float | None = 30.0) -> None:
         """Wait until all operations sent before are durable at the agent, or rejected by it.
 
-        With UDP it does nothing.
         Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
-        for good, such as for a wrong password. The operations stay in the buffer, and are tried
-        again.
+        for good, such as for a wrong password. The operations are tried again. UDP: does nothing.
         """
         self._way.flush(timeout)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from oplogc.http.answers import AGENT, password_problem
 from oplogc.http.client import Http, NoAnswer
-from oplogc.producers.options import CLOSED, HttpOptions
+from oplogc.producers.options import CLOSED, ProducerOptions
 from oplogc.producers.outbox import Counters
 from oplogc.producers.verdict import Later, Verdict, judge
 
@@ -26,7 +26,7 @@ class HttpWay:
     _lock: AbstractContextManager[Any]
     """Guards the buffer."""
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, options: ProducerOptions) -> None:
         self._options = options
         self._closing = False
         self._ended = False

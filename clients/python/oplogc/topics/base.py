@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Self
 
 from oplogc.http.address import agent_urls
-from oplogc.topics.calls.agents import Options
+from oplogc.http.backoff import BACKOFF
+from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation
 from oplogc.topics.consumer import TopicConsumer
 
@@ -21,7 +22,7 @@ class TopicsBase:
         proxy: str | None = None,
         timeout: float = 30.0,
         retry_for: float = 60.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
+        backoff: tuple[float, float] = BACKOFF,
         batch_size: int = 1000,
         max_buffered: int = 100_000,
         max_buffered_bytes: int = 64 * 1024 * 1024,
@@ -40,7 +41,7 @@ class TopicsBase:
 
         Raises ValueError for a bad argument.
         """
-        self._options = Options(
+        self._options = ClientOptions(
             agent_urls(url),
             password,
             ingest_password,
@@ -55,7 +56,7 @@ class TopicsBase:
         self._begin()
 
     @classmethod
-    def _of(cls, options: Options) -> Self:
+    def _of(cls, options: ClientOptions) -> Self:
         """Return a client with these arguments."""
         made = cls.__new__(cls)
         made._options = options

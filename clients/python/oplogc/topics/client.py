@@ -18,10 +18,9 @@ from oplogc.topics.messages.message import Sendable
 from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.messages.snapshot import ForeignTransaction
 from oplogc.topics.publish.publication import done, publication
-from oplogc.topics.publish.publisher import Publisher
+from oplogc.topics.publish.publisher import MessagePublisher
 from oplogc.topics.publish.queue import PublishCounters
-from oplogc.topics.publish.room import Room
-from oplogc.topics.transactions.core import TransactionCore
+from oplogc.topics.publish.room import BufferRoom
 from oplogc.topics.transactions.transaction import AsyncTransaction
 from oplogc.wire.errors import TopicAlreadyExists, TopicNotFound
 
@@ -42,12 +41,12 @@ class AsyncTopics(TopicsBase):
     def _begin(self) -> None:
         options = self._options
         self._agents = Agents(options)
-        self.room = Room(options.max_buffered, options.max_buffered_bytes)
+        self.room = BufferRoom(options.max_buffered, options.max_buffered_bytes)
         """The space for waiting messages."""
         self.pointers = AsyncPointers(self._agents)
         """Requests under pointers of foreign transactions, and reports of their end."""
-        self._transactions: WeakSet[TransactionCore] = WeakSet()
-        self.publisher = Publisher(self._agents, self.room)
+        self._transactions: WeakSet[AsyncTransaction] = WeakSet()
+        self.publisher = MessagePublisher(self._agents, self.room)
         """Sends the messages, in the event loop."""
         self._closed = False
 
@@ -129,16 +128,13 @@ class AsyncTopics(TopicsBase):
         """Publish messages. The future is done when all of them are durable at the agent.
 
         The messages of one call are stored together or not at all. Calls for one topic are stored
-        in their order. Concurrent calls share requests. If an answer is lost, the request is sent
-        again, so messages may be stored twice. The future raises what other calls raise. Cancel it
-        to withdraw messages before they are sent.
-
-        Without room in the buffer the future raises BufferFullError. Before that a call from a
-        thread waits up to ``retry_for`` seconds.
+        in their order. If an answer is lost, the request is sent again, so messages may be stored
+        twice. The future raises what other calls raise. Without room in the buffer it raises
+        BufferFullError: threads wait for room before, up to ``retry_for`` seconds. Cancel it to
+        withdraw messages before they are sent.
 
         ``durable=False``: the future is done at once. The messages are tried again until the agent
-        has them, refuses them or the topic is gone. Without room they are dropped. See
-        ``counters``.
+        has them or refuses them, or the topic is gone. Without room they are dropped.
 
         Raises ValueError for a bad name and after the end, and MessageError for a bad message.
         """
@@ -165,8 +161,7 @@ class AsyncTopics(TopicsBase):
         ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
         agent may return fewer. No messages: there are none from there on, or the answer has
         ``held_by``. ``isolation``: see ``TopicConsumer``. ``transaction``: a foreign transaction,
-        which decides the messages under pointers to be returned. The isolation is then always
-        read_committed.
+        whose snapshot decides about messages under pointers. It reads committed.
         """
         name = topic_name(topic)
         call = topics.poll(name, start_from, inclusive, limit, isolation, transaction)
@@ -184,14 +179,13 @@ class AsyncTopics(TopicsBase):
         ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
         topic of its records, which is then the commit log. ``timeout``: seconds from its begin
         after which it cannot commit, 900 at most. ``lease``: name and term of a lease. If another
-        term has begun at the commit, the transaction is aborted. Each transaction has a buffer of
-        its own, with the limits of this object.
+        term has begun at the commit, the transaction is aborted. Each has a buffer of its own.
         """
         begin = transactions.begin(group, topic, timeout, lease)
         self._check_open()
-        core = TransactionCore(self._agents, begin, timeout)
-        self._transactions.add(core)
-        return AsyncTransaction(core)
+        made = AsyncTransaction(self._agents, begin, timeout)
+        self._transactions.add(made)
+        return made
 
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
@@ -253,7 +247,7 @@ class AsyncTopics(TopicsBase):
         try:
             flushed, *_ = await asyncio.gather(
                 self.publisher.flush(timeout),
-                *(each.close(timeout) for each in list(self._transactions)),
+                *(each._close(timeout) for each in list(self._transactions)),
                 return_exceptions=True,
             )
             if flushed is not None:

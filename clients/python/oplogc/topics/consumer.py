@@ -9,6 +9,7 @@ from pathlib import Path
 from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
+from oplogc.http.backoff import BACKOFF
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, check_isolation, refused
 from oplogc.topics.messages.message import ID, ReceivedMessage, decode
 from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
@@ -33,16 +34,13 @@ class TopicConsumer(Following[TopicEvent]):
     each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
     crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.
 
-    - ``url``: an agent, or a list of agents on the same store. If one is unreachable, the next
-      one is asked.
+    - ``url``: an agent, or a list of agents on the same store, to be asked in turn.
     - ``topic``: ``namespace/topic``, or ``topic`` in the namespace ``default``. Messages of
       ``system/oplog`` are operations in JSON.
     - ``start``: ``"0"`` for the oldest message, an id to begin after, or a time with a zone to
       begin at. None: begin with the next message.
     - ``isolation``: ``read_committed`` brings the records of a transaction together, at its commit.
       ``read_uncommitted`` brings them when they are written.
-    - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``, as of
-      ``oplogc.Consumer``.
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
       event, ``Reset`` too.
 
@@ -64,7 +62,7 @@ class TopicConsumer(Following[TopicEvent]):
         proxy: str | None = None,
         timeout: float = 10.0,
         heartbeat_timeout: float = 40.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
+        backoff: tuple[float, float] = BACKOFF,
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> None:

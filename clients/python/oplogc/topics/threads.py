@@ -27,11 +27,9 @@ _R = TypeVar("_R")
 class Topics(TopicsBase):
     """Topics of an agent, from threads. Any thread may call any method. Use it with ``with``.
 
-    A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``. Calls are
-    repeated, and raise, as those of ``AsyncTopics``.
-
-    The child of a fork may use it: it begins without buffered messages, and the parent delivers its
-    own. Futures of messages published before the fork belong to the parent.
+    The methods are those of ``AsyncTopics``. The child of a fork may use it: it begins without
+    buffered messages, and the parent delivers its own. Futures of messages published before the
+    fork belong to the parent.
     """
 
     def _begin(self) -> None:
@@ -83,7 +81,7 @@ class Topics(TopicsBase):
         with self._lock:
             self._check_open()
             made = self._topics.transaction(group, topic, timeout, lease)
-        return Transaction(self, self._thread, made.core)
+        return Transaction(self, self._thread, made)
 
     @property
     def pointers(self) -> Pointers:

@@ -13,7 +13,7 @@ from oplogc.http.address import shown
 from oplogc.http.answers import Answer
 from oplogc.http.client import NoAnswer
 from oplogc.topics import TopicConsumer, Topics
-from oplogc.topics.calls.agents import Agents, Options
+from oplogc.topics.calls.agents import Agents, ClientOptions
 from oplogc.topics.calls.call import Call
 
 PREFIX = "OPLOGCTL_"
@@ -39,7 +39,7 @@ def usage_errors() -> Iterator[None]:
 class AgentConnection:
     """The agent of one run."""
 
-    options: Options
+    options: ClientOptions
 
     @usage_errors()
     def topics(self) -> Topics:

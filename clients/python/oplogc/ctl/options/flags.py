@@ -13,7 +13,7 @@ from oplogc.ctl.options.values import listed
 from oplogc.terminal.options import Converted, VariableOption, source_of
 from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
 from oplogc.topics import Isolation, NotAllowed
-from oplogc.topics.calls.agents import Options
+from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_COMMITTED, check_isolation
 from oplogc.topics.messages.names import topic_name
@@ -189,7 +189,7 @@ def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]
             ingest_password = _password("INGEST_", ingest_password_file)
             retry_for = max(retry_for, 0.001)
             with usage_errors():
-                options = Options(
+                options = ClientOptions(
                     (url,), password, ingest_password, proxy, retry_for=retry_for, backoff=BACKOFF
                 )
             agent = AgentConnection(options)

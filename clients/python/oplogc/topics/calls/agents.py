@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from oplogc.http.address import Endpoint, base_endpoint, below, check_proxy, shown
 from oplogc.http.answers import AGENT, Answer
-from oplogc.http.backoff import Backoff
+from oplogc.http.backoff import BACKOFF, Backoff
 from oplogc.http.client import Http, NoAnswer
 from oplogc.topics.calls.call import Call
 from oplogc.topics.calls.transactions import refusal
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClientOptions:
     """The agents of one store, and the arguments of ``AsyncTopics``. Raises ValueError."""
 
     urls: tuple[str, ...]
@@ -31,7 +31,7 @@ class Options:
     proxy: str | None = None
     timeout: float = 30.0
     retry_for: float = 60.0
-    backoff: tuple[float, float] = (1.0, 30.0)
+    backoff: tuple[float, float] = BACKOFF
     batch_size: int = 1000
     max_buffered: int = 100_000
     max_buffered_bytes: int = 64 * 1024 * 1024
@@ -48,7 +48,7 @@ class Options:
 class Agents:
     """Sends requests to one agent as long as it answers, else to the next. Raises ValueError."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ClientOptions) -> None:
         self.options = options
         writing = options.ingest_password or options.password
         self._reading = [base_endpoint(url, options.password) for url in options.urls]
@@ -66,8 +66,7 @@ class Agents:
         """Send a request once. Return the answer, and the address asked.
 
         If the agent is unreachable or busy, the next request goes to the next agent. ``until``:
-        ``time.monotonic()`` after which the answer is not awaited. None: as long as one attempt
-        may take.
+        ``time.monotonic()`` after which the answer is not awaited.
         """
         agent = self._current
         to = below((self._writing if call.writes else self._reading)[agent], call.path)
@@ -80,7 +79,8 @@ class Agents:
                 answer = await self._http.ask(call.method, to, call.body, headers)
         except TimeoutError:
             answer = NoAnswer("no answer in time")
-        if self._current == agent and _is_away(answer):
+        is_away = isinstance(answer, NoAnswer) or answer.passes
+        if self._current == agent and is_away:
             self._current = (agent + 1) % len(self._reading)
         return answer, to
 
@@ -118,8 +118,7 @@ class Agents:
 
         ``until``: ``time.monotonic()`` after which nothing is tried or awaited. None: a request is
         tried for ``retry_for`` seconds. A pause follows when all agents were asked. If not
-        ``repeat``, an attempt perhaps carried out is the last one. Raises
-        UnavailableError.
+        ``repeat``, an attempt perhaps carried out is the last one. Raises UnavailableError.
         """
         backoff = Backoff(*self.options.backoff)
         end = time.monotonic() + self.options.retry_for if until is None else until
@@ -148,7 +147,3 @@ class Agents:
                 logger.warning("%s: %s; trying again in %.1f s", shown(to.url), reason, pause)
             logged = reason
             await asyncio.sleep(pause)
-
-
-def _is_away(answer: Answer | NoAnswer) -> bool:
-    return isinstance(answer, NoAnswer) or answer.passes

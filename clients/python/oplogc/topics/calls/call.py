@@ -48,10 +48,9 @@ def limit(given: int | None) -> int | None:
 
 
 def reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[Answer], _T]:
-    """Return a reader of an answer in JSON.
+    """Return a reader of an answer in JSON. ``kind``: entries of the agents with this request.
 
-    ``kind``: entries of the agents with this request. The reader raises ProtocolError, also if
-    ``convert`` raises ValueError, TypeError, KeyError or AttributeError.
+    The reader raises ProtocolError for ValueError, TypeError, KeyError and AttributeError.
     """
 
     def read(answer: Answer) -> _T:
@@ -77,8 +76,7 @@ def list_reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[Answer], t
 def members_of(kind: Callable[..., _T]) -> Callable[[Any], _T]:
     """Return a conversion of a JSON object to a named tuple: each field is a member.
 
-    A field that may be None may be absent. The conversion raises ValueError, TypeError, KeyError
-    and AttributeError.
+    A field that may be None may be absent. The conversion raises the errors ``reader`` expects.
     """
     hints = get_type_hints(kind)
 

@@ -39,9 +39,8 @@ class ListedPointer(NamedTuple):
     """A pointer in one topic.
 
     ``state``: open. Later agents may have other states. ``holds``: whether committed readers of the
-    topic wait for the pointer. ``published``: whether messages were published under it. Otherwise
-    they are only stored. ``expires_at``: time after which the pointer counts as aborted. None:
-    never.
+    topic wait for it. ``published``: whether messages were published under it, or only stored.
+    ``expires_at``: time after which it counts as aborted. None: never.
     """
 
     topic: TopicName

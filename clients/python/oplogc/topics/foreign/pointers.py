@@ -89,8 +89,7 @@ class AsyncPointers:
         ``published``: the answer of ``publish``, or keys of such answers. None: everything under
         the pointer, stored messages included. A rollback does not decide the pointer. After the
         time-out it is a report of an abort. Raises RefusedError once the pointer was reported as
-        committed. ``force``: remove the messages then, too. Readers may have them. A reader
-        that resumes before them gets a gap.
+        committed. ``force``: remove them then, too. A reader that resumes before them gets a gap.
         """
         name, number = topic_name(topic), pointer_of(pointer)
         keys: Sequence[str] = ()
@@ -111,10 +110,9 @@ class AsyncPointers:
     async def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
         """Report that the transaction of a pointer has committed, for readers without a snapshot.
 
-        ``topics``: the topics with messages under it. They take no more of its messages. The report
-        is for all of them or for none, and can be repeated. After the time-out, readers get the
-        messages at the end of the topic. Raises RefusedError if the pointer was reported as
-        aborted.
+        ``topics``: those with messages under it. They take no more of its messages. The report is
+        for all of them or for none, and can be repeated. After the time-out, readers get them
+        at the end of the topic. Raises RefusedError if the pointer was reported as aborted.
         """
         await self._report(pointer, "commit", topics)
 

@@ -59,9 +59,8 @@ class AsyncForeignPublisher:
 
     Readers without a snapshot wait for a report, ``AsyncTopics.pointers.commit`` or ``abort``.
 
-    A request with messages is not repeated after a lost answer, because it could store
-    them twice: OutcomeUnknownError. After any error of an agent only ``rollback`` is
-    possible.
+    A request with messages is not repeated after a lost answer, because it could store them
+    twice: OutcomeUnknownError. After any error of an agent only ``rollback`` is possible.
     """
 
     def __init__(self, pointers: AsyncPointers, batch_size: int, max_buffered_bytes: int) -> None:
@@ -113,10 +112,10 @@ class AsyncForeignPublisher:
         """
         name, encoded = topic_name(topic), [encode(message) for message in messages]
         async with self._turn:  # in the order of the calls
-            if self.enter(name, encoded):
-                await self.spill()
+            if self._enter(name, encoded):
+                await self._spill()
 
-    def enter(self, name: TopicName, messages: Sequence[bytes]) -> bool:
+    def _enter(self, name: TopicName, messages: Sequence[bytes]) -> bool:
         """Buffer messages. Return whether to store them. Raises ValueError and TransactionError."""
         self._check()
         if not messages:
@@ -126,7 +125,7 @@ class AsyncForeignPublisher:
         self._bytes += sum(map(len, messages))
         return self._bytes > self._max_buffered_bytes
 
-    async def spill(self) -> None:
+    async def _spill(self) -> None:
         """Store the buffered messages. Raises OplogError. Then only a rollback is possible."""
         self._check()
         for part in self._parts.values():
@@ -149,14 +148,13 @@ class AsyncForeignPublisher:
     async def rollback(self) -> None:
         """Remove the messages of the transaction from all its topics, for every reader.
 
-        If the outcome of a request is unknown, or messages are only stored, everything under the
-        pointer in this topic is removed. First the pointer is reported as aborted in these topics.
-        Then a request on its way has no effect, and the pointer cannot be used again.
+        First the pointer is reported as aborted in these topics: a request on its way has no effect
+        then, and the pointer cannot be used again. If the outcome of a request is unknown, or
+        messages are only stored, everything under the pointer in this topic is removed.
 
         Nothing is removed unless the agents accept this report: TransactionError if the pointer has
         committed, OutcomeUnknownError if no agent has answered. Raises RefusedError and
-        UnavailableError, too. A repeated call treats the remaining topics. Without a transaction it
-        does nothing.
+        UnavailableError, too. A repeated call treats the remaining topics.
         """
         async with self._turn:
             pointer = self._pointer

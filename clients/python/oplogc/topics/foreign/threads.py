@@ -16,9 +16,7 @@ from oplogc.topics.messages.names import topic_name
 class Pointers:
     """Requests under pointers. Any thread may call any method. Made by ``Topics.pointers``.
 
-    A pointer is a whole number from 0 to 2^62 - 1. A call concerns its messages in one topic, and
-    not those in other topics. Calls raise the errors of ``Topics``. If the answer to ``store``, or
-    to ``publish`` with messages, is lost they raise OutcomeUnknownError.
+    See ``AsyncPointers``, which has the same methods.
     """
 
     def __init__(
@@ -68,5 +66,5 @@ class ForeignPublisher(OfOneProcess):
     def publish(self, topic: str, *messages: Sendable) -> None:
         name, encoded = topic_name(topic), [encode(message) for message in messages]
         with self._twin() as (publisher, thread):  # a call of the loop only to store
-            if publisher.enter(name, encoded):
-                thread.call(publisher.spill())
+            if publisher._enter(name, encoded):
+                thread.call(publisher._spill())

@@ -4,7 +4,7 @@ import threading
 import time
 
 
-class Room:
+class BufferRoom:
     """Bounds messages and bytes. Any thread may call any method."""
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
