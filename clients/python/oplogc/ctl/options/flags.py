@@ -130,15 +130,8 @@ _FLAGS: tuple[Callable[[Any], Any], ...] = (
 )  # fmt: skip
 
 
-VARIABLES = (
-    "OPLOGCTL_URL",
-    "OPLOGCTL_PASSWORD",
-    "OPLOGCTL_PASSWORD_FILE",
-    "OPLOGCTL_INGEST_PASSWORD",
-    "OPLOGCTL_INGEST_PASSWORD_FILE",
-    "OPLOGCTL_PROXY",
-    "OPLOGCTL_RETRY_FOR",
-)
+_OF_FLAGS = ("URL", "PASSWORD_FILE", "INGEST_PASSWORD_FILE", "PROXY", "RETRY_FOR")
+VARIABLES = tuple(PREFIX + name for name in (*_OF_FLAGS, "PASSWORD", "INGEST_PASSWORD"))
 
 
 def before_command(group: click.Command) -> click.Command:
@@ -169,10 +162,13 @@ isolation = option(
 )
 
 
-def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add --json and the options of the connection. The command gets an ``AgentConnection`` first.
+def connected(
+    writes: bool, opens_topics: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --json and the options of the connection.
 
-    ``writes``: whether the command needs the password for writing.
+    ``writes``: whether the command needs the password for writing. The command gets an
+    ``AgentConnection`` first. ``opens_topics``: it gets ``Topics``, closed after it.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -194,7 +190,10 @@ def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]
                 )
             agent = AgentConnection(options)
             try:
-                return command(agent, **rest)
+                if not opens_topics:
+                    return command(agent, **rest)
+                with agent.topics() as topics:
+                    return command(topics, **rest)
             except NotAllowed as error:
                 if error.status != 401:
                     raise
@@ -207,18 +206,7 @@ def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return decorate
 
 
-def on_topics(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Do as ``connected``. The command gets ``Topics`` first, closed after it."""
-
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def call(agent: AgentConnection, **rest: Any) -> Any:
-            with agent.topics() as topics:
-                return command(topics, **rest)
-
-        return connected(writes)(call)
-
-    return decorate
+on_topics = functools.partial(connected, opens_topics=True)
 
 
 def _environ() -> Mapping[str, str]:
