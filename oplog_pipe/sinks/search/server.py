@@ -10,7 +10,7 @@ from oplog_pipe.model.reasons import of_search, of_status
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.headers import check_headers
 from oplog_pipe.sinks.search import ElasticsearchOptions
-from oplogc.http.answers import Answer
+from oplogc.http.answers import HttpAnswer as Answer
 
 _NDJSON = "application/x-ndjson"
 _JSON = "application/json"
