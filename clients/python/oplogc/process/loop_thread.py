@@ -41,10 +41,6 @@ class LoopThread:
         self._ended = False
 
     @property
-    def has_started(self) -> bool:
-        return self._thread is not None
-
-    @property
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 

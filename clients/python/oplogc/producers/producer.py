@@ -79,7 +79,7 @@ class _Delivery(HttpWay):
 
     def send(self, raw: bytes) -> None:
         with self._changed:
-            has_room = self._has_room(raw)
+            has_room = self._outbox.has_room(raw) or self._has_room(raw)
             if not has_room and self._options.overflow == "block":
                 timeout = _seconds(self._options.block_timeout)
                 has_room = self._changed.wait_for(lambda: self._has_room(raw), timeout)
@@ -110,7 +110,7 @@ class _Delivery(HttpWay):
     def abandon(self) -> bool:
         """End once all is delivered, without ``close``. Return whether it was open."""
         with self._changed:
-            was_open = self._thread.has_started and not self._closing
+            was_open = self._is_started and not self._closing
             self._closing = True
             if was_open:
                 self._in_loop(self._finish)
@@ -118,7 +118,7 @@ class _Delivery(HttpWay):
 
     def flush_at_exit(self, timeout: float) -> None:
         """Deliver the remaining operations if ``close`` was not called."""
-        if self._thread.has_started:
+        if self._is_started:
             buffered = self._outbox.counters.buffered
             close_at_exit(
                 self,
@@ -135,9 +135,9 @@ class _Delivery(HttpWay):
         open_ones.discard(self)
 
     def _start(self) -> None:
-        if not self._thread.has_started:
-            self._thread.start()
-            open_ones.add(self)
+        self._thread.start()
+        self._is_started = True
+        open_ones.add(self)
 
     def _in_loop(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError, ValueError):  # the loop has ended

@@ -37,6 +37,7 @@ class HttpWay:
         self._outbox = self._options.outbox()
         self._http = Http(self._options.proxy, self._options.timeout, server=AGENT)
         self._finishing = False
+        self._is_started = False
         self._more = asyncio.Event()
         """Set in the event loop when an operation was added to an empty buffer."""
 
@@ -53,7 +54,8 @@ class HttpWay:
     def _put(self, raw: bytes, has_room: bool) -> None:
         if self._closing:
             raise ValueError(CLOSED)
-        self._start()
+        if not self._is_started:
+            self._start()
         if not has_room:
             self._outbox.refuse(self._options.overflow)
             return

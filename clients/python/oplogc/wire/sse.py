@@ -60,10 +60,15 @@ class BlockParser:
             if self._partial.startswith(_BOM):
                 del self._partial[: len(_BOM)]
         if b"\n" in chunk or b"\r" in chunk:
-            yield from self._by_line(of_begun_block=True)
+            yield from self._begun_block()
             if not self._size:
                 yield from self._plain_blocks()
-            yield from self._by_line()
+            *lines, self._partial = self._partial.split(b"\n")
+            for line in lines:
+                if line:
+                    self._line(line)
+                elif block := self._end():
+                    yield block
         self._check_size(len(self._partial))
 
     def _with_bare_newlines(self, chunk: bytes) -> bytes:
@@ -78,10 +83,10 @@ class BlockParser:
         self._after_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
 
-    def _by_line(self, of_begun_block: bool = False) -> Iterator[Block]:
-        """Take whole lines, or only those of a block whose first lines came earlier."""
+    def _begun_block(self) -> Iterator[Block]:
+        """Take the rest of a block whose first lines came earlier, as far as it is there."""
         at = 0
-        while (self._size or not of_begun_block) and (end := self._partial.find(b"\n", at)) >= 0:
+        while self._size and (end := self._partial.find(b"\n", at)) >= 0:
             line, at = self._partial[at:end], end + 1
             if line:
                 self._line(line)
