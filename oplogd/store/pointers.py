@@ -2,14 +2,13 @@
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.pointer import Decision
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import Decisions, OpenStats, RecordLimits
 
 
 class OpenPointer(NamedTuple):
@@ -91,33 +90,6 @@ class Marks:
             yield Mark(offset, *unstamp(number))
 
 
-@dataclass
-class PointerDecisions:
-    """Pointers that this process has decided since its start, each topic counted."""
-
-    committed: int = 0
-    aborted: int = 0
-    timed_out: int = 0
-
-    def add(self, decision: Decision, count: int) -> None:
-        match decision:
-            case Decision.COMMITTED:
-                self.committed += count
-            case Decision.ABORTED:
-                self.aborted += count
-            case Decision.TIMED_OUT:
-                self.timed_out += count
-
-
-class PointerStats(NamedTuple):
-    """``open``: pairs of a pointer and a topic that are not decided. ``oldest_ms``: begin of the
-    oldest one; 0: there is none.
-    """
-
-    open: int
-    oldest_ms: int
-
-
 class Pointers(Protocol):
     """Messages under pointers, in each topic on its own.
 
@@ -136,7 +108,7 @@ class Pointers(Protocol):
     """
 
     @property
-    def decisions(self) -> PointerDecisions: ...
+    def decisions(self) -> Decisions: ...
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
@@ -154,7 +126,7 @@ class Pointers(Protocol):
         pointer: int,
         messages: Sequence[Message],
         timeout_ms: int,
-        limits: Limits,
+        limits: RecordLimits,
     ) -> None:
         """Store messages for later: no reader sees them. They are durable when the call returns.
 
@@ -231,4 +203,4 @@ class Pointers(Protocol):
         store only one does it.
         """
 
-    async def stats(self) -> PointerStats: ...
+    async def stats(self) -> OpenStats: ...

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.lease import Fence
 from oplogd.model.message_id import record_id
+from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Reason, Record, State
 
 # Rows of finished transactions are forgotten after this time.
@@ -21,11 +22,11 @@ IDLE_MS = 86_400_000
 OPLOG_INDEX = 0xFFFF_FFFF
 
 
-class Limits(NamedTuple):
-    """Bounds of one transaction. ``octets``: of the encoded contents together."""
+class RecordLimits(NamedTuple):
+    """Bounds of one transaction. ``bytes``: of the encoded contents together."""
 
     records: int = 100_000
-    octets: int = 64_000_000
+    bytes: int = 64_000_000
 
 
 class NewTransaction(NamedTuple):
@@ -46,7 +47,7 @@ class Transaction(NamedTuple):
     """A transaction as the store has it. Times are ms since 1970 by the store's clock.
 
     ``log``, ``group``, ``only_log`` and ``fence``: see ``NewTransaction``. ``reason``: of an abort.
-    ``logs``: the logs it has touched, 0 for the oplog. ``records`` and ``octets``: written so far;
+    ``logs``: the logs it has touched, 0 for the oplog. ``records`` and ``bytes``: written so far;
     after the decision to commit, ``records`` is the number that was committed. ``begin`` and
     ``commit``: marks in the commit log, None until they are known.
     """
@@ -61,7 +62,7 @@ class Transaction(NamedTuple):
     expires_ms: int
     logs: tuple[int, ...]
     records: int
-    octets: int
+    bytes: int
     begin: Mark | None
     commit: Mark | None
     fence: Fence | None = None
@@ -78,7 +79,7 @@ class CommittedLog(NamedTuple):
     last: int
 
 
-class Run(NamedTuple):
+class OperationRun(NamedTuple):
     """Operations of a commit that follow each other in the oplog, with one time."""
 
     first_offset: int
@@ -95,7 +96,7 @@ class Commit(NamedTuple):
 
     transaction: Transaction
     logs: tuple[CommittedLog, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[OperationRun, ...]
     order: "array[int]"
 
     def record_ids(self) -> Iterator[str | None]:
@@ -119,15 +120,30 @@ class Commit(NamedTuple):
 
 @dataclass
 class Decisions:
-    """Transactions that this process has decided since its start."""
+    """Transactions or pointers decided by this process since its start.
+
+    A pointer counts once for each topic.
+    """
 
     committed: int = 0
     aborted: int = 0
     timed_out: int = 0
 
+    def add(self, decision: Decision | Reason, count: int = 1) -> None:
+        match decision:
+            case Decision.COMMITTED:
+                self.committed += count
+            case Decision.TIMED_OUT | Reason.TIMEOUT:
+                self.timed_out += count
+            case _:
+                self.aborted += count
 
-class TransactionStats(NamedTuple):
-    """``open``: transactions that are not decided. ``oldest_ms``: begin of the oldest; 0: none."""
+
+class OpenStats(NamedTuple):
+    """Transactions without a decision, or pairs of a pointer and a topic.
+
+    ``oldest_ms``: begin of the oldest one; 0: there is none.
+    """
 
     open: int
     oldest_ms: int
@@ -154,7 +170,7 @@ class Transactions(Protocol):
         Raises TopicNotFoundError if the commit log's topic was deleted.
         """
 
-    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+    async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
         """Write records: they are durable when the call returns. All of them or none.
 
         Records written before, with the same digest, are passed over. Records of topics
@@ -205,4 +221,4 @@ class Transactions(Protocol):
         Of several agents on one store only one does it.
         """
 
-    async def stats(self) -> TransactionStats: ...
+    async def stats(self) -> OpenStats: ...

@@ -23,11 +23,11 @@ from oplogd.store.pointers import (
     TimedOutPointer,
 )
 from oplogd.store.topics import Topic, Topics
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.rules import EntryShown, entry_shown, pointer_shown
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.writer import Acknowledged, without_rings
 
 
@@ -48,9 +48,9 @@ class PointerService:
         topics: Topics,
         known: KnownTopics,
         counters: TopicCounters,
-        limits: Limits,
+        limits: RecordLimits,
         timeout: int,
-        room: Room,
+        room: RecordRoom,
         acknowledged: Acknowledged = without_rings,
         is_followed: Callable[[int], bool] = lambda log: False,
     ) -> None:

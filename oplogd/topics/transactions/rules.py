@@ -78,7 +78,7 @@ class Writing(NamedTuple):
 
     records: Collection[GivenRecord]
     topics: Collection[TopicName]
-    octets: int
+    bytes: int
 
 
 class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -234,17 +234,17 @@ def parsing_records(
     )
     found: dict[int, GivenRecord] = {}
     topics: set[TopicName] = set()
-    octets = 0
+    size = 0
     for index, record in enumerate(records):
         if record.lsn >= most:
             raise too_many()
         if found.setdefault(record.lsn, record).digest != record.digest:
             raise TransactionConflictError(f"lsn {record.lsn} is given twice, with other content")
         topics.add(record.topic)
-        octets += len(record.content.data)
+        size += len(record.content.data)
         if index % _PIECE == 0:
             yield
-    return Writing(found.values(), topics, octets)
+    return Writing(found.values(), topics, size)
 
 
 def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> GivenRecord:

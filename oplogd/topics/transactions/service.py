@@ -18,10 +18,16 @@ from oplogd.model.message import Message
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
-from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
+from oplogd.store.transactions import (
+    Commit,
+    NewTransaction,
+    RecordLimits,
+    Transaction,
+    Transactions,
+)
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.transactions.answers import shown
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.transactions.rules import Begin, Writing
 from oplogd.topics.writer import Acknowledged, without_rings
 
@@ -45,17 +51,17 @@ class TransactionService:
         transactions: Transactions,
         topics: Topics,
         known: KnownTopics,
-        limits: Limits,
+        limits: RecordLimits,
         acknowledged: Acknowledged = without_rings,
         is_followed: Callable[[int], bool] = lambda log: False,
-        room: Room | None = None,
+        room: RecordRoom | None = None,
     ) -> None:
         self._transactions = transactions
         self._topics = topics
         self._known = known
         self._acknowledged = acknowledged
         self._is_followed = is_followed
-        self._room = room or Room(limits.records, limits.octets)
+        self._room = room or RecordRoom(limits.records, limits.bytes)
         self.limits = limits
 
     async def begin(self, begin: Begin) -> Transaction:
@@ -77,7 +83,7 @@ class TransactionService:
         Raises TopicNotFoundError, TopicError for a topic that this transaction may not write,
         TransactionConflictError, TransactionTooLargeError, and QueueFullError.
         """
-        with self._room.taken(len(writing.records), writing.octets):
+        with self._room.taken(len(writing.records), writing.bytes):
             topics = await self._found(writing.topics)
             try:
                 transaction = await self._write(id_, writing, topics)
@@ -191,7 +197,7 @@ class TransactionService:
             ) from None
         except TransactionTooLargeError:  # the number of records was checked before
             raise TransactionTooLargeError(
-                f"a transaction may have {self.limits.octets:,} bytes (--txn-max-bytes)"
+                f"a transaction may have {self.limits.bytes:,} bytes (--txn-max-bytes)"
             ) from None
 
     async def _acknowledge(self, logs: Collection[int]) -> None:

@@ -18,7 +18,7 @@ from oplogd.store.sqlite import SqliteStore
 from oplogd.store.sqlite.file import statements
 from oplogd.store.sqlite.pointers import ends as pointer_ends
 from oplogd.store.sqlite.pointers import steps as pointer_steps
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.e2e.transactions.commit_process import SMALL_CACHE, stop
 from tests.kits.store.messages import messages
 
@@ -50,7 +50,7 @@ def calls(store: SqliteStore, log: int) -> dict[str, Callable[[], Awaitable[obje
     given = messages(range(MESSAGES))
     return {
         "publish": lambda: pointers.publish(log, POINTER, given, TIMEOUT_MS),
-        "store": lambda: pointers.store(log, POINTER, given, TIMEOUT_MS, Limits()),
+        "store": lambda: pointers.store(log, POINTER, given, TIMEOUT_MS, RecordLimits()),
         "publish_stored": lambda: pointers.publish_stored(log, POINTER, TIMEOUT_MS),
         "rollback": lambda: pointers.rollback(log, POINTER, None),
         "decide": lambda: pointers.decide([log], POINTER, Decision.COMMITTED),

@@ -20,7 +20,7 @@ from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_log
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.groups import Group, Once, new_entry
 from oplogd.store.mongo.topics.judgement import entries_of
-from oplogd.store.pointers import PointerDecisions
+from oplogd.store.transactions import Decisions
 
 
 class PointerDecider:
@@ -38,7 +38,7 @@ class PointerDecider:
         self._aborted = aborted
         self._timed_out = TimedOutList(link)
         self._appender = appender
-        self.decisions = PointerDecisions()
+        self.decisions = Decisions()
 
     async def decide(
         self, given: Collection[tuple[int, int]], decision: Decision

@@ -41,20 +41,12 @@ from oplogd.store.mongo.link.topic_layout import PUBLISH_BASE, stamp_of
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
 from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
-from oplogd.store.mongo.pointers.waiting import new_octets
+from oplogd.store.mongo.pointers.waiting import new_bytes
 from oplogd.store.mongo.reading.topic_log import Working
 from oplogd.store.mongo.topics.groups import Group, Under, Unless, new_entry
-from oplogd.store.pointers import (
-    FoundPointer,
-    Marks,
-    OpenPointer,
-    PointerDecisions,
-    PointerKey,
-    PointerStats,
-    TimedOutPointer,
-)
+from oplogd.store.pointers import FoundPointer, Marks, OpenPointer, PointerKey, TimedOutPointer
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import Decisions, OpenStats, RecordLimits
 
 
 class MongoPointers:
@@ -79,7 +71,7 @@ class MongoPointers:
         )
 
     @property
-    def decisions(self) -> PointerDecisions:
+    def decisions(self) -> Decisions:
         return self._decider.decisions
 
     async def publish(
@@ -115,7 +107,7 @@ class MongoPointers:
         pointer: int,
         messages: Sequence[Message],
         timeout_ms: int,
-        limits: Limits,
+        limits: RecordLimits,
     ) -> None:
         async with self._working():
             _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
@@ -216,7 +208,7 @@ class MongoPointers:
         async with self._working():
             return await self._keeper.keep()
 
-    async def stats(self) -> PointerStats:
+    async def stats(self) -> OpenStats:
         async with self._working():
             return await self._rows.stats()
 
@@ -231,7 +223,7 @@ class MongoPointers:
             EntryKind.PUBLISH,
             encode_marker(marker).encode(),
             under=Under(pointer, PUBLISH_BASE + last),
-            more=new_octets(found),
+            more=new_bytes(found),
         )
         unless = Unless(publish_identity(pointer, log, number + 1), end_of(pointer, log))
         return Group(log, [entry], unless=unless)

@@ -74,7 +74,7 @@ class MongoTopics:
             self.catalogue,
             self.heads,
             self.sweeper.remove_past,
-            WaitingBytes(link, self.stored).octets,
+            WaitingBytes(link, self.stored).count,
             lease,
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)

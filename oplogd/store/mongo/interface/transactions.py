@@ -40,10 +40,10 @@ from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
     Commit,
     Decisions,
-    Limits,
     NewTransaction,
+    OpenStats,
+    RecordLimits,
     Transaction,
-    TransactionStats,
 )
 
 
@@ -107,7 +107,7 @@ class MongoTransactions:
                 raise await self._topics.catalogue.no_topic(log)
             return row.transaction
 
-    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+    async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
         async with self._working():
             row = await self._decider.fenced(await self._decider.current(id_))
             if row.phase is not TxnPhase.OPEN:
@@ -133,8 +133,8 @@ class MongoTransactions:
                 await self._payloads.write(id_, operations)
             await self._link.step("written")
             if repeated := [entry for group in groups for entry in group.repeated]:
-                octets = sum(len(entry.data) for entry in repeated)
-                row = await self._rows.release(id_, len(repeated), octets) or row
+                size = sum(len(entry.data) for entry in repeated)
+                row = await self._rows.release(id_, len(repeated), size) or row
             return row.transaction
 
     async def commit(self, id_: int, records: int) -> Commit:
@@ -171,7 +171,7 @@ class MongoTransactions:
             rows = await self._rows.select(state, group, limit, before)
             return [row.transaction for row in rows]
 
-    async def stats(self) -> TransactionStats:
+    async def stats(self) -> OpenStats:
         async with self._working():
             return await self._rows.stats()
 
@@ -208,7 +208,7 @@ class MongoTransactions:
         return await self._decider.commit(row, order) if row.phase is TxnPhase.OPEN else row
 
     async def _reserve(
-        self, row: TransactionRow, todo: Sequence[Record], limits: Limits
+        self, row: TransactionRow, todo: Sequence[Record], limits: RecordLimits
     ) -> TransactionRow:
         """Register the logs of records in the row, and count them, while it is open."""
         id_ = row.transaction.id
@@ -218,14 +218,14 @@ class MongoTransactions:
             for log in topics:
                 if log not in current:
                     raise await self._topics.catalogue.no_topic(log)
-        octets = sum(len(each.content.data) for each in todo)
+        size = sum(len(each.content.data) for each in todo)
         has_operations = any(not each.log for each in todo)
         reserved = await self._rows.reserve(
             id_,
             topics,
             len(todo),
-            octets,
-            limits.octets,
+            size,
+            limits.bytes,
             high=max(each.lsn for each in todo),
             has_operations=has_operations,
         )
@@ -235,8 +235,8 @@ class MongoTransactions:
         if row.phase is not TxnPhase.OPEN:
             raise conflict(row)
         raise TransactionTooLargeError(
-            f"a transaction has at most {limits.octets:,} bytes; this one would have"
-            f" {row.transaction.octets + octets:,}"
+            f"a transaction has at most {limits.bytes:,} bytes; this one would have"
+            f" {row.transaction.bytes + size:,}"
         )
 
     async def _check(self, id_: int, groups: Sequence[Group]) -> None:

@@ -22,7 +22,7 @@ from oplogd.store.topics import EntryKind
 _LOOK_UP = 500
 
 
-class Published(NamedTuple):
+class LastPublish(NamedTuple):
     """``number``: of the last stored message that a PUBLISH entry covers; 0: there is none.
 
     ``mark``: of the last PUBLISH entry; None if there is none, or if it was voided.
@@ -43,7 +43,7 @@ def publish_identity(pointer: int, log: int, number: int) -> str:
     return identity(pointer, log, PUBLISH_BASE + number)
 
 
-async def published_of(link: Link, pointer: int, log: int) -> Published:
+async def published_of(link: Link, pointer: int, log: int) -> LastPublish:
     """Raises PyMongo's errors."""
     chosen = {"x": {"$gte": publish_identity(pointer, log, 0), "$lte": end_of(pointer, log)}}
     members = {"x": 1, "d": 1, "ts": 1, "q": 1, "kind": 1}
@@ -56,8 +56,8 @@ async def published_of(link: Link, pointer: int, log: int) -> Published:
                 decision = Decision(each["d"])
                 continue
             mark = mark_of(each) if each["kind"] == EntryKind.PUBLISH else None
-            return Published(number - PUBLISH_BASE, mark, decision)
-    return Published(decision=decision)
+            return LastPublish(number - PUBLISH_BASE, mark, decision)
+    return LastPublish(decision=decision)
 
 
 async def decisions_of(link: Link, log: int, pointers: Collection[int]) -> dict[int, Decision]:

@@ -19,7 +19,8 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.overdue import is_over, is_past
 from oplogd.store.mongo.link.topic_layout import Document, parts
 from oplogd.store.numbers import number_of
-from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, PointerStats
+from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey
+from oplogd.store.transactions import OpenStats
 
 POINTERS = "oplog_pointers"
 
@@ -153,12 +154,12 @@ class PointerRows:
         found = self._rows.find(chosen, {"_id": 1}).sort([("begun", 1), ("_id", 1)]).limit(limit)
         return [pointer_and_log(each)[0] for each in await found.to_list()]
 
-    async def stats(self) -> PointerStats:
+    async def stats(self) -> OpenStats:
         """See ``Pointers.stats``."""
         # All of them, by an index.
         count = await self._rows.count_documents({"begun": {"$gt": 0}})
         oldest = await self._rows.find_one({}, {"begun": 1}, sort=[("begun", 1)]) if count else None
-        return PointerStats(count, int(oldest["begun"])) if oldest else PointerStats(0, 0)
+        return OpenStats(count, int(oldest["begun"])) if oldest else OpenStats(0, 0)
 
 
 def _found(row: Document) -> FoundPointer:

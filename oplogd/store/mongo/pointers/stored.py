@@ -27,11 +27,11 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.search import last_before
 from oplogd.store.mongo.link.topic_layout import Document, stamp_of
-from oplogd.store.mongo.pointers.published import Published, published_of
+from oplogd.store.mongo.pointers.published import LastPublish, published_of
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
 from oplogd.store.numbers import number_of
 from oplogd.store.topics import TopicEntry, TopicRecord
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 
 ROLLED_BACK = 1
 DECIDED = 2
@@ -57,7 +57,7 @@ class Stored(NamedTuple):
     that can still be published.
     """
 
-    published: Published
+    published: LastPublish
     last: Document | None
     first_new: Document | None
     last_new: Document | None
@@ -109,7 +109,7 @@ class StoredMessages:
         return 0 if found is None else int(found["t"])
 
     async def append(
-        self, pointer: int, log: int, messages: Sequence[Message], limits: Limits
+        self, pointer: int, log: int, messages: Sequence[Message], limits: RecordLimits
     ) -> None:
         """Append messages behind all that are stored. A majority has them when the call returns.
 
@@ -143,7 +143,7 @@ class StoredMessages:
         """Return the documents of the first messages that one insert takes."""
         documents: list[Document] = []
         write_stamp = found.last_stamp
-        octets = 0 if found.last is None else found.last["o"] + found.last["z"]
+        before = 0 if found.last is None else found.last["o"] + found.last["z"]
         size = 0
         most = min(MOST_PAYLOADS, self._link.quirks.inserts_per_command)
         for number, message in enumerate(messages[:most], found.number + 1):
@@ -155,13 +155,13 @@ class StoredMessages:
                 "_id": _key(pointer, log, number),
                 "t": write_stamp,
                 "data": message.data.decode(),
-                "o": octets,
+                "o": before,
                 "z": len(message.data),
             }
             if message.ttl is not None:
                 document["ttl"] = message.ttl
             documents.append(document)
-            octets += len(message.data)
+            before += len(message.data)
         return documents
 
     async def page(self, log: int, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
@@ -238,17 +238,17 @@ class StoredMessages:
         return await last_before(low, end, lambda mark: stamp_of(mark) <= write_stamp, look_up)
 
 
-def check(pointer: int, found: Stored, messages: Sequence[Message], limits: Limits) -> None:
+def check(pointer: int, found: Stored, messages: Sequence[Message], limits: RecordLimits) -> None:
     """Raise TransactionConflictError or TransactionTooLargeError if messages may not be stored."""
     if found.published.decision is not None:
         raise decided(pointer, found.published.decision)
-    records, octets = len(messages), sum(len(message.data) for message in messages)
+    records, size = len(messages), sum(len(message.data) for message in messages)
     first, last = found.first_new, found.last_new
     if first is not None and last is not None:
         records += number_in(last) - number_in(first) + 1
-        octets += last["o"] + last["z"] - first["o"]
-    if records > limits.records or octets > limits.octets:
-        raise too_many_stored(pointer, limits.records, limits.octets)
+        size += last["o"] + last["z"] - first["o"]
+    if records > limits.records or size > limits.bytes:
+        raise too_many_stored(pointer, limits.records, limits.bytes)
 
 
 def number_in(document: Document | None) -> int:

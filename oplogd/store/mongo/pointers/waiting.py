@@ -16,14 +16,14 @@ class WaitingBytes:
         self._rows = PointerRows(link)
         self._stored = stored
 
-    async def octets(self, log: int) -> int:
+    async def count(self, log: int) -> int:
         """Return the bytes that stored messages of open pointers count in a topic."""
         pointers = await self._rows.with_stored(log, _MOST)
         found = [await self._stored.find(pointer, log) for pointer in pointers]
-        return sum(map(new_octets, found))
+        return sum(map(new_bytes, found))
 
 
-def new_octets(found: Stored) -> int:
+def new_bytes(found: Stored) -> int:
     """Return the bytes that the messages count which can be published."""
     first, last = found.first_new, found.last_new
     if first is None or last is None:

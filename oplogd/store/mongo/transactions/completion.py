@@ -32,7 +32,7 @@ from oplogd.store.mongo.transactions.records import lasts
 from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, finished
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import CommittedLog, Run
+from oplogd.store.transactions import CommittedLog, OperationRun
 
 
 class Ordered(NamedTuple):
@@ -166,7 +166,7 @@ class Completion:
     ) -> None:
         """Append the operations of a commit, and end it."""
         id_ = row.transaction.id
-        runs: tuple[Run, ...] = ()
+        runs: tuple[OperationRun, ...] = ()
         if row.has_operations:
             try:
                 runs = await self._operations.append(id_, row.transaction.records)

@@ -79,10 +79,7 @@ class TransactionDecider:
             if reason is Reason.TIMEOUT or not row.is_overdue(await self._link.present()):
                 return row
             return await self.abort(row, Reason.TIMEOUT)
-        if reason is Reason.TIMEOUT:
-            self.decisions.timed_out += 1
-        else:
-            self.decisions.aborted += 1
+        self.decisions.add(reason)
         await self._link.step("decided")
         return await self._completion.complete(changed)
 

@@ -12,7 +12,7 @@ from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.places import OperationPlaces, forget_notes
-from oplogd.store.transactions import Run
+from oplogd.store.transactions import OperationRun
 
 
 class OperationAppender:
@@ -26,7 +26,7 @@ class OperationAppender:
         self._appender = appender
         self._payloads = payloads
 
-    async def append(self, txn: int, upto_lsn: int) -> tuple[Run, ...]:
+    async def append(self, txn: int, upto_lsn: int) -> tuple[OperationRun, ...]:
         """Append the payloads of a transaction below an ``lsn``, in order. Return their places.
 
         Any number of agents may do so at once, and again later, with the same ``upto_lsn``.

@@ -25,7 +25,7 @@ from oplogd.store.mongo.link.layout import Document, mark_of, transaction_of
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import PAYLOADS
-from oplogd.store.transactions import Run
+from oplogd.store.transactions import OperationRun
 
 # Entries of one answer.
 _BATCH = 1_000
@@ -72,7 +72,7 @@ class OperationPlaces:
             last = max((run.last_lsn for run in await self._note(session)), default=-1)
             return offset, last
 
-    async def runs(self, lsns: "array[int]") -> tuple[Run, ...]:
+    async def runs(self, lsns: "array[int]") -> tuple[OperationRun, ...]:
         """Return the places of these operations, in order. Offset 0: not known."""
         size = 8 * len(lsns)
         offsets, times = array("q", bytes(size)), array("q", bytes(size))
@@ -144,11 +144,11 @@ def _noted(documents: Sequence[Document]) -> Noted:
     return Noted(documents[0]["lsn"], documents[-1]["lsn"], len(documents), offset, ms)
 
 
-def _compressed(offsets: "array[int]", times: "array[int]") -> Iterator[Run]:
+def _compressed(offsets: "array[int]", times: "array[int]") -> Iterator[OperationRun]:
     start = 0
     for place in range(1, len(offsets) + 1):
         is_end = place == len(offsets) or times[place] != times[start]
         expected = offsets[start] and offsets[start] + place - start
         if is_end or offsets[place] != expected:
-            yield Run(offsets[start], place - start, times[start])
+            yield OperationRun(offsets[start], place - start, times[start])
             start = place

@@ -30,7 +30,13 @@ from oplogd.model.lease import Fence
 from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.mongo.link.topic_layout import Document
-from oplogd.store.transactions import Commit, CommittedLog, NewTransaction, Run, Transaction
+from oplogd.store.transactions import (
+    Commit,
+    CommittedLog,
+    NewTransaction,
+    OperationRun,
+    Transaction,
+)
 
 TXNS = "oplog_txns"
 
@@ -96,7 +102,10 @@ class TransactionRow(NamedTuple):
             CommittedLog(each["log"], _mark(each.get("mark")), each["last"])
             for each in self.document["marks"]
         ]
-        runs = [Run(each["offset"], each["count"], each["ms"]) for each in self.document["runs"]]
+        runs = [
+            OperationRun(each["offset"], each["count"], each["ms"])
+            for each in self.document["runs"]
+        ]
         return Commit(self.transaction, tuple(logs), tuple(runs), self.order)
 
 
@@ -179,7 +188,9 @@ def decided(records: "array[int]", now_ms: int) -> Document:
     }
 
 
-def finished(commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[Run]) -> Document:
+def finished(
+    commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[OperationRun]
+) -> Document:
     """Return the members that the end of a commit adds."""
     return {
         "phase": TxnPhase.COMMITTED,

@@ -26,7 +26,7 @@ from oplogd.store.mongo.transactions.row import (
     new_row,
     row_of,
 )
-from oplogd.store.transactions import KEPT_MS, NewTransaction, TransactionStats
+from oplogd.store.transactions import KEPT_MS, NewTransaction, OpenStats
 
 # Rows forgotten at a time.
 _STEP = 500
@@ -73,7 +73,7 @@ class TransactionRows:
         id_: int,
         topics: Sequence[int],
         records: int,
-        octets: int,
+        size: int,
         limit: int,
         *,
         high: int,
@@ -81,23 +81,23 @@ class TransactionRows:
     ) -> TransactionRow | None:
         """Register the logs of a write, and count its records. ``high``: their largest lsn.
 
-        ``limit``: None is returned if there would be more octets.
+        ``limit``: None is returned if there would be more bytes.
         """
         update: Document = {
             "$addToSet": {"logs": {"$each": list(topics)}},
-            "$inc": {"records": records, "octets": octets},
+            "$inc": {"records": records, "octets": size},
             "$max": {"high": high},
         }
         if has_operations:
             update["$set"] = {"oplog": True}
         alive = await self._alive(id_)
-        return await self._change({**alive, "octets": {"$lte": limit - octets}}, update)
+        return await self._change({**alive, "octets": {"$lte": limit - size}}, update)
 
-    async def release(self, id_: int, records: int, octets: int) -> TransactionRow | None:
+    async def release(self, id_: int, records: int, size: int) -> TransactionRow | None:
         """Take back a part of a reservation: another call has written these records."""
         return await self._change(
             {"_id": id_, "phase": TxnPhase.OPEN},
-            {"$inc": {"records": -records, "octets": -octets}},
+            {"$inc": {"records": -records, "octets": -size}},
         )
 
     async def decide(self, id_: int, members: Document) -> TransactionRow | None:
@@ -180,13 +180,13 @@ class TransactionRows:
         found = self._rows.find(chosen, LARGE).sort("_id", -1).limit(limit)
         return [row_of(each) for each in await found.to_list()]
 
-    async def stats(self) -> TransactionStats:
+    async def stats(self) -> OpenStats:
         chosen = {"active": True, "phase": TxnPhase.OPEN}
         count = await self._rows.count_documents(chosen)
         if not count:
-            return TransactionStats(0, 0)
+            return OpenStats(0, 0)
         oldest = await self._rows.find_one(chosen, {"begun": 1}, sort=[("_id", 1)])
-        return TransactionStats(count, oldest["begun"]) if oldest else TransactionStats(0, 0)
+        return OpenStats(count, oldest["begun"]) if oldest else OpenStats(0, 0)
 
     async def old(self) -> list[int]:
         """Return some transactions that can be forgotten."""

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from oplogd.errors import OplogError
-from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite.file.connection import ConnectionPool, savepoint, transaction
 from oplogd.store.transactions import Decisions
 
@@ -17,7 +16,7 @@ from oplogd.store.transactions import Decisions
 SHARED_SECONDS = 0.01
 
 _T = TypeVar("_T")
-_D = TypeVar("_D", Decisions, PointerDecisions)
+_D = TypeVar("_D", Decisions, Decisions)
 # Counts its decisions last: it may not raise an OplogError after that.
 Step = Callable[[sqlite3.Connection, _D], _T]
 

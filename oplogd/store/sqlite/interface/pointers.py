@@ -9,22 +9,14 @@ from oplogd.errors import TopicFullError
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.pointer import Decision
-from oplogd.store.pointers import (
-    FoundPointer,
-    Marks,
-    OpenPointer,
-    PointerDecisions,
-    PointerKey,
-    PointerStats,
-    TimedOutPointer,
-)
+from oplogd.store.pointers import FoundPointer, Marks, OpenPointer, PointerKey, TimedOutPointer
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import Pools
 from oplogd.store.sqlite.file.shared_write import SharedWrite
 from oplogd.store.sqlite.pointers import ends, rows, steps
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.upkeep import room
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import Decisions, OpenStats, RecordLimits
 
 
 class SqlitePointers:
@@ -36,17 +28,17 @@ class SqlitePointers:
     def __init__(self, pools: Pools, wake: Callable[[], None], clock: GuardedClock) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
-        self._shared = SharedWrite(pools.writer, wake, PointerDecisions)
+        self._shared = SharedWrite(pools.writer, wake, Decisions)
         _, self._readers, self._lookups = pools
 
     @property
-    def decisions(self) -> PointerDecisions:
+    def decisions(self) -> Decisions:
         return self._shared.decisions
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> Marks:
-        def step(db: sqlite3.Connection, _: PointerDecisions) -> Marks:
+        def step(db: sqlite3.Connection, _: Decisions) -> Marks:
             present = self._clock.present()
             _require_room(db, log, pointer, messages, present)
             return steps.publish(db, log, pointer, messages, timeout_ms, present)
@@ -59,9 +51,9 @@ class SqlitePointers:
         pointer: int,
         messages: Sequence[Message],
         timeout_ms: int,
-        limits: Limits,
+        limits: RecordLimits,
     ) -> None:
-        def step(db: sqlite3.Connection, _: PointerDecisions) -> None:
+        def step(db: sqlite3.Connection, _: Decisions) -> None:
             present = self._clock.present()
             _require_room(db, log, pointer, messages, present)
             steps.store(db, log, pointer, messages, timeout_ms, limits, present)
@@ -117,7 +109,7 @@ class SqlitePointers:
             ended += count
         return ended
 
-    async def stats(self) -> PointerStats:
+    async def stats(self) -> OpenStats:
         return await self._lookups.run(rows.stats)
 
 

@@ -16,10 +16,10 @@ from oplogd.store.transactions import (
     KEPT_MS,
     Commit,
     Decisions,
-    Limits,
     NewTransaction,
+    OpenStats,
+    RecordLimits,
     Transaction,
-    TransactionStats,
 )
 
 # Rows that one step of the keeper looks at.
@@ -48,7 +48,7 @@ class SqliteTransactions:
             lambda db, _: transaction_steps.begin(db, new, self._now_ms())
         )
 
-    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+    async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
         return await self._shared.run(
             lambda db, decisions: transaction_steps.write(
                 db, id_, records, limits, self._clock.present(), decisions
@@ -108,5 +108,5 @@ class SqliteTransactions:
             self._wake()
         return count
 
-    async def stats(self) -> TransactionStats:
+    async def stats(self) -> OpenStats:
         return await self._lookups.run(rows.stats)

@@ -10,7 +10,6 @@ from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision, decided
 from oplogd.model.transaction import Marker, encode_marker
-from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.pointers import rows
@@ -19,6 +18,7 @@ from oplogd.store.sqlite.pointers.steps import append
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Decisions
 
 # Pointers that one step of the keeper decides, and about the number of stored messages that it
 # removes.
@@ -32,7 +32,7 @@ def decide(
     pointer: int,
     decision: Decision,
     present: Present,
-    decisions: PointerDecisions,
+    decisions: Decisions,
 ) -> dict[int, Mark]:
     found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
     for row in found:
@@ -47,7 +47,7 @@ def decide(
     return marks
 
 
-def time_out(db: sqlite3.Connection, present: Present, decisions: PointerDecisions) -> int:
+def time_out(db: sqlite3.Connection, present: Present, decisions: Decisions) -> int:
     """Decide some overdue pointers. Return their number."""
     overdue: list[tuple[int, int]] = []
     records = 0
@@ -67,7 +67,7 @@ def _end(
     ending: Sequence[rows.PointerRow],
     decision: Decision,
     present: Present,
-    decisions: PointerDecisions,
+    decisions: Decisions,
 ) -> dict[int, Mark]:
     """Decide open pointers. Return the marks of the decisions by log."""
     by_log: dict[int, list[rows.PointerRow]] = {}
@@ -97,7 +97,7 @@ def _end_late(
     row: rows.PointerRow,
     decision: Decision,
     present: Present,
-    decisions: PointerDecisions,
+    decisions: Decisions,
 ) -> Mark:
     """Carry out a report about a pointer that has timed out. Return the mark for its answer."""
     assert row.end is not None

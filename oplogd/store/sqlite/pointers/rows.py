@@ -9,17 +9,12 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
-from oplogd.store.pointers import (
-    FoundPointer,
-    OpenPointer,
-    PointerKey,
-    PointerStats,
-    TimedOutPointer,
-)
+from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, TimedOutPointer
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.topics.entries import deleted, mark_of
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
+from oplogd.store.transactions import OpenStats
 
 # Before all keys.
 _FIRST = PointerKey(-1, -1, -1)
@@ -147,8 +142,8 @@ def select_all(db: sqlite3.Connection, limit: int, after: PointerKey | None) -> 
     ]
 
 
-def stats(db: sqlite3.Connection) -> PointerStats:
-    return PointerStats(*db.execute(sql.STATS).fetchone())
+def stats(db: sqlite3.Connection) -> OpenStats:
+    return OpenStats(*db.execute(sql.STATS).fetchone())
 
 
 def remove_stored(

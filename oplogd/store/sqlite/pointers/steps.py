@@ -22,14 +22,14 @@ from oplogd.model.pointer import (
     too_many_stored,
 )
 from oplogd.model.transaction import Marker, decode_marker, encode_marker
-from oplogd.store.pointers import Marks, PointerDecisions, runs_of
+from oplogd.store.pointers import Marks, runs_of
 from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.pointers import rows
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import Decisions, RecordLimits
 
 # Runs that one VOID entry names.
 RUNS_PER_ENTRY = 5000
@@ -65,13 +65,13 @@ def store(
     pointer: int,
     messages: Sequence[Message],
     timeout_ms: int,
-    limits: Limits,
+    limits: RecordLimits,
     present: Present,
 ) -> None:
     row = rows.find_open(db, log, pointer)
     records = row.records + len(messages)
-    octets = row.octets + sum(len(data) for data, _ in messages)
-    if records > limits.records or octets > limits.octets:
+    size = row.octets + sum(len(data) for data, _ in messages)
+    if records > limits.records or size > limits.bytes:
         raise too_many_stored(pointer, *limits)
     last = row.last
     for part in parts(messages, _size):
@@ -84,7 +84,7 @@ def store(
         else:
             db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": as_json(lines)})
     row = rows.registered(row, present, timeout_ms, has_entries=False)
-    rows.save(db, row._replace(last=last, records=records, octets=octets))
+    rows.save(db, row._replace(last=last, records=records, octets=size))
 
 
 def publish_stored(
@@ -113,7 +113,7 @@ def rollback(
     pointer: int,
     stamps: Sequence[int] | None,
     now: int,
-    decisions: PointerDecisions,
+    decisions: Decisions,
     *,
     force: bool,
 ) -> Mark | None:

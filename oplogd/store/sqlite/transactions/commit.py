@@ -25,7 +25,7 @@ from oplogd.store.sqlite.transactions.steps import (
 )
 from oplogd.store.sqlite.upkeep import leaving
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Commit, CommittedLog, Decisions, Run, Transaction
+from oplogd.store.transactions import Commit, CommittedLog, Decisions, OperationRun, Transaction
 
 # SQLite's largest integer.
 _MAX_INTEGER = (1 << 63) - 1
@@ -97,10 +97,12 @@ def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now:
     rows.set_committed(db, id_, records, place, logs, runs, order, now)
 
 
-def _append_operations(db: sqlite3.Connection, id_: int, count: int, first: int, now: int) -> Run:
+def _append_operations(
+    db: sqlite3.Connection, id_: int, count: int, first: int, now: int
+) -> OperationRun:
     """Append the operations to the oplog and fold them into the states. ``first``: their lsn."""
     before: Mark = oplog.read_head(db)
     for statement in sql.APPEND_OPERATIONS:
         db.execute(statement, {"txn": id_, "now": now, "count": count, "first": first})
     db.execute(statements.TRIM)
-    return Run(before.offset + 1, count, max(now, before.ms))
+    return OperationRun(before.offset + 1, count, max(now, before.ms))

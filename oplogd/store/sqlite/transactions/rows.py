@@ -20,9 +20,9 @@ from oplogd.store.transactions import (
     Commit,
     CommittedLog,
     NewTransaction,
-    Run,
+    OpenStats,
+    OperationRun,
     Transaction,
-    TransactionStats,
 )
 
 _Row = tuple[
@@ -35,7 +35,7 @@ class _Result(msgspec.Struct, frozen=True, gc=False):
     """All of a commit that is not in columns of the row. ``order``: the text of a JSON array."""
 
     logs: tuple[CommittedLog, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[OperationRun, ...]
     order: msgspec.Raw
 
 
@@ -78,8 +78,8 @@ def select(
     return list(map(_transaction, db.execute(sql.select(*conditions), given)))
 
 
-def stats(db: sqlite3.Connection) -> TransactionStats:
-    return TransactionStats(*db.execute(sql.STATS).fetchone())
+def stats(db: sqlite3.Connection) -> OpenStats:
+    return OpenStats(*db.execute(sql.STATS).fetchone())
 
 
 def set_begin(db: sqlite3.Connection, id_: int, begin: tuple[int, int]) -> Transaction:
@@ -88,14 +88,14 @@ def set_begin(db: sqlite3.Connection, id_: int, begin: tuple[int, int]) -> Trans
 
 
 def set_written(
-    db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, octets: int
+    db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, size: int
 ) -> Transaction:
     """Register logs that are touched, and count new records and their bytes."""
     given = {
         "id": transaction.id,
         "logs": as_json(sorted(logs.union(transaction.logs))),
         "records": transaction.records + records,
-        "octets": transaction.octets + octets,
+        "octets": transaction.bytes + size,
     }
     db.execute(sql.SET_WRITTEN, given)
     return find(db, transaction.id)
@@ -107,7 +107,7 @@ def set_committed(
     records: int,
     place: tuple[int, int] | None,
     logs: Sequence[CommittedLog],
-    runs: Sequence[Run],
+    runs: Sequence[OperationRun],
     order: str,
     now: int,
 ) -> None:
@@ -170,7 +170,7 @@ def _read(row: _Row) -> Transaction:
         expires_ms=row[7],
         logs=_decode_numbers(row[8]),
         records=row[9],
-        octets=row[10],
+        bytes=row[10],
         begin=_mark(row[11], row[12]),
         commit=_mark(row[13], row[14]),
         fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),

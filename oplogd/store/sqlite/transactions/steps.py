@@ -31,7 +31,7 @@ from oplogd.store.sqlite.transactions import rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Decisions, Limits, NewTransaction, Transaction
+from oplogd.store.transactions import Decisions, NewTransaction, RecordLimits, Transaction
 
 
 def begin(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
@@ -54,7 +54,7 @@ def write(
     db: sqlite3.Connection,
     id_: int,
     records: Sequence[Record],
-    limits: Limits,
+    limits: RecordLimits,
     present: Present,
     decisions: Decisions,
 ) -> Transaction | OplogError:
@@ -62,13 +62,13 @@ def write(
     if transaction.state is not State.OPEN:
         return wrong_state(transaction)
     new = _new_records(db, id_, records)
-    octets = sum(len(record.content.data) for record in new)
-    _check(transaction, new, octets, limits)
+    size = sum(len(record.content.data) for record in new)
+    _check(transaction, new, size, limits)
     sizes = ((record.log, len(record.content.data)) for record in new if record.log)
     room.require(db, sizes, present)
     for part in parts(new, _size):
         _add(db, id_, part, present.ms)
-    return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)
+    return rows.set_written(db, transaction, {each.log for each in new}, len(new), size)
 
 
 def abort(
@@ -156,10 +156,7 @@ def _abort(
     append_markers(db, EntryKind.ABORT, markers, now)
     db.execute(sql.REMOVE_ALL, (id_,))
     leaving.look_again(db, transaction.logs)
-    if reason is Reason.TIMEOUT:
-        decisions.timed_out += 1
-    else:
-        decisions.aborted += 1
+    decisions.add(reason)
     return rows.set_aborted(db, id_, reason, now)
 
 
@@ -178,7 +175,9 @@ def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) ->
     return new
 
 
-def _check(transaction: Transaction, new: Sequence[Record], octets: int, limits: Limits) -> None:
+def _check(
+    transaction: Transaction, new: Sequence[Record], size: int, limits: RecordLimits
+) -> None:
     """Raises TopicError and TransactionTooLargeError."""
     id_ = transaction.id
     if any(transaction.only_log not in (None, record.log) for record in new):
@@ -187,9 +186,9 @@ def _check(transaction: Transaction, new: Sequence[Record], octets: int, limits:
         raise TransactionTooLargeError(
             f"transaction {id_} would have more than {limits.records:,} records"
         )
-    if transaction.octets + octets > limits.octets:
+    if transaction.bytes + size > limits.bytes:
         raise TransactionTooLargeError(
-            f"transaction {id_} would have more than {limits.octets:,} bytes"
+            f"transaction {id_} would have more than {limits.bytes:,} bytes"
         )
 
 
