@@ -5,8 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from oplogd.errors import (
+    OplogError,
+    TopicError,
+    TransactionConflictError,
+    TransactionTooLargeError,
+)
 from oplogd.model.event_id import Mark, format_id
-from oplogd.model.lease import Fence
+from oplogd.model.lease import Fence, stale_transaction
 from oplogd.model.message_id import record_id
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Reason, Record, State
@@ -147,6 +153,43 @@ class OpenStats(NamedTuple):
 
     open: int
     oldest_ms: int
+
+
+def check_records(
+    transaction: Transaction, records: Sequence[Record], limits: RecordLimits
+) -> None:
+    """Raise TopicError or TransactionTooLargeError if records may not be written."""
+    if any(transaction.only_log not in (None, record.log) for record in records):
+        raise TopicError("topic", f"is not the topic of transaction {transaction.id}")
+    if any(record.lsn >= limits.records for record in records):
+        raise too_large(transaction.id, f"{limits.records:,} records")
+
+
+def too_large(id_: int, most: str) -> TransactionTooLargeError:
+    return TransactionTooLargeError(f"transaction {id_} would have more than {most}")
+
+
+def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
+    """Return the error for a request that the state of a transaction forbids.
+
+    ``records``: of a request to commit.
+    """
+    id_, state, reason, fence = (
+        transaction.id,
+        transaction.state,
+        transaction.reason,
+        transaction.fence,
+    )
+    if reason is Reason.FENCE and fence is not None:
+        return stale_transaction(id_, fence)
+    end = "is still open"
+    if state in (State.COMMITTING, State.COMMITTED):
+        end = "has committed"
+        if records is not None:
+            end += f" with {transaction.records:,} records"
+    elif reason is not None:
+        end = reason.value if reason is Reason.TIMEOUT else f"was {reason}"
+    return TransactionConflictError(f"transaction {id_} {end}")
 
 
 class Transactions(Protocol):

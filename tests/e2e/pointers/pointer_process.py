@@ -7,7 +7,6 @@ writes ``stopped`` before SQLite commits it, and waits.
 """
 
 import asyncio
-import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from unittest import mock
 from oplogd.model.pointer import Decision
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.pointers import ends as pointer_ends
 from oplogd.store.sqlite.pointers import steps as pointer_steps
 from oplogd.store.transactions import RecordLimits
@@ -31,9 +31,9 @@ async def main(path: Path, log: int, step: str) -> None:
     module = pointer_ends if step == "decide" else pointer_steps
     original = getattr(module, step)
 
-    def traced(db: sqlite3.Connection, *arguments: object, **named: object) -> object:
-        db.set_trace_callback(lambda text: stop("stopped") if text == "COMMIT" else None)
-        return original(db, *arguments, **named)
+    def traced(step: SharedStep, *arguments: object, **named: object) -> object:
+        step.db.set_trace_callback(lambda text: stop("stopped") if text == "COMMIT" else None)
+        return original(step, *arguments, **named)
 
     with (
         mock.patch.object(module, step, traced),

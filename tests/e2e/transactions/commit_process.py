@@ -7,7 +7,6 @@ waits. If there is no such statement, it writes ``answered`` after the commit an
 """
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from unittest import mock
 
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.transactions import commit as transaction_commit
 from tests.kits.processes.stopping import stopped
 
@@ -32,11 +32,11 @@ def stop(answer: str) -> None:
 async def main(path: Path, id_: int, records: int, point: str) -> None:
     commit = transaction_commit.commit
 
-    def traced(db: sqlite3.Connection, *arguments: object) -> object:
-        db.set_trace_callback(
+    def traced(step: SharedStep, *arguments: object) -> object:
+        step.db.set_trace_callback(
             lambda text: stop("stopped") if text.strip().startswith(point) else None
         )
-        return commit(db, *arguments)  # type: ignore[arg-type]
+        return commit(step, *arguments)  # type: ignore[arg-type]
 
     with (
         mock.patch.object(transaction_commit, "commit", traced),

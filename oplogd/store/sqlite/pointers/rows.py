@@ -9,11 +9,14 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
+from oplogd.model.transaction import decode_marker
 from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, TimedOutPointer
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as sql
+from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.sqlite.topics.entries import deleted, mark_of
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
+from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
 from oplogd.store.transactions import OpenStats
 
 # Before all keys.
@@ -151,6 +154,32 @@ def remove_stored(
 ) -> None:
     """Remove messages with write stamps past ``after``, up to ``last``."""
     db.execute(sql.REMOVE_STORED, {"log": log, "pointer": pointer, "after": after, "last": last})
+
+
+def expand(
+    db: sqlite3.Connection, log: int, entry: TopicEntry, after: int, limit: int, present: Present
+) -> list[TopicRecord]:
+    """Do ``TopicLog.expand`` for a COMMIT entry or a PUBLISH entry."""
+    marker = decode_marker(entry.data)
+    is_publish = entry.event == EntryKind.PUBLISH
+    given = {
+        "log": log,
+        "txn": int(marker.txn),
+        "ms": entry.written_ms or entry.ms,
+        "after": max(after, marker.after) if is_publish else after,
+        "last": marker.last,
+        "limit": limit,
+        "now": present.ms,
+    }
+    statement = sql.EXPAND if is_publish else topic_statements.EXPAND
+    row = db.execute(statement, given).fetchone()
+    if row is None:
+        raise deleted(log)
+    records = []
+    for line in row[0].split("\n") if row[0] else ():
+        number, expires, data = line.split(" ", 2)
+        records.append(TopicRecord(int(number), data, int(expires)))
+    return records
 
 
 def _decision(pointer: int, state: str) -> Decision | None:

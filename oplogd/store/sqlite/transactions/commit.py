@@ -5,13 +5,14 @@ No Python loop runs over the records: the statements run without the GIL.
 
 import sqlite3
 
-from oplogd.clock.ages import Present
-from oplogd.errors import OplogError, TransactionConflictError
+from oplogd.errors import OplogError
 from oplogd.model import commit_log
 from oplogd.model.event_id import Mark
+from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Marker, State, lacking
 from oplogd.store.sqlite.file import statements
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.log import log as oplog
 from oplogd.store.sqlite.topics.entries import mark_of
 from oplogd.store.sqlite.transactions import rows
@@ -21,37 +22,33 @@ from oplogd.store.sqlite.transactions.steps import (
     append_message,
     find_fenced,
     marked_logs,
-    wrong_state,
 )
 from oplogd.store.sqlite.upkeep import leaving
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Commit, CommittedLog, Decisions, OperationRun, Transaction
+from oplogd.store.transactions import (
+    Commit,
+    CommittedLog,
+    OperationRun,
+    Transaction,
+    refusal,
+)
 
 # SQLite's largest integer.
 _MAX_INTEGER = (1 << 63) - 1
 
 
-def commit(
-    db: sqlite3.Connection, id_: int, records: int, present: Present, decisions: Decisions
-) -> Commit | OplogError:
-    """Do ``Transactions.commit``. See ``transaction_steps`` for errors that are returned."""
-    transaction = find_fenced(db, id_, present, decisions)
+def commit(step: SharedStep, id_: int, records: int) -> Commit | OplogError:
+    """Do ``Transactions.commit``. See ``steps`` for returned errors."""
+    db = step.db
+    transaction = find_fenced(step, id_)
     if transaction.state is State.OPEN:
         _check_complete(db, id_, records)
-        _commit(db, transaction, records, present.ms)
-        decisions.committed += 1
+        _commit(db, transaction, records, step.present.ms)
+        step.decisions.add(Decision.COMMITTED)
         transaction = rows.find(db, id_)
     elif transaction.state is not State.COMMITTED or transaction.records != records:
-        return _conflict(transaction)
+        return refusal(transaction, records)
     return rows.committed(db, transaction)
-
-
-def _conflict(transaction: Transaction) -> OplogError:
-    if transaction.state is not State.COMMITTED:
-        return wrong_state(transaction)
-    return TransactionConflictError(
-        f"transaction {transaction.id} has committed with {transaction.records:,} records"
-    )
 
 
 def _check_complete(db: sqlite3.Connection, id_: int, records: int) -> None:

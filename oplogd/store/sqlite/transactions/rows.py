@@ -3,20 +3,26 @@
 import sqlite3
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from random import getrandbits
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
-from oplogd.model.transaction import FIRST_ID, Reason, State, no_transaction
+from oplogd.model.names import SYSTEM
+from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
+from oplogd.store.sqlite.file import ages as age_statements
+from oplogd.store.sqlite.file.connection import transaction as write_transaction
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics.entries import mark_of
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transactions import (
+    IDLE_MS,
     Commit,
     CommittedLog,
     NewTransaction,
@@ -131,6 +137,25 @@ def set_committed(
 def set_aborted(db: sqlite3.Connection, id_: int, reason: Reason, now: int) -> Transaction:
     db.execute(sql.SET_ABORTED, {"id": id_, "reason": reason, "now": now})
     return find(db, id_)
+
+
+def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:
+    """Return the commit logs of the idle groups."""
+    given = age_statements.given(now) | {
+        "namespace": SYSTEM,
+        "first": GROUP_PREFIX,
+        "end": GROUP_PREFIX[:-1] + chr(ord(GROUP_PREFIX[-1]) + 1),
+        "idle": IDLE_MS,
+    }
+    return [log for (log,) in db.execute(sql.IDLE, given)]
+
+
+def delete_idle(db: sqlite3.Connection, logs: Collection[int], now: Present) -> int:
+    """Delete the logs that are still idle, in a transaction of its own. Return their number."""
+    with write_transaction(db):
+        idle = set(idle_logs(db, now)).intersection(logs)
+        catalogue.end_old(db, idle)
+    return len(idle)
 
 
 def committed(db: sqlite3.Connection, transaction: Transaction) -> Commit:

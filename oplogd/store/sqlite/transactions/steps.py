@@ -1,7 +1,7 @@
 """The steps of a transaction, each in the caller's transaction of SQLite.
 
-A step that raises an OplogError has no effect. A step that returns one has an effect all the same:
-it found the transaction overdue, or its fence stale, and aborted it.
+A step has no effect if it raises an OplogError. If it returns one, it has an effect: it found the
+transaction overdue, or its fence stale, and aborted it.
 """
 
 import sqlite3
@@ -10,20 +10,15 @@ from collections.abc import Sequence
 import msgspec
 
 from oplogd.clock.ages import Present
-from oplogd.errors import (
-    OplogError,
-    StaleFenceError,
-    TopicError,
-    TransactionConflictError,
-    TransactionTooLargeError,
-)
+from oplogd.errors import OplogError, StaleFenceError
 from oplogd.model import commit_log
-from oplogd.model.lease import stale, stale_transaction
+from oplogd.model.lease import stale
 from oplogd.model.message import Message
 from oplogd.model.names import no_topic
 from oplogd.model.operation import Operation
 from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, reused
 from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
@@ -31,10 +26,18 @@ from oplogd.store.sqlite.transactions import rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Decisions, NewTransaction, RecordLimits, Transaction
+from oplogd.store.transactions import (
+    NewTransaction,
+    RecordLimits,
+    Transaction,
+    check_records,
+    refusal,
+    too_large,
+)
 
 
-def begin(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
+def begin(step: SharedStep, new: NewTransaction) -> Transaction:
+    db, now = step.db, step.present.ms
     if new.fence is not None and not lease_rows.holding(db, [new.fence]):
         raise StaleFenceError(stale(new.fence))
     transaction = rows.add(db, new, now)
@@ -51,19 +54,17 @@ def begin(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
 
 
 def write(
-    db: sqlite3.Connection,
-    id_: int,
-    records: Sequence[Record],
-    limits: RecordLimits,
-    present: Present,
-    decisions: Decisions,
+    step: SharedStep, id_: int, records: Sequence[Record], limits: RecordLimits
 ) -> Transaction | OplogError:
-    transaction = find_fenced(db, id_, present, decisions)
+    db, present, _ = step
+    transaction = find_fenced(step, id_)
     if transaction.state is not State.OPEN:
-        return wrong_state(transaction)
+        return refusal(transaction)
     new = _new_records(db, id_, records)
+    check_records(transaction, new, limits)
     size = sum(len(record.content.data) for record in new)
-    _check(transaction, new, size, limits)
+    if transaction.bytes + size > limits.bytes:
+        raise too_large(id_, f"{limits.bytes:,} bytes")
     sizes = ((record.log, len(record.content.data)) for record in new if record.log)
     room.require(db, sizes, present)
     for part in parts(new, _size):
@@ -71,13 +72,11 @@ def write(
     return rows.set_written(db, transaction, {each.log for each in new}, len(new), size)
 
 
-def abort(
-    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
-) -> Transaction | OplogError:
-    transaction = find_current(db, id_, present, decisions)
+def abort(step: SharedStep, id_: int) -> Transaction | OplogError:
+    transaction = find_current(step, id_)
     if transaction.state is State.OPEN:
-        return _abort(db, transaction, Reason.CLIENT, present.ms, decisions)
-    return transaction if transaction.state is State.ABORTED else wrong_state(transaction)
+        return _abort(step, transaction, Reason.CLIENT)
+    return transaction if transaction.state is State.ABORTED else refusal(transaction)
 
 
 def is_overdue(transaction: Transaction, present: Present) -> bool:
@@ -86,39 +85,25 @@ def is_overdue(transaction: Transaction, present: Present) -> bool:
     )
 
 
-def find_current(
-    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
-) -> Transaction:
-    """Return a transaction. One that is overdue is aborted first."""
-    transaction = rows.find(db, id_)
-    if is_overdue(transaction, present):
-        return _abort(db, transaction, Reason.TIMEOUT, present.ms, decisions)
+def find_current(step: SharedStep, id_: int) -> Transaction:
+    """Return a transaction. An overdue one is aborted first."""
+    transaction = rows.find(step.db, id_)
+    if is_overdue(transaction, step.present):
+        return _abort(step, transaction, Reason.TIMEOUT)
     return transaction
 
 
-def find_fenced(
-    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
-) -> Transaction:
-    """Return a transaction. One that is overdue, or whose fence is stale, is aborted first."""
-    transaction = find_current(db, id_, present, decisions)
+def find_fenced(step: SharedStep, id_: int) -> Transaction:
+    """Return a transaction. It is aborted first if it is overdue or its fence is stale."""
+    transaction = find_current(step, id_)
     fence = transaction.fence
-    if fence is None or transaction.state is not State.OPEN or lease_rows.holding(db, [fence]):
+    if fence is None or transaction.state is not State.OPEN or lease_rows.holding(step.db, [fence]):
         return transaction
-    return _abort(db, transaction, Reason.FENCE, present.ms, decisions)
-
-
-def wrong_state(transaction: Transaction) -> OplogError:
-    """Return the error for a transaction that is not open."""
-    if transaction.reason is Reason.FENCE and transaction.fence is not None:
-        return stale_transaction(transaction.id, transaction.fence)
-    end = "has committed"
-    if transaction.reason is not None:
-        end = "timed out" if transaction.reason is Reason.TIMEOUT else f"was {transaction.reason}"
-    return TransactionConflictError(f"transaction {transaction.id} {end}")
+    return _abort(step, transaction, Reason.FENCE)
 
 
 def marked_logs(transaction: Transaction) -> list[int]:
-    """Return the logs of topics that get an entry for the decision."""
+    """Return the logs of topics to get an entry for the decision."""
     logs = set(transaction.logs) - {0}
     return sorted(logs | {transaction.log} if transaction.group is None else logs)
 
@@ -142,26 +127,20 @@ def append_markers(
     return topic_entries.place(db, kind, groups, now)
 
 
-def _abort(
-    db: sqlite3.Connection,
-    transaction: Transaction,
-    reason: Reason,
-    now: int,
-    decisions: Decisions,
-) -> Transaction:
-    id_ = transaction.id
+def _abort(step: SharedStep, transaction: Transaction, reason: Reason) -> Transaction:
+    db, now, id_ = step.db, step.present.ms, transaction.id
     if transaction.group is not None:
         append_message(db, transaction.log, commit_log.abort_record(id_, reason), now)
     markers = dict.fromkeys(marked_logs(transaction), Marker(str(id_)))
     append_markers(db, EntryKind.ABORT, markers, now)
     db.execute(sql.REMOVE_ALL, (id_,))
     leaving.look_again(db, transaction.logs)
-    decisions.add(reason)
+    step.decisions.add(reason)
     return rows.set_aborted(db, id_, reason, now)
 
 
 def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) -> list[Record]:
-    """Return each record that is not stored yet, once. Raises TransactionConflictError."""
+    """Return each record not stored yet, once. Raises TransactionConflictError."""
     lsns = as_json([record.lsn for record in records])
     digests: dict[int, str] = dict(db.execute(sql.KNOWN, (id_, lsns)).fetchall())
     new = []
@@ -173,23 +152,6 @@ def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) ->
         elif known != record.digest:
             raise reused(record.lsn)
     return new
-
-
-def _check(
-    transaction: Transaction, new: Sequence[Record], size: int, limits: RecordLimits
-) -> None:
-    """Raises TopicError and TransactionTooLargeError."""
-    id_ = transaction.id
-    if any(transaction.only_log not in (None, record.log) for record in new):
-        raise TopicError("topic", f"is not the topic of transaction {id_}")
-    if any(record.lsn >= limits.records for record in new):
-        raise TransactionTooLargeError(
-            f"transaction {id_} would have more than {limits.records:,} records"
-        )
-    if transaction.bytes + size > limits.bytes:
-        raise TransactionTooLargeError(
-            f"transaction {id_} would have more than {limits.bytes:,} bytes"
-        )
 
 
 def _size(record: Record) -> int:
