@@ -26,49 +26,38 @@ _PAGE = 200
 _NAMES_END = f"{SYSTEM}/{GROUP_PREFIX[:-1]}{chr(ord(GROUP_PREFIX[-1]) + 1)}"
 
 
-class IdleGroups:
-    """Methods raise PyMongo's errors, and StoreUnavailableError.
+async def retire(
+    link: Link,
+    lease: FoldLease,
+    rows: TransactionRows,
+    topics: MongoTopics,
+    is_followed: Callable[[int], bool],
+) -> int:
+    """See ``Transactions.retire``. Only the holder of the lease deletes.
 
-    Only the holder of the lease deletes.
+    Raises PyMongo's errors, and StoreUnavailableError.
     """
-
-    def __init__(
-        self, link: Link, lease: FoldLease, rows: TransactionRows, topics: MongoTopics
-    ) -> None:
-        self._link = link
-        self._lease = lease
-        self._rows = rows
-        self._topics = topics
-
-    async def retire(self, is_followed: Callable[[int], bool]) -> int:
-        """See ``Transactions.retire``."""
-        count, after = 0, f"{SYSTEM}/{GROUP_PREFIX}"
-        catalogue = await self._link.topics.find_one({"_id": CATALOGUE})
-        while catalogue is not None and self._lease.held:
-            chosen = {"_id": {"$gt": after, "$lt": _NAMES_END}}
-            found = self._link.topics.find(chosen).sort("_id", 1).limit(_PAGE)
-            if not (page := await found.to_list()):
-                break
-            after = page[-1]["_id"]
-            count += await self._retire_some(
-                {log_of(each): _idle_ms(catalogue, each) for each in page}, is_followed
-            )
-        return count
-
-    async def _retire_some(self, idle: dict[int, int], is_followed: Callable[[int], bool]) -> int:
-        """``idle``: time in ms after which each log is idle."""
-        heads = (await self._topics.heads.newest(idle.keys())).logs
-        busy = await self._rows.busy(idle.keys())
-        present = await self._link.removal()
-        count = 0
+    count, after = 0, f"{SYSTEM}/{GROUP_PREFIX}"
+    catalogue = await link.topics.find_one({"_id": CATALOGUE})
+    while catalogue is not None and lease.held:
+        chosen = {"_id": {"$gt": after, "$lt": _NAMES_END}}
+        page = await link.topics.find(chosen).sort("_id", 1).limit(_PAGE).to_list()
+        if not page:
+            break
+        after = page[-1]["_id"]
+        idle = {log_of(each): _idle_ms(catalogue, each) for each in page}
+        heads = (await topics.heads.newest(idle.keys())).logs
+        busy = await rows.busy(idle.keys())
+        present = await link.removal()
         for log, head in heads.items():
             oldest_ms = present.ages.oldest(present.ms - idle[log])
             is_old = head.mark.ms < oldest_ms and not head.is_ended
-            if is_old and log not in busy and not is_followed(log) and self._lease.held:
-                count += await self._topics.end_behind(log, head.mark)
-        return count
+            if is_old and log not in busy and not is_followed(log) and lease.held:
+                count += await topics.end_behind(log, head.mark)
+    return count
 
 
 def _idle_ms(catalogue: Document, topic: Document) -> int:
+    """Return the time in ms after which the log of a topic is idle."""
     own = topic.get("ttl")
     return max(IDLE_MS, 1000 * (number(catalogue, "default_ttl") if own is None else own))

@@ -34,6 +34,7 @@ from oplogd.store.mongo.decisions.keeper import PointerKeeper
 from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.reporting import Reporting
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
+from oplogd.store.mongo.interface.guard import guarded
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
@@ -49,6 +50,7 @@ from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import Decisions, OpenStats, RecordLimits
 
 
+@guarded
 class MongoPointers:
     """See ``Pointers``. ``working`` guards each call."""
 
@@ -77,29 +79,28 @@ class MongoPointers:
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> Marks:
-        async with self._working():
-            row, rules = await asyncio.gather(
-                self._rows.find(pointer, log), self._catalogue.rules_of(log)
-            )
-            if not rules.is_on:
-                raise await self._switched_off(pointer, log)
-            self._topics.bounds.require_room(log)
-            if row.get("stored"):
-                found = await self._stored.find(pointer, log)
-                if found.first_new is not None and found.published.decision is None:
-                    await self._check_topic(log)
-                    raise stored_before(pointer)
-            if not row.get("entries"):
-                await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
-                await self._link.step("registered")
-            end = end_of(pointer, log)
-            entries = (
-                new_entry(EntryKind.DIRECT, each.data, each.ttl, under=Under(pointer))
-                for each in messages
-            )
-            group = DirectGroup(log, entries, Unless(end, end))
-            await to_end(self._append_all(pointer, log, group))
-            return group.marks
+        row, rules = await asyncio.gather(
+            self._rows.find(pointer, log), self._catalogue.rules_of(log)
+        )
+        if not rules.is_on:
+            raise await self._switched_off(pointer, log)
+        self._topics.bounds.require_room(log)
+        if row.get("stored"):
+            found = await self._stored.find(pointer, log)
+            if found.first_new is not None and found.published.decision is None:
+                await self._check_topic(log)
+                raise stored_before(pointer)
+        if not row.get("entries"):
+            await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
+            await self._link.step("registered")
+        end = end_of(pointer, log)
+        entries = (
+            new_entry(EntryKind.DIRECT, each.data, each.ttl, under=Under(pointer))
+            for each in messages
+        )
+        group = DirectGroup(log, entries, Unless(end, end))
+        await to_end(self._append_all(pointer, log, group))
+        return group.marks
 
     async def store(
         self,
@@ -109,108 +110,99 @@ class MongoPointers:
         timeout_ms: int,
         limits: RecordLimits,
     ) -> None:
-        async with self._working():
-            _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
-            if not rules.is_on:
-                raise await self._switched_off(pointer, log)
-            self._topics.bounds.require_room(log)
-            check(pointer, await self._stored.find(pointer, log), messages, limits)
-            await self._rows.register_stored(pointer, log, rules.timeout_ms(timeout_ms))
-            await self._link.step("registered")
-            try:
-                await self._stored.append(pointer, log, messages, limits)
-            except TransactionConflictError:
-                raise await self._refusal(pointer, log) from None
-            await self._link.step("stored")
-            if await decisions_of(self._link, log, [pointer]):
-                # It may have come before the messages, which no reader would ever get.
-                await self._stored.drop_new(pointer, log)
-                raise await self._refusal(pointer, log)
+        _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
+        if not rules.is_on:
+            raise await self._switched_off(pointer, log)
+        self._topics.bounds.require_room(log)
+        check(pointer, await self._stored.find(pointer, log), messages, limits)
+        await self._rows.register_stored(pointer, log, rules.timeout_ms(timeout_ms))
+        await self._link.step("registered")
+        try:
+            await self._stored.append(pointer, log, messages, limits)
+        except TransactionConflictError:
+            raise await self._refusal(pointer, log) from None
+        await self._link.step("stored")
+        if await decisions_of(self._link, log, [pointer]):
+            # It may have come before the messages, which no reader would ever get.
+            await self._stored.drop_new(pointer, log)
+            raise await self._refusal(pointer, log)
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
-        async with self._working():
-            _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
-            is_registered = False
-            while True:
-                found = await self._stored.find(pointer, log)
-                _, mark, decision = found.published
-                if found.first_new is None and mark is not None and not found.is_dropped:
-                    return mark
-                if decision is not None:
-                    await self._decider.finish({(pointer, log): decision})
-                    raise decided(pointer, decision)
-                if not rules.is_on:
-                    raise switched_off()
-                if not found.number:
-                    return None
-                if found.first_new is None:
-                    raise nothing_stored(pointer)
-                if notes := await self._rollbacks.pending(pointer, log):
-                    # A rollback that was cut must not take newer messages with it.
-                    for note in notes:
-                        await self._rollbacks.complete(note)
-                    continue
-                if not is_registered:
-                    await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
-                    await self._link.step("registered")
-                    is_registered = True
-                group = await self._publish_entry(pointer, log, found)
-                await self._link.step("looked-up")
-                await self._appender.run([group])
-                await self._link.step("appended")
-                if group.last is not None:
-                    return group.last
-                if group.is_refused:
-                    raise await self._refusal(pointer, log)
+        _, rules = await asyncio.gather(self._check_topic(log), self._catalogue.rules_of(log))
+        is_registered = False
+        while True:
+            found = await self._stored.find(pointer, log)
+            _, mark, decision = found.published
+            if found.first_new is None and mark is not None and not found.is_dropped:
+                return mark
+            if decision is not None:
+                await self._decider.finish({(pointer, log): decision})
+                raise decided(pointer, decision)
+            if not rules.is_on:
+                raise switched_off()
+            if not found.number:
+                return None
+            if found.first_new is None:
+                raise nothing_stored(pointer)
+            if notes := await self._rollbacks.pending(pointer, log):
+                # A rollback that was cut must not take newer messages with it.
+                for note in notes:
+                    await self._rollbacks.complete(note)
+                continue
+            if not is_registered:
+                await self._rows.register_entries(pointer, log, rules.timeout_ms(timeout_ms))
+                await self._link.step("registered")
+                is_registered = True
+            group = await self._publish_entry(pointer, log, found)
+            await self._link.step("looked-up")
+            await self._appender.run([group])
+            await self._link.step("appended")
+            if group.last is not None:
+                return group.last
+            if group.is_refused:
+                raise await self._refusal(pointer, log)
 
     async def rollback(
         self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
     ) -> Mark | None:
-        async with self._working():
-            await self._check_topic(log)
-            return await self._reporting.roll_back(log, pointer, stamps, force=force)
+        await self._check_topic(log)
+        return await self._reporting.roll_back(log, pointer, stamps, force=force)
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
     ) -> dict[int, Mark]:
-        async with self._working():
-            # A decision made before the topic was deleted is still in the log.
-            heads = (await self._topics.heads.newest(logs)).logs
-            for log in logs:
-                if (head := heads.get(log)) is None or head.is_ended:
-                    raise await self._refusal(pointer, log)
-            if decision is Decision.TIMED_OUT:
-                marks = await self._reporting.time_out(pointer, logs)
-            else:
-                marks = await self._reporting.report(logs, pointer, decision)
-            for log in logs:
-                if log not in marks:
-                    raise await self._refusal(pointer, log)
-            return {log: marks[log] for log in logs}
+        # A decision made before the topic was deleted is still in the log.
+        heads = (await self._topics.heads.newest(logs)).logs
+        for log in logs:
+            if (head := heads.get(log)) is None or head.is_ended:
+                raise await self._refusal(pointer, log)
+        if decision is Decision.TIMED_OUT:
+            marks = await self._reporting.time_out(pointer, logs)
+        else:
+            marks = await self._reporting.report(logs, pointer, decision)
+        for log in logs:
+            if log not in marks:
+                raise await self._refusal(pointer, log)
+        return {log: marks[log] for log in logs}
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
-        async with self._working():
-            await self._check_topic(log)
-            return await self._late.select(log, limit)
+        await self._check_topic(log)
+        return await self._late.select(log, limit)
 
     async def select(
         self, log: int, limit: int, after: PointerKey | None = None
     ) -> list[OpenPointer]:
-        async with self._working():
-            await self._check_topic(log)
-            return [each.open for each in await self._rows.select(limit, after, log)]
+        await self._check_topic(log)
+        return [each.open for each in await self._rows.select(limit, after, log)]
 
     async def select_all(self, limit: int, after: PointerKey | None = None) -> list[FoundPointer]:
-        async with self._working():
-            return await self._rows.select(limit, after)
+        return await self._rows.select(limit, after)
 
     async def keep(self) -> int:
-        async with self._working():
-            return await self._keeper.keep()
+        return await self._keeper.keep()
 
     async def stats(self) -> OpenStats:
-        async with self._working():
-            return await self._rows.stats()
+        return await self._rows.stats()
 
     async def _publish_entry(self, pointer: int, log: int, found: Stored) -> Group:
         """Return the PUBLISH entry of new messages, if no other one comes first."""

@@ -13,7 +13,7 @@ An abort has no order. Deleted topics get no entry.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
@@ -84,6 +84,16 @@ class Completion:
         if row.phase is TxnPhase.ABORTING:
             return await self._abort(row)
         return row
+
+    async def forget(self, is_allowed: Callable[[], bool]) -> None:
+        """Forget old transactions while it is allowed."""
+        while is_allowed() and (ids := await self._rows.old()):
+            for each in ids:
+                # A write that came too late may have left something.
+                await self._payloads.remove(each)
+            await self._operations.forget(ids)
+            await self._rows.forget(ids)
+            await asyncio.sleep(0)
 
     async def _commit(self, row: TransactionRow) -> TransactionRow:
         """Commit in turns, one per commit log: the first one in a turn completes all that wait."""
