@@ -6,11 +6,10 @@ from oplogd.errors import StoreUnavailableError, TransactionConflictError
 from oplogd.model.pointer import Decision
 from oplogd.store.mongo.decisions.decision import PointerDecider
 from oplogd.store.mongo.decisions.late import TimedOutList
-from oplogd.store.mongo.decisions.reporting import Reporting
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.pointers.published import decisions_of
+from oplogd.store.mongo.pointers.published import decided_pairs
 from oplogd.store.mongo.pointers.reports import Reports, report_of
 from oplogd.store.mongo.pointers.rows import PointerRows, pointer_and_log
 from oplogd.store.mongo.topics.setup import TopicsSetup
@@ -27,7 +26,6 @@ class PointerKeeper:
         link: Link,
         lease: FoldLease,
         decider: PointerDecider,
-        reporting: Reporting,
         rollbacks: Rollbacks,
         setup: TopicsSetup,
     ) -> None:
@@ -36,7 +34,6 @@ class PointerKeeper:
         self._rows = PointerRows(link)
         self._decider = decider
         self._reports = Reports(link)
-        self._reporting = reporting
         self._timed_out = TimedOutList(link)
         self._rollbacks = rollbacks
         self._setup = setup
@@ -84,7 +81,7 @@ class PointerKeeper:
             for each in found:
                 after = each["_id"]
                 try:
-                    await self._reporting.complete_all(each)
+                    await self._decider.complete_all(each)
                 except TransactionConflictError:  # an agent of an earlier version was faster
                     await self._reports.settle(each)
 
@@ -95,26 +92,19 @@ class PointerKeeper:
         while self._lease.held and (rows := await self._rows.due(after)):
             after = rows[-1]["_id"]
             by_pair = {pointer_and_log(row): row for row in rows}
-            by_log: dict[int, list[int]] = {}
-            for pointer, log in by_pair:
-                by_log.setdefault(log, []).append(pointer)
-            decided = {
-                (pointer, log): decision
-                for log, pointers in by_log.items()
-                for pointer, decision in (await decisions_of(self._link, log, pointers)).items()
-            }
+            decided = await decided_pairs(self._link, by_pair)
             overdue = [
                 pair
                 for pair, row in by_pair.items()
                 if pair not in decided and present.is_over(row["begun"], row["expires"])
             ]
             reports = await self._reports.among({pointer for pointer, _ in overdue})
-            overdue = [
+            unreported = [
                 (pointer, log)
                 for pointer, log in overdue
                 if pointer not in reports or report_of(reports[pointer], log) is None
             ]
-            groups = await self._decider.decide(overdue, Decision.TIMED_OUT)
+            groups = await self._decider.decide(unreported, Decision.TIMED_OUT)
             for pair, group in groups.items():
                 if group.last is not None:
                     decided[pair] = Decision.TIMED_OUT

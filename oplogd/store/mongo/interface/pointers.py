@@ -32,7 +32,6 @@ from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, t
 from oplogd.store.mongo.decisions.decision import PointerDecider
 from oplogd.store.mongo.decisions.keeper import PointerKeeper
 from oplogd.store.mongo.decisions.late import LateReports
-from oplogd.store.mongo.decisions.reporting import Reporting
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.interface.guard import guarded
 from oplogd.store.mongo.interface.topics import MongoTopics
@@ -42,7 +41,6 @@ from oplogd.store.mongo.link.topic_layout import PUBLISH_BASE, stamp_of
 from oplogd.store.mongo.pointers.published import decisions_of, end_of, publish_identity
 from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.pointers.stored import Stored, check, number_in
-from oplogd.store.mongo.pointers.waiting import new_bytes
 from oplogd.store.mongo.reading.topic_log import Working
 from oplogd.store.mongo.topics.groups import Group, Under, Unless, new_entry
 from oplogd.store.pointers import FoundPointer, Marks, OpenPointer, PointerKey, TimedOutPointer
@@ -66,11 +64,8 @@ class MongoPointers:
         self._rollbacks = Rollbacks(link, catalogue, stored, appender)
         aborted = Aborted(link, self._rollbacks)
         self._late = LateReports(link, catalogue, topics.reader, stored, appender, aborted)
-        self._decider = PointerDecider(link, stored, aborted, appender)
-        self._reporting = Reporting(link, self._decider, self._late, self._rollbacks)
-        self._keeper = PointerKeeper(
-            link, lease, self._decider, self._reporting, self._rollbacks, topics.setup
-        )
+        self._decider = PointerDecider(link, stored, appender, self._rollbacks, aborted, self._late)
+        self._keeper = PointerKeeper(link, lease, self._decider, self._rollbacks, topics.setup)
 
     @property
     def decisions(self) -> Decisions:
@@ -166,7 +161,7 @@ class MongoPointers:
         self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
     ) -> Mark | None:
         await self._check_topic(log)
-        return await self._reporting.roll_back(log, pointer, stamps, force=force)
+        return await self._decider.roll_back(log, pointer, stamps, force=force)
 
     async def decide(
         self, logs: Sequence[int], pointer: int, decision: Decision
@@ -177,9 +172,9 @@ class MongoPointers:
             if (head := heads.get(log)) is None or head.is_ended:
                 raise await self._refusal(pointer, log)
         if decision is Decision.TIMED_OUT:
-            marks = await self._reporting.time_out(pointer, logs)
+            marks = await self._decider.time_out(pointer, logs)
         else:
-            marks = await self._reporting.report(logs, pointer, decision)
+            marks = await self._decider.report(logs, pointer, decision)
         for log in logs:
             if log not in marks:
                 raise await self._refusal(pointer, log)
@@ -215,7 +210,7 @@ class MongoPointers:
             EntryKind.PUBLISH,
             encode_marker(marker).encode(),
             under=Under(pointer, PUBLISH_BASE + last),
-            more=new_bytes(found),
+            more=found.new_bytes,
         )
         unless = Unless(publish_identity(pointer, log, number + 1), end_of(pointer, log))
         return Group(log, [entry], unless=unless)
@@ -232,7 +227,7 @@ class MongoPointers:
     async def _take_back(self, pointer: int, log: int, marks: Marks) -> None:
         """Void the first part of a publish whose rest was refused. Readers may have it."""
         if marks:
-            is_late = await self._reporting.is_committed(pointer, log)
+            is_late = await self._decider.is_committed(pointer, log)
             stamps = [*map(stamp_of, marks)]
             for note in await self._rollbacks.note(
                 pointer, log, stamps, is_free=True, is_gap=is_late

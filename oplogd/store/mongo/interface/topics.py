@@ -12,7 +12,6 @@ from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS
 from oplogd.store.mongo.pointers.stored import StoredMessages
-from oplogd.store.mongo.pointers.waiting import WaitingBytes
 from oplogd.store.mongo.reading.expiry import Expiry
 from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.ahead import AheadTopics
@@ -74,7 +73,7 @@ class MongoTopics:
             self.catalogue,
             self.heads,
             self.sweeper.remove_past,
-            WaitingBytes(link, self.stored).count,
+            self.stored.waiting_bytes,
             lease,
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)

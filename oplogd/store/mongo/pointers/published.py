@@ -12,7 +12,6 @@ from oplogd.store.mongo.link.topic_layout import (
     identity,
     mark_of,
     number_of,
-    owner_of,
     parts,
 )
 from oplogd.store.mongo.topics.groups import Once
@@ -62,10 +61,18 @@ async def published_of(link: Link, pointer: int, log: int) -> LastPublish:
 
 async def decisions_of(link: Link, log: int, pointers: Collection[int]) -> dict[int, Decision]:
     """See ``TopicLog.decisions``. Raises PyMongo's errors."""
-    decisions: dict[int, Decision] = {}
-    for ends in parts((end_of(pointer, log) for pointer in pointers), _LOOK_UP):
-        found = await entries_of(link, map(Once, ends))
-        for end, entry in found.items():
+    found = await decided_pairs(link, [(pointer, log) for pointer in pointers])
+    return {pointer: decision for (pointer, _), decision in found.items()}
+
+
+async def decided_pairs(
+    link: Link, pairs: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], Decision]:
+    """Return the decisions about pairs of a pointer and a log. Raises PyMongo's errors."""
+    by_end = {end_of(*pair): pair for pair in pairs}
+    decisions: dict[tuple[int, int], Decision] = {}
+    for ends in parts(by_end, _LOOK_UP):
+        for end, entry in (await entries_of(link, map(Once, ends))).items():
             if entry.digest is not None:
-                decisions[owner_of(end)] = Decision(entry.digest)
+                decisions[by_end[end]] = Decision(entry.digest)
     return decisions

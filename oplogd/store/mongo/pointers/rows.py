@@ -18,6 +18,7 @@ from oplogd.clock.ages import MAX_LEAD_MS
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.overdue import is_over, is_past
 from oplogd.store.mongo.link.topic_layout import Document, parts
+from oplogd.store.mongo.transactions.rows import date_again
 from oplogd.store.numbers import number_of
 from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey
 from oplogd.store.transactions import OpenStats
@@ -124,13 +125,7 @@ class PointerRows:
 
     async def date_again(self) -> None:
         """Let pointers begin now that began before the clock was set back."""
-        present = await self._link.present()
-        now_ms = present.ms
-        chosen = {"begun": {"$gt": present.known_to}}
-        for each in await self._rows.find(chosen, {"begun": 1, "expires": 1}).to_list():
-            again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-            same = {"_id": each["_id"], "begun": each["begun"]}
-            await self._rows.update_one(same, {"$set": again})
+        await date_again(self._rows, {}, await self._link.present())
 
     async def select(
         self, limit: int, after: PointerKey | None, log: int | None = None

@@ -28,9 +28,10 @@ from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.search import last_before
 from oplogd.store.mongo.link.topic_layout import Document, stamp_of
 from oplogd.store.mongo.pointers.published import LastPublish, published_of
+from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
 from oplogd.store.numbers import number_of
-from oplogd.store.topics import TopicEntry, TopicRecord
+from oplogd.store.topics import ENTRY_OCTETS, TopicEntry, TopicRecord
 from oplogd.store.transactions import RecordLimits
 
 ROLLED_BACK = 1
@@ -43,6 +44,9 @@ _MOST_BYTES = 8_000_000
 
 # Messages dropped at a time.
 _DROPS = 5_000
+
+# Pointers of a topic whose waiting messages one look counts.
+_MOST_WAITING = 200
 
 # Ranges of one removal.
 _RANGES = 100
@@ -70,6 +74,23 @@ class Stored(NamedTuple):
     @property
     def last_stamp(self) -> int:
         return 0 if self.last is None else int(self.last["t"])
+
+    @property
+    def new_count(self) -> int:
+        """Number of those that can still be published."""
+        first = self.first_new
+        return 0 if first is None else number_in(self.last_new) - number_in(first) + 1
+
+    @property
+    def new_size(self) -> int:
+        """Bytes of those."""
+        first, last = self.first_new, self.last_new
+        return 0 if first is None or last is None else int(last["o"] + last["z"] - first["o"])
+
+    @property
+    def new_bytes(self) -> int:
+        """Bytes that they count in a topic."""
+        return self.new_size + ENTRY_OCTETS * self.new_count
 
     @property
     def is_dropped(self) -> bool:
@@ -102,6 +123,11 @@ class StoredMessages:
         if last.get("v") is not None:
             last_new = await self._one(pointer, log, published.number, new) or first
         return Stored(published, last, first, last_new)
+
+    async def waiting_bytes(self, log: int) -> int:
+        """Return the bytes that messages of the oldest open pointers count in a topic."""
+        pointers = await PointerRows(self._link).with_stored(log, _MOST_WAITING)
+        return sum([(await self.find(pointer, log)).new_bytes for pointer in pointers])
 
     async def stamp_of(self, pointer: int, log: int, number: int) -> int:
         """Return the write stamp of a message; 0 if it is gone."""
@@ -242,11 +268,8 @@ def check(pointer: int, found: Stored, messages: Sequence[Message], limits: Reco
     """Raise TransactionConflictError or TransactionTooLargeError if messages may not be stored."""
     if found.published.decision is not None:
         raise decided(pointer, found.published.decision)
-    records, size = len(messages), sum(len(message.data) for message in messages)
-    first, last = found.first_new, found.last_new
-    if first is not None and last is not None:
-        records += number_in(last) - number_in(first) + 1
-        size += last["o"] + last["z"] - first["o"]
+    records = found.new_count + len(messages)
+    size = found.new_size + sum(len(message.data) for message in messages)
     if records > limits.records or size > limits.bytes:
         raise too_many_stored(pointer, limits.records, limits.bytes)
 

@@ -28,6 +28,7 @@ from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
+from oplogd.store.mongo.transactions.places import forget_notes
 from oplogd.store.mongo.transactions.records import lasts
 from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, finished
 from oplogd.store.mongo.transactions.rows import TransactionRows
@@ -91,7 +92,7 @@ class Completion:
             for each in ids:
                 # A write that came too late may have left something.
                 await self._payloads.remove(each)
-            await self._operations.forget(ids)
+            await forget_notes(self._link, ids)
             await self._rows.forget(ids)
             await asyncio.sleep(0)
 

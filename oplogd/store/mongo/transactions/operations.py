@@ -11,7 +11,7 @@ from oplogd.store.mongo.log.conditional import ConditionalAppender, OrderedBatch
 from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.places import OperationPlaces, forget_notes
+from oplogd.store.mongo.transactions.places import OperationPlaces
 from oplogd.store.transactions import OperationRun
 
 
@@ -50,10 +50,6 @@ class OperationAppender:
             last = page[-1][0]
             await self._link.step("page")
         return await places.runs(lsns)
-
-    async def forget(self, txns: Sequence[int]) -> None:
-        """Forget the places of transactions that are forgotten, after their payloads."""
-        await forget_notes(self._link, txns)
 
     async def _page(self, txn: int, after_lsn: int, lsns: "array[int]") -> list[Numbered]:
         page = [each for each in await self._payloads.page(txn, after_lsn) if each[0] <= lsns[-1]]

@@ -8,6 +8,7 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
+from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
 from oplogd.model.transaction import Reason, State, no_transaction
 from oplogd.store.mongo.link.link import Link
@@ -30,6 +31,16 @@ from oplogd.store.transactions import KEPT_MS, NewTransaction, OpenStats
 
 # Rows forgotten at a time.
 _STEP = 500
+
+
+async def date_again(rows: AsyncCollection[Document], chosen: Document, present: Present) -> None:
+    """Let chosen documents begin now that began before the clock was set back."""
+    chosen = {**chosen, "begun": {"$gt": present.known_to}}
+    async for each in rows.find(chosen, {"begun": 1, "expires": 1}):
+        again = {"begun": present.ms, "expires": present.ms + each["expires"] - each["begun"]}
+        await rows.update_one(
+            {**chosen, "_id": each["_id"], "begun": each["begun"]}, {"$set": again}
+        )
 
 
 class TransactionRows:
@@ -158,13 +169,10 @@ class TransactionRows:
     async def date_again(self) -> None:
         """Let open transactions begin now that began before the clock was set back."""
         present = await self._link.present()
-        now_ms, ahead = present.ms, present.known_to
-        chosen = {"active": True, "_id": {"$gte": id_at(ahead)}, "phase": TxnPhase.OPEN}
-        async for each in self._rows.find(chosen, {"begun": 1, "expires": 1}):
-            if each["begun"] > ahead:
-                again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-                same = {"_id": each["_id"], "begun": each["begun"], "phase": TxnPhase.OPEN}
-                await self._rows.update_one(same, {"$set": again})
+        started = {"$gte": id_at(present.known_to)}
+        await date_again(
+            self._rows, {"active": True, "_id": started, "phase": TxnPhase.OPEN}, present
+        )
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None
