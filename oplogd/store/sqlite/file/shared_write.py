@@ -1,4 +1,4 @@
-"""Steps that share a transaction of SQLite, and so one wait for the disk."""
+"""Steps of several callers in one transaction of SQLite, with one wait for the disk."""
 
 import asyncio
 import sqlite3
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 class SharedStep(NamedTuple):
     """One step: its connection, its present, and the count of its decisions.
 
-    A step counts its decisions last: it may not raise an OplogError after that.
+    A step counts its decisions last. Afterwards it may not raise an OplogError.
     """
 
     db: sqlite3.Connection
@@ -38,9 +38,9 @@ class _Waiting(NamedTuple):
 
 
 class SharedWriter:
-    """Does steps in the writer's thread. Steps that come meanwhile share the next transaction.
+    """Does steps in the writer's thread. Waiting steps share the next transaction.
 
-    ``wake``: called in that thread after each transaction, which may have appended to any log.
+    ``wake``: called in the writer's thread after each transaction, with new entries in any log.
     ``decisions``: of all steps.
     """
 
@@ -54,7 +54,7 @@ class SharedWriter:
         self._task: asyncio.Task[None] | None = None
 
     async def _run(self, work: Callable[[SharedStep], _T | OplogError]) -> _T:
-        """Do a step. If it raises an OplogError, it has no effect; one that it returns is raised.
+        """Do a step. A raised OplogError undoes it. A returned one leaves its effect, and is raised.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
         StoreUnavailableError.
@@ -68,10 +68,9 @@ class SharedWriter:
     async def _due(
         self, work: str, date_again: str, limit: int, **more: int
     ) -> dict[str, int | str] | None:
-        """Return the parameters of a keeper's statements; None if it has nothing to do.
+        """Return the parameters of a keeper's statements, or None if ``work`` finds nothing to do.
 
-        ``work``: the SQL that tells this. ``date_again``: the SQL that lets begin now what began
-        before the clock was set back.
+        ``date_again``: lets begin now what began before the clock was set back.
         """
         present = self._clock.present()
         given = age_statements.ends(present) | {"now": present.ms, "ahead": present.known_to}

@@ -5,10 +5,8 @@ from functools import partial
 
 from oplogd.model.transaction import Record, State
 from oplogd.store.sqlite.file.shared_write import SharedWriter
-from oplogd.store.sqlite.transactions import commit as transaction_commit
-from oplogd.store.sqlite.transactions import rows
+from oplogd.store.sqlite.transactions import rows, steps
 from oplogd.store.sqlite.transactions import statements as sql
-from oplogd.store.sqlite.transactions import steps as transaction_steps
 from oplogd.store.transactions import (
     KEPT_MS,
     Commit,
@@ -18,7 +16,7 @@ from oplogd.store.transactions import (
     Transaction,
 )
 
-# Rows that one step of the keeper looks at.
+# Rows of one step of the keeper.
 STEP_ROWS = 500
 
 # Logs deleted in one transaction: a few ms.
@@ -27,22 +25,22 @@ _STEP_LOGS = 200
 
 class SqliteTransactions(SharedWriter):
     async def begin(self, new: NewTransaction) -> Transaction:
-        return await self._run(lambda step: transaction_steps.begin(step, new))
+        return await self._run(lambda step: steps.begin(step, new))
 
     async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
-        return await self._run(lambda step: transaction_steps.write(step, id_, records, limits))
+        return await self._run(lambda step: steps.write(step, id_, records, limits))
 
     async def commit(self, id_: int, records: int) -> Commit:
-        return await self._run(lambda step: transaction_commit.commit(step, id_, records))
+        return await self._run(lambda step: steps.commit(step, id_, records))
 
     async def abort(self, id_: int) -> Transaction:
-        return await self._run(lambda step: transaction_steps.abort(step, id_))
+        return await self._run(lambda step: steps.abort(step, id_))
 
     async def find(self, id_: int) -> Transaction:
         found = await self._lookups.run(lambda db: rows.find(db, id_))
-        if not transaction_steps.is_overdue(found, self._clock.present()):
+        if not steps.is_overdue(found, self._clock.present()):
             return found
-        return await self._run(lambda step: transaction_steps.find_current(step, id_))
+        return await self._run(lambda step: steps.find_current(step, id_))
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None = None

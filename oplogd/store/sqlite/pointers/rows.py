@@ -48,7 +48,7 @@ class PointerRow(NamedTuple):
 
     @property
     def report(self) -> Decision | None:
-        """The decision that the owner reported: not the time-out."""
+        """The decision reported by the owner: not the time-out."""
         if self.late is not None:
             return Decision.COMMITTED
         return None if self.decision is Decision.TIMED_OUT else self.decision
@@ -68,10 +68,7 @@ def find(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
 
 
 def find_open(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
-    """Return the row of a pointer that takes messages.
-
-    Raises TopicNotFoundError and TransactionConflictError.
-    """
+    """Return the row of an open pointer. Raises TopicNotFoundError and TransactionConflictError."""
     row = find(db, log, pointer)
     require_open(row)
     return row

@@ -13,7 +13,7 @@ OPEN = "open"
 
 _COLUMNS = """state, begun, expires, has_entries, last, published, records, octets,
     publish_offset, publish_stamp, end_offset, end_stamp, late_offset, late_stamp"""
-# A row without a state if the pointer is not known; none if the topic was deleted.
+# A row without a state if the pointer is not known. No row if the topic was deleted.
 FIND = f"""
     SELECT coalesce(is_on, 1), timeout, {_COLUMNS} FROM topics
     LEFT JOIN pointer_rules ON pointer_rules.log = topics.log
@@ -77,7 +77,7 @@ _KINDS = f"'{EntryKind.DIRECT}', '{EntryKind.PUBLISH}', '{EntryKind.LATE}'"
 
 
 def entries(*, given: bool) -> str:
-    """Return the SQL that finds entries that are not void, all or those with the stamps given.
+    """Return the SQL of the entries without the void ones: all, or those with the stamps given.
 
     Three columns: places as a JSON array, stamps of the PUBLISH entries as a JSON array, their data
     by lines.
@@ -92,13 +92,12 @@ def entries(*, given: bool) -> str:
 
 
 def remove_entries(*, given: bool) -> str:
-    """Return the SQL that removes the entries, all or those given, from their index."""
+    """Return the SQL to remove the entries, all or those given, from their index."""
     return f"DELETE FROM pointer_places WHERE {_OF_POINTER} {_GIVEN * given}"
 
 
 _MARKER = "substr(entries.data, length(:pointer) + 2)"
-# The entries that can be read, each with the messages that it publishes: what the time to live of
-# a message leaves, and the message.
+# The readable entries. Then the messages of such entries, with the time to live left to each.
 STANDING = f"""
     SELECT place, length(data) FROM pointer_places CROSS JOIN entries USING (place)
     WHERE {_OF_POINTER} AND place > :front AND kind IN ({_KINDS}) ORDER BY place
@@ -188,7 +187,7 @@ ABORTED = f"""
     SELECT log, pointer FROM pointers INDEXED BY aborted_pointers CROSS JOIN topics USING (log)
     WHERE state = '{Decision.ABORTED}' AND has_entries AND name IS NOT NULL LIMIT ?
 """
-# Whether messages can be read that a late commit has published.
+# Whether messages of a late commit can be read.
 STANDS_LATE = """
     SELECT EXISTS (
         SELECT 1 FROM pointers CROSS JOIN topics USING (log)

@@ -31,7 +31,7 @@ from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import RecordLimits
 
-# Runs that one VOID entry names.
+# Runs named by one VOID entry.
 RUNS_PER_ENTRY = 5000
 
 decode_numbers = msgspec.json.Decoder(list[int]).decode
@@ -166,10 +166,7 @@ def void(
     *,
     is_gap: bool = False,
 ) -> Mark | None:
-    """Void the entries at these places, and append the VOID entries that name them.
-
-    Return the mark of the last one.
-    """
+    """Void the entries at these places. Return the mark of the last VOID entry that names them."""
     for part in parts(places, lambda _: 0):
         db.execute(sql.VOID, (as_json(part),))
     runs = runs_of([place - base(log) for place in places])

@@ -38,7 +38,7 @@ _Row = tuple[
 
 
 class _Result(msgspec.Struct, frozen=True, gc=False):
-    """All of a commit that is not in columns of the row. ``order``: the text of a JSON array."""
+    """The places of a commit, in one column. ``order``: the text of a JSON array."""
 
     logs: tuple[CommittedLog, ...]
     runs: tuple[OperationRun, ...]
@@ -96,7 +96,7 @@ def set_begin(db: sqlite3.Connection, id_: int, begin: tuple[int, int]) -> Trans
 def set_written(
     db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, size: int
 ) -> Transaction:
-    """Register logs that are touched, and count new records and their bytes."""
+    """Register touched logs, and count new records and their bytes."""
     given = {
         "id": transaction.id,
         "logs": as_json(sorted(logs.union(transaction.logs))),
@@ -151,7 +151,7 @@ def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:
 
 
 def delete_idle(db: sqlite3.Connection, logs: Collection[int], now: Present) -> int:
-    """Delete the logs that are still idle, in a transaction of its own. Return their number."""
+    """Delete the logs if they are still idle, in one transaction. Return their number."""
     with write_transaction(db):
         idle = set(idle_logs(db, now)).intersection(logs)
         catalogue.end_old(db, idle)
@@ -174,7 +174,7 @@ def _transaction(row: _Row) -> Transaction:
 
 @contextmanager
 def _naming(id_: int) -> Iterator[None]:
-    """Raise StoreUnavailableError for a row that cannot be read."""
+    """Raise StoreUnavailableError for an unreadable row."""
     try:
         yield
     except (TypeError, ValueError, msgspec.MsgspecError, zlib.error) as error:
