@@ -5,12 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from oplogd.errors import (
-    OplogError,
-    TopicError,
-    TransactionConflictError,
-    TransactionTooLargeError,
-)
+from oplogd.errors import OplogError, TopicError, TransactionConflictError, TransactionTooLargeError
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.lease import Fence, stale_transaction
 from oplogd.model.message_id import record_id
@@ -20,8 +15,8 @@ from oplogd.model.transaction import Reason, Record, State
 # Rows of finished transactions are forgotten after this time.
 KEPT_MS = 86_400_000
 
-# The commit log of a group is deleted after so long without an entry, or after its time to live if
-# that is longer.
+# The commit log of a group is deleted after this time without an entry, or after its longer time to
+# live.
 IDLE_MS = 86_400_000
 
 # In ``Commit.order``: the record is an operation of the oplog.
@@ -36,10 +31,10 @@ class RecordLimits(NamedTuple):
 
 
 class NewTransaction(NamedTuple):
-    """``log``: the commit log. ``group``: None if it is the log of a topic.
+    """``log``: the commit log. ``group``: None for the log of a topic.
 
-    ``only_log``: the log that all records must be in; None: any log. ``fence``: judged with the
-    decision to commit; None: there is no condition.
+    ``only_log``: the one log of all records; None: any log. ``fence``: judged with the decision to
+    commit; None: no condition.
     """
 
     log: int
@@ -53,9 +48,9 @@ class Transaction(NamedTuple):
     """A transaction as the store has it. Times are ms since 1970 by the store's clock.
 
     ``log``, ``group``, ``only_log`` and ``fence``: see ``NewTransaction``. ``reason``: of an abort.
-    ``logs``: the logs it has touched, 0 for the oplog. ``records`` and ``bytes``: written so far;
-    after the decision to commit, ``records`` is the number that was committed. ``begin`` and
-    ``commit``: marks in the commit log, None until they are known.
+    ``logs``: the touched logs, 0 for the oplog. ``records`` and ``bytes``: written so far. After
+    the decision to commit, ``records`` is the committed number. ``begin`` and ``commit``: marks in
+    the commit log, None until they are known.
     """
 
     id: int
@@ -75,7 +70,7 @@ class Transaction(NamedTuple):
 
 
 class CommittedLog(NamedTuple):
-    """A topic's log that a commit has touched.
+    """A topic's log touched by a commit.
 
     ``mark``: of the COMMIT entry; None if the topic was deleted before. ``last``: see ``Marker``.
     """
@@ -86,7 +81,7 @@ class CommittedLog(NamedTuple):
 
 
 class OperationRun(NamedTuple):
-    """Operations of a commit that follow each other in the oplog, with one time."""
+    """Consecutive operations of a commit in the oplog, with one time."""
 
     first_offset: int
     length: int
@@ -96,8 +91,8 @@ class OperationRun(NamedTuple):
 class Commit(NamedTuple):
     """A committed transaction, and the places of its records.
 
-    ``order``: for each lsn an index in ``logs``, or OPLOG_INDEX. ``runs``: the operations by lsn; a
-    run with offset 0 stands for operations that left the log before their places were noted.
+    ``order``: for each lsn an index in ``logs``, or OPLOG_INDEX. ``runs``: the operations by lsn. A
+    run with offset 0: they left the log before their places were noted.
     """
 
     transaction: Transaction
@@ -170,10 +165,7 @@ def too_large(id_: int, most: str) -> TransactionTooLargeError:
 
 
 def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
-    """Return the error for a request that the state of a transaction forbids.
-
-    ``records``: of a request to commit.
-    """
+    """Return the error for a request in the wrong state. ``records``: of a request to commit."""
     id_, state, reason, fence = (
         transaction.id,
         transaction.state,
@@ -195,10 +187,10 @@ def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
 class Transactions(Protocol):
     """The transactions of a store. Any agent may continue a transaction of another.
 
-    Every method may raise StoreUnavailableError; a repeated call then continues. Methods that take
-    an id raise TransactionNotFoundError. Methods may be called concurrently.
+    Every method may raise StoreUnavailableError. A repeated call then continues. Methods with an
+    id raise TransactionNotFoundError. Methods may be called concurrently.
 
-    A transaction with a fence commits only if the fence holds at its decision; otherwise it is
+    A transaction with a fence commits only if the fence holds at its decision. Otherwise it is
     aborted. Once a poll has told a holder a new term of the lease, nothing of an earlier term is
     decided any more, and what was decided before is complete. ``begin``, ``write`` and ``commit``
     raise StaleFenceError if the fence does not hold, also for a transaction aborted for it.
@@ -217,10 +209,10 @@ class Transactions(Protocol):
         """Write records: they are durable when the call returns. All of them or none.
 
         Records written before, with the same digest, are passed over. Records of topics
-        become DEFERRED entries at once; operations wait for the commit. Raises
+        become DEFERRED entries at once. Operations wait for the commit. Raises
         TransactionConflictError if the transaction is not open or an lsn has another digest,
-        TopicError for a log other than ``only_log``, TopicNotFoundError for a topic that was
-        deleted, and TransactionTooLargeError.
+        TopicError for a log other than ``only_log``, TopicNotFoundError for a
+        deleted topic, and TransactionTooLargeError.
         """
 
     async def commit(self, id_: int, records: int) -> Commit:
@@ -232,13 +224,13 @@ class Transactions(Protocol):
         """
 
     async def abort(self, id_: int) -> Transaction:
-        """Abort a transaction; return it. One aborted before, or timed out, is returned.
+        """Abort a transaction, unless it is aborted or timed out. Return it.
 
         Raises TransactionConflictError if it commits or has committed.
         """
 
     async def find(self, id_: int) -> Transaction:
-        """Return a transaction. One that is overdue is aborted first."""
+        """Return a transaction. An overdue one is aborted first."""
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None = None
@@ -251,17 +243,17 @@ class Transactions(Protocol):
     async def keep(self) -> int:
         """Abort overdue transactions, complete decided ones, forget old ones.
 
-        Return the number of transactions that were aborted or completed. Of several agents on one
-        store only one does it.
+        Return the number of aborted or completed transactions. Of several agents on one store only
+        one does this.
         """
 
     async def retire(self, is_followed: Callable[[int], bool]) -> int:
-        """Delete the commit logs of groups that are idle and that no reader of this agent follows.
+        """Delete the commit logs of idle groups without a reader at this agent.
 
         Idle: its last entry is older than IDLE_MS and its time to live, and no transaction of the
-        group is open or unfinished. A transaction that begins meanwhile keeps the log, or is
-        refused as after any deletion: its agent creates the log again. Return the number of logs.
-        Of several agents on one store only one does it.
+        group is open or unfinished. A beginning transaction keeps the log, or is refused as
+        after any deletion: its agent creates the log again. Return the number of logs. Of several
+        agents on one store only one does this.
         """
 
     async def stats(self) -> OpenStats: ...

@@ -80,7 +80,7 @@ class TransactionService:
     async def write(self, id_: int, writing: Writing) -> Transaction:
         """Write records, all or none.
 
-        Raises TopicNotFoundError, TopicError for a topic that this transaction may not write,
+        Raises TopicNotFoundError, TopicError for a topic closed to this transaction,
         TransactionConflictError, TransactionTooLargeError, and QueueFullError.
         """
         with self._room.taken(len(writing.records), writing.bytes):
@@ -166,7 +166,7 @@ class TransactionService:
         return await self._known.find(name, other_than)
 
     async def _found(self, names: Collection[TopicName]) -> dict[TopicName, Topic | None]:
-        """Return the topics of these names; None for the oplog. Raises TopicNotFoundError."""
+        """Return the topics of these names, None for the oplog. Raises TopicNotFoundError."""
         return {name: None if name == OPLOG else await self._find(name) for name in names}
 
     async def _found_again(

@@ -19,13 +19,7 @@ from collections.abc import Sequence
 from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
-from oplogd.model.pointer import (
-    Decision,
-    decided,
-    nothing_stored,
-    stored_before,
-    switched_off,
-)
+from oplogd.model.pointer import Decision, decided, nothing_stored, stored_before, switched_off
 from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, to_end

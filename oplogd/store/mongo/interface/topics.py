@@ -23,15 +23,7 @@ from oplogd.store.mongo.topics.repair import StampRepair
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.upkeep.bounds import Bounds
 from oplogd.store.mongo.upkeep.sweep import Sweeper
-from oplogd.store.topics import (
-    Full,
-    MessageBatch,
-    Namespace,
-    News,
-    Outcome,
-    Topic,
-    TopicStats,
-)
+from oplogd.store.topics import Full, MessageBatch, Namespace, News, Outcome, Topic, TopicStats
 
 
 class MongoTopics:

@@ -54,7 +54,7 @@ class SharedWriter:
         self._task: asyncio.Task[None] | None = None
 
     async def _run(self, work: Callable[[SharedStep], _T | OplogError]) -> _T:
-        """Do a step. A raised OplogError undoes it. A returned one leaves its effect, and is raised.
+        """Do a step. A raised OplogError undoes it. A returned one is raised, and the step stays.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
         StoreUnavailableError.

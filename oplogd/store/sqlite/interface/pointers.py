@@ -6,13 +6,7 @@ from oplogd.errors import TopicFullError
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.pointer import Decision
-from oplogd.store.pointers import (
-    FoundPointer,
-    Marks,
-    OpenPointer,
-    PointerKey,
-    TimedOutPointer,
-)
+from oplogd.store.pointers import FoundPointer, Marks, OpenPointer, PointerKey, TimedOutPointer
 from oplogd.store.sqlite.file.shared_write import SharedStep, SharedWriter
 from oplogd.store.sqlite.pointers import ends, rows, steps
 from oplogd.store.sqlite.pointers import statements as sql
