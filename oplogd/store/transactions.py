@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from oplogd.clock.ages import Present
 from oplogd.errors import OplogError, TopicError, TransactionConflictError, TransactionTooLargeError
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.lease import Fence, stale_transaction
@@ -67,6 +68,9 @@ class Transaction(NamedTuple):
     begin: Mark | None
     commit: Mark | None
     fence: Fence | None = None
+
+    def is_overdue(self, present: Present) -> bool:
+        return self.state is State.OPEN and present.is_over(self.begun_ms, self.expires_ms)
 
 
 class CommittedLog(NamedTuple):

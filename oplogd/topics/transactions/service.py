@@ -1,7 +1,7 @@
 """Transactions as clients use them: names of topics instead of logs."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -84,13 +84,13 @@ class TransactionService:
         TransactionConflictError, TransactionTooLargeError, and QueueFullError.
         """
         with self._room.taken(len(writing.records), writing.bytes):
-            topics = await self._found(writing.topics)
+            topics = [await self._find(name) for name in writing.topics if name != OPLOG]
             try:
                 transaction = await self._write(id_, writing, topics)
-            except TopicNotFoundError:
-                topics = await self._found_again(topics)
+            except TopicNotFoundError:  # deleted since it was looked up
+                topics = await self._known.still(topics)
                 transaction = await self._write(id_, writing, topics)
-        await self._acknowledge({topic.log for topic in topics.values() if topic is not None})
+        await self._acknowledge({topic.log for topic in topics})
         return transaction
 
     async def commit(self, id_: int, records: int) -> Commit:
@@ -165,21 +165,8 @@ class TransactionService:
             raise no_topic(name)
         return await self._known.find(name, other_than)
 
-    async def _found(self, names: Collection[TopicName]) -> dict[TopicName, Topic | None]:
-        """Return the topics of these names, None for the oplog. Raises TopicNotFoundError."""
-        return {name: None if name == OPLOG else await self._find(name) for name in names}
-
-    async def _found_again(
-        self, before: Mapping[TopicName, Topic | None]
-    ) -> dict[TopicName, Topic | None]:
-        """Return the topics after one was deleted. Raises TopicNotFoundError unless it is back."""
-        again = await self._known.still([topic for topic in before.values() if topic])
-        return {**before, **{topic.name: topic for topic in again}}
-
-    async def _write(
-        self, id_: int, writing: Writing, topics: Mapping[TopicName, Topic | None]
-    ) -> Transaction:
-        logs = {name: topic.log if topic else _OPLOG_LOG for name, topic in topics.items()}
+    async def _write(self, id_: int, writing: Writing, topics: Sequence[Topic]) -> Transaction:
+        logs = {OPLOG: _OPLOG_LOG} | {topic.name: topic.log for topic in topics}
         records: list[Record] = []
         for each in writing.records:
             if isinstance(each.content, Message) and len(each.content.data) >= MIN_MAX_BYTES:

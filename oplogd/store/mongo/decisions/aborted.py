@@ -2,7 +2,7 @@
 
 ``oplog_aborted`` holds ``{_id, log}`` for each pointer whose entries are to be voided: see
 ``rows``. A note leaves when no entry of the pointer is left, in a log that is gone, too. They are
-voided as a rollback does it: the rings of agents that hold them learn of it from the log.
+voided as by a rollback: the rings of agents learn of the rollback from the log.
 """
 
 import contextlib

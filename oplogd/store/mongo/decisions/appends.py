@@ -1,4 +1,4 @@
-"""Appends under pointers: those waiting at the same time share one."""
+"""Appends under pointers. Waiting requests share one."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
@@ -15,7 +15,7 @@ class PointerAppender:
     """Appends entries under pointers.
 
     An append runs to its end, also if a caller is cancelled meanwhile. Otherwise another caller
-    that shares it would repeat it, and DIRECT entries have no identity known before.
+    would repeat the append, and DIRECT entries have no identity known before.
     """
 
     def __init__(self, appender: TopicAppender) -> None:
@@ -27,7 +27,7 @@ class PointerAppender:
 
 
 class DirectGroup(Group):
-    """``marks``: of the entries that are in the log, in order."""
+    """``marks``: of the entries in the log, in order."""
 
     def __init__(self, log: int, todo: Iterable[Numbered], unless: Unless) -> None:
         super().__init__(log, todo, unless=unless)
@@ -39,7 +39,7 @@ class DirectGroup(Group):
 
 
 async def to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await work to its end, also if the caller is cancelled. That is raised afterwards."""
+    """Await work to its end. A cancellation of the caller is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

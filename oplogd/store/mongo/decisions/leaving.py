@@ -1,4 +1,4 @@
-"""The part of the sweep that concerns pointers: rows that leave with their entries."""
+"""The sweep of pointers: rows and messages that leave with their entries."""
 
 from collections.abc import Callable, Iterable
 
@@ -41,7 +41,7 @@ class Leaving:
         await self._aborted.void_all(is_allowed)
 
     async def remove_stored(self, log: int, entries: Iterable[Document]) -> None:
-        """Remove the stored messages that leave with entries, and the notes about decisions."""
+        """Remove the stored messages of leaving entries, and the notes about decisions."""
         ended: list[int] = []
         ranges: dict[tuple[int, int], int] = {}
         for each in entries:

@@ -1,10 +1,10 @@
 """Deletion of the commit logs of idle groups.
 
     heads := the newest entries of the logs
-    judge: each is old, and its group has no transaction that is not finished
+    judge: each is old, and its group has no unfinished transaction
     append the end at exactly head + 1
 
-A transaction that begins has its row before its begin record. So either its row is seen, or its
+A beginning transaction has its row before its begin record. So either its row is seen, or its
 record takes the place of the end, or the end is before it and the record is refused.
 """
 
@@ -15,7 +15,7 @@ from oplogd.model.transaction import GROUP_PREFIX
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.topic_layout import CATALOGUE, Document, log_of, number
+from oplogd.store.mongo.link.topic_layout import CATALOGUE, log_of, number
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import IDLE_MS
 
@@ -45,7 +45,11 @@ async def retire(
         if not page:
             break
         after = page[-1]["_id"]
-        idle = {log_of(each): _idle_ms(catalogue, each) for each in page}
+        idle = {}  # time in ms after which each log is idle
+        for topic in page:
+            ttl = topic.get("ttl")
+            seconds = number(catalogue, "default_ttl") if ttl is None else ttl
+            idle[log_of(topic)] = max(IDLE_MS, 1000 * seconds)
         heads = (await topics.heads.newest(idle.keys())).logs
         busy = await rows.busy(idle.keys())
         present = await link.removal()
@@ -55,9 +59,3 @@ async def retire(
             if is_old and log not in busy and not is_followed(log) and lease.held:
                 count += await topics.end_behind(log, head.mark)
     return count
-
-
-def _idle_ms(catalogue: Document, topic: Document) -> int:
-    """Return the time in ms after which the log of a topic is idle."""
-    own = topic.get("ttl")
-    return max(IDLE_MS, 1000 * (number(catalogue, "default_ttl") if own is None else own))

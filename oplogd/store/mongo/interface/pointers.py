@@ -1,10 +1,10 @@
-"""Messages under pointers in a database that several agents share.
+"""Messages under pointers in a database shared by several agents.
 
     publish: register the pointer, append while it is not decided
     store: register the pointer, store at the next numbers
-    publish what is stored: register the pointer, append one PUBLISH entry that follows the last one
+    publish stored messages: register the pointer, append one PUBLISH entry behind the last one
     decide: record the report, append the decision to each log once, drop the rest of the stored
-            messages, publish once more what has timed out
+            messages, publish the messages of a timed out pointer once more
     roll back: see ``rollbacks``
 
 The rules of the topic are read before the first step, as its time to live is.
@@ -24,7 +24,6 @@ from oplogd.model.transaction import Marker, encode_marker
 from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, to_end
 from oplogd.store.mongo.decisions.decision import PointerDecider
-from oplogd.store.mongo.decisions.keeper import PointerKeeper
 from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
 from oplogd.store.mongo.interface.guard import guarded
@@ -58,8 +57,9 @@ class MongoPointers:
         self._rollbacks = Rollbacks(link, catalogue, stored, appender)
         aborted = Aborted(link, self._rollbacks)
         self._late = LateReports(link, catalogue, topics.reader, stored, appender, aborted)
-        self._decider = PointerDecider(link, stored, appender, self._rollbacks, aborted, self._late)
-        self._keeper = PointerKeeper(link, lease, self._decider, self._rollbacks, topics.setup)
+        self._decider = PointerDecider(
+            link, lease, topics.setup, stored, appender, self._rollbacks, aborted, self._late
+        )
 
     @property
     def decisions(self) -> Decisions:
@@ -134,7 +134,7 @@ class MongoPointers:
             if found.first_new is None:
                 raise nothing_stored(pointer)
             if notes := await self._rollbacks.pending(pointer, log):
-                # A rollback that was cut must not take newer messages with it.
+                # A rollback cut short must not take newer messages with it.
                 for note in notes:
                     await self._rollbacks.complete(note)
                 continue
@@ -165,10 +165,7 @@ class MongoPointers:
         for log in logs:
             if (head := heads.get(log)) is None or head.is_ended:
                 raise await self._refusal(pointer, log)
-        if decision is Decision.TIMED_OUT:
-            marks = await self._decider.time_out(pointer, logs)
-        else:
-            marks = await self._decider.report(logs, pointer, decision)
+        marks = await self._decider.report(logs, pointer, decision)
         for log in logs:
             if log not in marks:
                 raise await self._refusal(pointer, log)
@@ -188,7 +185,7 @@ class MongoPointers:
         return await self._rows.select(limit, after)
 
     async def keep(self) -> int:
-        return await self._keeper.keep()
+        return await self._decider.keep()
 
     async def stats(self) -> OpenStats:
         return await self._rows.stats()
@@ -210,26 +207,22 @@ class MongoPointers:
         return Group(log, [entry], unless=unless)
 
     async def _append_all(self, pointer: int, log: int, group: DirectGroup) -> None:
-        """Append all entries of a group, or take back those that are in the log."""
+        """Append all entries of a group, or void those in the log. Readers may have these."""
         await self._appender.run([group])
         await self._link.step("appended")
-        if group.is_closed or group.is_refused:
-            # A part may be in the log, if it takes several inserts.
-            await self._take_back(pointer, log, group.marks)
-            raise await self._refusal(pointer, log)
-
-    async def _take_back(self, pointer: int, log: int, marks: Marks) -> None:
-        """Void the first part of a publish whose rest was refused. Readers may have it."""
-        if marks:
+        if not group.is_closed and not group.is_refused:
+            return
+        if group.marks:  # a part is in the log, if it takes several inserts
             is_late = await self._decider.is_committed(pointer, log)
-            stamps = [*map(stamp_of, marks)]
+            stamps = [*map(stamp_of, group.marks)]
             for note in await self._rollbacks.note(
                 pointer, log, stamps, is_free=True, is_gap=is_late
             ):
                 await self._rollbacks.complete(note)
+        raise await self._refusal(pointer, log)
 
     async def _switched_off(self, pointer: int, log: int) -> Exception:
-        """Return the error for messages in a topic that takes none under pointers."""
+        """Return the error for messages in a topic without messages under pointers."""
         if await decisions_of(self._link, log, [pointer]):
             return await self._refusal(pointer, log)
         return switched_off()

@@ -1,4 +1,4 @@
-"""The transactions of a database that several agents share.
+"""The transactions of a database shared by several agents.
 
 A decision is one compare-and-set in the row. Everything before it can be given up, everything
 after it can be completed by any agent.
@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from oplogd.errors import StaleFenceError, TransactionConflictError
 from oplogd.model.commit_log import begin_record
 from oplogd.model.lease import stale
-from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, reused
+from oplogd.model.message import Message
+from oplogd.model.transaction import Marker, Reason, Record, State, reused
 from oplogd.store.mongo.interface import idle_groups
 from oplogd.store.mongo.interface.guard import guarded
 from oplogd.store.mongo.interface.topics import MongoTopics
@@ -22,13 +23,13 @@ from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import BEGIN_NUMBER, number_of
 from oplogd.store.mongo.reading.topic_log import Working
-from oplogd.store.mongo.topics.groups import Group, new_entry
+from oplogd.store.mongo.topics.groups import Group
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.completion import Completion
 from oplogd.store.mongo.transactions.decision import TransactionDecider
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.records import CommittedRecords, once
+from oplogd.store.mongo.transactions.records import CommittedRecords, entry_in, once
 from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
@@ -81,11 +82,10 @@ class MongoTransactions:
         row = await self._rows.insert(new)
         await self._link.step("begun-row")
         id_, log, group, *_ = row.transaction
-        kind, data = EntryKind.MESSAGE, begin_record(id_, row.transaction.expires_ms).data
+        record: Message | Marker = begin_record(id_, row.transaction.expires_ms)
         if group is None:
-            kind, data = EntryKind.BEGIN, encode_marker(Marker(str(id_))).encode()
-        condition = once(id_, log, BEGIN_NUMBER)
-        entry = Group(log, [new_entry(kind, data, once=condition)])
+            record = Marker(str(id_))
+        entry = entry_in(log, EntryKind.BEGIN, record, once(id_, log, BEGIN_NUMBER))
         await self._appender.run([entry])
         await self._link.step("begin-record")
         if entry.last is not None:
@@ -157,7 +157,7 @@ class MongoTransactions:
     async def _decide(self, row: TransactionRow, records: int) -> TransactionRow:
         """Decide to commit an open transaction. Return its row, which tells the decision.
 
-        Whoever ends a transaction meanwhile removes its payloads, so that they seem to be missing.
+        Another agent may end the transaction and remove its payloads, so they seem to be missing.
         """
         try:
             order = await self._records.order(row, records)
@@ -200,7 +200,7 @@ class MongoTransactions:
         raise too_large(id_, f"{limits.bytes:,} bytes")
 
     async def _check(self, id_: int, groups: Sequence[Group]) -> None:
-        """Raise the error of the first group that was not appended."""
+        """Raise the error of the first group without an append."""
         for group in groups:
             if group.clash is not None and group.clash.once is not None:
                 raise reused(number_of(group.clash.once.identity))

@@ -22,9 +22,9 @@ _LOOK_UP = 500
 
 
 class LastPublish(NamedTuple):
-    """``number``: of the last stored message that a PUBLISH entry covers; 0: there is none.
+    """``number``: of the last published message of the stored ones, 0 if there is none.
 
-    ``mark``: of the last PUBLISH entry; None if there is none, or if it was voided.
+    ``mark``: of the last PUBLISH entry, None if there is none or it was voided.
     """
 
     number: int = 0

@@ -3,7 +3,7 @@
 ``oplog_pointers`` holds ``{_id, log, begun, expires, entries, stored, due}`` for each pointer in
 each log. ``_id``: 16 hex digits of the pointer and 6 of the log. ``begun`` and ``expires`` are ms.
 ``entries`` and ``stored``: something was, or is being, published or stored. ``due``: an agent of an
-earlier version was deciding; the keeper looks after this time.
+earlier version was deciding. The keeper looks after this time.
 
 A row is there before the first entry is appended or the first message stored, and is removed only
 after the decision was seen in the log. No decision depends on its content: it need only be there.
@@ -28,7 +28,7 @@ POINTERS = "oplog_pointers"
 # Time after which the keeper completes the work of another agent.
 SETTLED_MS = 3_000
 
-# Rows that the keeper handles at a time.
+# Rows of one step of the keeper.
 STEP = 500
 
 
@@ -62,7 +62,7 @@ class PointerRows:
         await self._rows.create_index([("due", 1)], name="due", sparse=True)
 
     async def find(self, pointer: int, log: int) -> Document:
-        """Return the row of a pointer; empty if there is none."""
+        """Return the row of a pointer, empty if there is none."""
         async with self._link.reading() as session:
             found = await self._rows.find_one({"_id": key(pointer, log)}, session=session)
         return found or {}
@@ -115,7 +115,7 @@ class PointerRows:
             await self._rows.delete_many({"_id": {"$in": some}})
 
     async def due(self, after: str) -> list[Document]:
-        """Return some rows past a key that are overdue, or were not finished."""
+        """Return some overdue or unfinished rows past a key."""
         present = await self._link.present()
         chosen = {
             "_id": {"$gt": after},
@@ -124,7 +124,7 @@ class PointerRows:
         return await self._rows.find(chosen).sort("_id", 1).limit(STEP).to_list()
 
     async def date_again(self) -> None:
-        """Let pointers begin now that began before the clock was set back."""
+        """Let pointers begin now if they began before the clock was set back."""
         await date_again(self._rows, {}, await self._link.present())
 
     async def select(

@@ -7,8 +7,8 @@ message. ``t``: the write stamp. It ascends with the number. ``o``: bytes of all
 it, ``z``: its own.
 
 The next ones are inserted at exactly last + 1: see ``inserts``. So a message that lands late has a
-larger number than all that a PUBLISH entry covers. For this to hold for ever, a message that is
-dropped stays as an empty document, with ``v``: 1 if it was rolled back, 2 if the pointer was
+larger number than all messages of a PUBLISH entry. For this to hold for ever, a dropped message
+stays as an empty document, with ``v``: 1 if it was rolled back, 2 if the pointer was
 decided before it was published. They leave with the entries of the pointer.
 """
 
@@ -57,8 +57,8 @@ _SHORT = {"t": 1, "o": 1, "z": 1, "v": 1}
 class Stored(NamedTuple):
     """The messages of a pointer in a log.
 
-    ``last``: the newest one; None if there is none. ``first_new``, ``last_new``: the ends of those
-    that can still be published.
+    ``last``: the newest one, None if there is none. ``first_new``, ``last_new``: the first and the
+    last message that can still be published.
     """
 
     published: LastPublish
@@ -72,25 +72,18 @@ class Stored(NamedTuple):
         return max(self.published.number, number_in(self.last))
 
     @property
-    def last_stamp(self) -> int:
-        return 0 if self.last is None else int(self.last["t"])
-
-    @property
-    def new_count(self) -> int:
-        """Number of those that can still be published."""
-        first = self.first_new
-        return 0 if first is None else number_in(self.last_new) - number_in(first) + 1
-
-    @property
-    def new_size(self) -> int:
-        """Bytes of those."""
+    def waiting(self) -> tuple[int, int]:
+        """Number and bytes of the messages that can still be published."""
         first, last = self.first_new, self.last_new
-        return 0 if first is None or last is None else int(last["o"] + last["z"] - first["o"])
+        if first is None or last is None:
+            return 0, 0
+        return number_in(last) - number_in(first) + 1, int(last["o"] + last["z"] - first["o"])
 
     @property
     def new_bytes(self) -> int:
-        """Bytes that they count in a topic."""
-        return self.new_size + ENTRY_OCTETS * self.new_count
+        """Their bytes as counted in a topic."""
+        count, size = self.waiting
+        return size + ENTRY_OCTETS * count
 
     @property
     def is_dropped(self) -> bool:
@@ -125,19 +118,19 @@ class StoredMessages:
         return Stored(published, last, first, last_new)
 
     async def waiting_bytes(self, log: int) -> int:
-        """Return the bytes that messages of the oldest open pointers count in a topic."""
+        """Return the bytes of messages of the oldest open pointers as counted in a topic."""
         pointers = await PointerRows(self._link).with_stored(log, _MOST_WAITING)
         return sum([(await self.find(pointer, log)).new_bytes for pointer in pointers])
 
     async def stamp_of(self, pointer: int, log: int, number: int) -> int:
-        """Return the write stamp of a message; 0 if it is gone."""
+        """Return the write stamp of a message, 0 if it is gone."""
         found = await self._payloads.find_one({"_id": _key(pointer, log, number)}, {"t": 1})
         return 0 if found is None else int(found["t"])
 
     async def append(
         self, pointer: int, log: int, messages: Sequence[Message], limits: RecordLimits
     ) -> None:
-        """Append messages behind all that are stored. A majority has them when the call returns.
+        """Append messages behind the last one. A majority has them when the call returns.
 
         Raises TransactionConflictError and TransactionTooLargeError: then nothing was stored.
         """
@@ -166,10 +159,10 @@ class StoredMessages:
     def _documents(
         self, pointer: int, log: int, messages: Sequence[Message], found: Stored, now_ms: int
     ) -> list[Document]:
-        """Return the documents of the first messages that one insert takes."""
+        """Return the documents of the first messages, as many as one insert takes."""
         documents: list[Document] = []
-        write_stamp = found.last_stamp
-        before = 0 if found.last is None else found.last["o"] + found.last["z"]
+        last = found.last or {"t": 0, "o": 0, "z": 0}
+        write_stamp, before = int(last["t"]), last["o"] + last["z"]
         size = 0
         most = min(MOST_PAYLOADS, self._link.quirks.inserts_per_command)
         for number, message in enumerate(messages[:most], found.number + 1):
@@ -227,7 +220,7 @@ class StoredMessages:
         await self.drop(pointer, log, found.published.number, found.number, DECIDED)
 
     async def remove(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Remove messages: of each pointer, log and number those up to that number."""
+        """Remove messages. ``ranges``: pointer, log, and the number up to which they leave."""
         for start in range(0, len(ranges), _RANGES):
             some = ranges[start : start + _RANGES]
             keys = [{"_id": _keys(pointer, log, 0, upto)} for pointer, log, upto in some]
@@ -268,14 +261,14 @@ def check(pointer: int, found: Stored, messages: Sequence[Message], limits: Reco
     """Raise TransactionConflictError or TransactionTooLargeError if messages may not be stored."""
     if found.published.decision is not None:
         raise decided(pointer, found.published.decision)
-    records = found.new_count + len(messages)
-    size = found.new_size + sum(len(message.data) for message in messages)
-    if records > limits.records or size > limits.bytes:
+    count, size = found.waiting
+    size += sum(len(message.data) for message in messages)
+    if count + len(messages) > limits.records or size > limits.bytes:
         raise too_many_stored(pointer, limits.records, limits.bytes)
 
 
 def number_in(document: Document | None) -> int:
-    """Return the number of a message; 0 if there is none."""
+    """Return the number of a message, 0 if there is none."""
     return 0 if document is None else int(document["_id"][22:], 16)
 
 

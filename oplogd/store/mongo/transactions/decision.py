@@ -17,7 +17,7 @@ from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, decide
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import Decisions
 
-# Time after a decision in which only the agent that has decided completes it.
+# For this time after a decision, only the deciding agent completes it.
 _SETTLED_MS = 3_000
 
 # Time between two searches for old rows, and between two checks of the indexes.
@@ -25,10 +25,7 @@ _TIDY_SECONDS = 60.0
 
 
 class TransactionDecider:
-    """Methods raise PyMongo's errors, and StoreUnavailableError.
-
-    ``decisions`` counts those of this process.
-    """
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
 
     def __init__(
         self,
@@ -52,7 +49,7 @@ class TransactionDecider:
         Raises TransactionNotFoundError.
         """
         row = await self._rows.find(id_)
-        if row.is_overdue(await self._link.present()):
+        if row.transaction.is_overdue(await self._link.present()):
             return await self.abort(row, Reason.TIMEOUT)
         return row
 
@@ -68,7 +65,7 @@ class TransactionDecider:
         return await self.abort(row, Reason.FENCE)
 
     async def end_terms(self, lease: str, before: int) -> None:
-        """Abort open transactions of the terms of a lease before one; complete decided ones.
+        """Abort open transactions of the terms of a lease before one. Complete decided ones.
 
         Call it after a majority has shown that this term, or a later one, has begun. Then no
         transaction of an earlier term commits any more.
@@ -92,17 +89,16 @@ class TransactionDecider:
         return changed
 
     async def abort(self, row: TransactionRow, reason: Reason) -> TransactionRow:
-        """Decide to abort an open transaction, and complete that.
+        """Decide to abort an open transaction, and complete the abort.
 
         Return its row, which tells the decision.
         """
         id_ = row.transaction.id
         changed = await self._rows.abort(id_, reason)
+        if changed is None and reason is Reason.TIMEOUT:
+            return await self._rows.find(id_)
         if changed is None:
-            row = await self._rows.find(id_)
-            if reason is Reason.TIMEOUT or not row.is_overdue(await self._link.present()):
-                return row
-            return await self.abort(row, Reason.TIMEOUT)
+            return await self.current(id_)
         self.decisions.add(reason)
         await self._link.step("decided")
         return await self._completion.complete(changed)

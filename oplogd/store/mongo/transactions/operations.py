@@ -1,4 +1,4 @@
-"""Appending the operations of a transaction that commits: each once, by any number of agents."""
+"""Appending the operations of a commit: each once, by any number of agents."""
 
 from array import array
 from bisect import bisect_right
@@ -16,7 +16,7 @@ from oplogd.store.transactions import OperationRun
 
 
 class OperationAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
+    """Methods raise PyMongo's errors, and StoreUnavailableError for an unusable log."""
 
     def __init__(
         self, link: Link, log: Log, appender: ConditionalAppender, payloads: Payloads
@@ -30,7 +30,7 @@ class OperationAppender:
         """Append the payloads of a transaction below an ``lsn``, in order. Return their places.
 
         Any number of agents may do so at once, and again later, with the same ``upto_lsn``.
-        Another agent may complete the transaction and remove its payloads meanwhile; then this
+        Another agent may complete the transaction and remove its payloads meanwhile. Then this call
         raises StoreUnavailableError or TransactionNotFoundError, or returns fewer places.
         """
         lsns = array("q")

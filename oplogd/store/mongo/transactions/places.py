@@ -2,8 +2,8 @@
 
 Each transaction with operations has a note ``{_id, runs}`` beside its payloads. The fold writes
 into it which operations it has folded, before it raises the checkpoint, and only folded entries
-leave the log. So an agent that reads the log past the checkpoint, then the checkpoint again, then
-the note, knows every operation. ``runs``: for the first ``lsn`` of each run its last one, its
+leave the log. So an agent knows every operation if it reads the log past the checkpoint, then the
+checkpoint again, then the note. ``runs``: for the first ``lsn`` of each run its last one, its
 length, its first offset and its time in ms. A run may be folded again, and begin elsewhere then.
 
 The note is created before the first operation is appended, and removed after the payloads.
@@ -34,7 +34,7 @@ logger = logging.getLogger("oplogd.store")
 
 
 class Noted(NamedTuple):
-    """Operations of a transaction that follow each other in the log, with one time."""
+    """Consecutive operations of a transaction in the log, with one time."""
 
     first_lsn: int
     last_lsn: int
@@ -58,7 +58,7 @@ class OperationPlaces:
             await self._notes.insert_one({"_id": note_id(self._txn), "runs": {}})
 
     async def last(self) -> int:
-        """Return the largest ``lsn`` in the log or in the note; -1 if none.
+        """Return the largest ``lsn`` in the log or in the note, -1 if none.
 
         Operations are appended in order, so all smaller ones are there. Raises
         TransactionNotFoundError if the note is gone: then the transaction ended long ago.
@@ -66,7 +66,7 @@ class OperationPlaces:
         return await self._log.last_number({"txn": self._txn}, "lsn", self.folded)
 
     async def folded(self) -> tuple[int, int]:
-        """Return the checkpoint's offset, and the largest ``lsn`` that is folded at least."""
+        """Return the checkpoint's offset, and an ``lsn`` up to which all are folded."""
         async with self._link.reading() as session:
             offset = (await self._log.row(session)).folded.offset
             last = max((run.last_lsn for run in await self._note(session)), default=-1)
@@ -81,8 +81,8 @@ class OperationPlaces:
             start = bisect_left(lsns, run.first_lsn)
             for place in range(start, min(start + run.length, len(lsns))):
                 offset = run.offset + place - start
-                # A stray is before the entry that counts. A log that was rebuilt has its entries
-                # again, at larger offsets.
+                # A stray is before the valid entry. A rebuilt log has its entries again, at larger
+                # offsets.
                 if offset > offsets[place]:
                     offsets[place], times[place] = offset, run.ms
 
@@ -139,7 +139,7 @@ def _transaction_and_ms(document: Document) -> tuple[int | None, int]:
 
 
 def _noted(documents: Sequence[Document]) -> Noted:
-    """Return the run of entries that follow each other."""
+    """Return the run of consecutive entries."""
     offset, ms, _ = mark_of(documents[0])
     return Noted(documents[0]["lsn"], documents[-1]["lsn"], len(documents), offset, ms)
 

@@ -34,7 +34,7 @@ _STEP = 500
 
 
 async def date_again(rows: AsyncCollection[Document], chosen: Document, present: Present) -> None:
-    """Let chosen documents begin now that began before the clock was set back."""
+    """Let chosen documents begin now if they began before the clock was set back."""
     chosen = {**chosen, "begun": {"$gt": present.known_to}}
     async for each in rows.find(chosen, {"begun": 1, "expires": 1}):
         again = {"begun": present.ms, "expires": present.ms + each["expires"] - each["begun"]}
@@ -46,7 +46,7 @@ async def date_again(rows: AsyncCollection[Document], chosen: Document, present:
 class TransactionRows:
     """Methods raise PyMongo's errors, and StoreUnavailableError for a damaged row.
 
-    Methods that change a row return it as it is then; None if it was in another state.
+    Methods that change a row return it with the change, or None if it was in another state.
     """
 
     def __init__(self, link: Link) -> None:
@@ -116,7 +116,7 @@ class TransactionRows:
         return await self._change(await self._alive(id_), {"$set": members})
 
     async def abort(self, id_: int, reason: Reason) -> TransactionRow | None:
-        """Decide to abort. One that is overdue can only time out, and no other one can."""
+        """Decide to abort. An overdue transaction can only time out, and no other one can."""
         present = await self._link.present()
         condition = is_over(present) if reason is Reason.TIMEOUT else is_alive(present)
         chosen: Document = {"_id": id_, "phase": TxnPhase.OPEN, **condition}
@@ -128,13 +128,13 @@ class TransactionRows:
         return await self._change(chosen, {"$set": aborting})
 
     async def finish(self, id_: int, phase: TxnPhase, members: Document) -> TransactionRow | None:
-        """End a transaction that is in a phase."""
+        """End a transaction if it is in this phase."""
         return await self._change(
             {"_id": id_, "phase": phase}, {"$set": members, "$unset": {"active": ""}}
         )
 
     async def remove(self, id_: int) -> None:
-        """Remove a transaction that is open."""
+        """Remove a transaction if it is open."""
         await self._rows.delete_one({"_id": id_, "phase": TxnPhase.OPEN})
 
     async def committing(self, log: int) -> list[TransactionRow]:
@@ -152,7 +152,7 @@ class TransactionRows:
             return [row_of(each) for each in await found.to_list()]
 
     async def busy(self, logs: Collection[int]) -> set[int]:
-        """Return those of some commit logs that have transactions which are not finished."""
+        """Return the ones with unfinished transactions among some commit logs."""
         chosen = {"active": True, "log": {"$in": list(logs)}}
         async with self._link.reading() as session:
             found = await self._rows.find(chosen, {"log": 1}, session=session).to_list()
@@ -167,7 +167,7 @@ class TransactionRows:
         return [each["_id"] for each in found]
 
     async def date_again(self) -> None:
-        """Let open transactions begin now that began before the clock was set back."""
+        """Let open transactions begin now if they began before the clock was set back."""
         present = await self._link.present()
         started = {"$gte": id_at(present.known_to)}
         await date_again(
@@ -197,7 +197,7 @@ class TransactionRows:
         return OpenStats(count, oldest["begun"]) if oldest else OpenStats(0, 0)
 
     async def old(self) -> list[int]:
-        """Return some transactions that can be forgotten."""
+        """Return some old transactions."""
         before = await self._link.before_ms(KEPT_MS)
         chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
@@ -207,7 +207,7 @@ class TransactionRows:
         await self._rows.delete_many({"_id": {"$in": list(ids)}})
 
     async def _alive(self, id_: int) -> Document:
-        """Return the filter for a transaction that can still be written and committed."""
+        """Return the filter for a transaction if it can still be written and committed."""
         return {"_id": id_, "phase": TxnPhase.OPEN, **is_alive(await self._link.present())}
 
     async def _change(self, chosen: Document, update: Document) -> TransactionRow | None:

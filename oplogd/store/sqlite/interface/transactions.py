@@ -38,7 +38,7 @@ class SqliteTransactions(SharedWriter):
 
     async def find(self, id_: int) -> Transaction:
         found = await self._lookups.run(lambda db: rows.find(db, id_))
-        if not steps.is_overdue(found, self._clock.present()):
+        if not found.is_overdue(self._clock.present()):
             return found
         return await self._run(lambda step: steps.find_current(step, id_))
 

@@ -63,8 +63,17 @@ def find(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
     rules = PointerRules(bool(is_on), timeout)
     if state is None:
         return PointerRow(log, pointer, rules=rules)
-    marks = [_mark(*found[at : at + 2]) for at in (10, 12, 14)]
-    return PointerRow._make((log, pointer, _decision(pointer, state), *numbers, *marks, rules))
+    marks = [optional_mark(*found[at : at + 2]) for at in (10, 12, 14)]
+    return PointerRow._make(
+        (
+            log,
+            pointer,
+            None if state == sql.OPEN else _decided(pointer, state),
+            *numbers,
+            *marks,
+            rules,
+        )
+    )
 
 
 def find_open(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
@@ -124,21 +133,21 @@ def select(
 ) -> list[OpenPointer]:
     if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
         raise deleted(log)
-    begun_ms, pointer, _ = after or _FIRST
-    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
-    found = db.execute(sql.SELECT, given)
-    return [
-        OpenPointer(pointer, begun, expires, bool(has_entries))
-        for pointer, begun, expires, has_entries in found
-    ]
+    found = _select(db, sql.SELECT, limit, (after or _FIRST)._replace(log=log))
+    return [each.open for each in found]
 
 
 def select_all(db: sqlite3.Connection, limit: int, after: PointerKey | None) -> list[FoundPointer]:
-    begun_ms, pointer, log = after or _FIRST
-    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
+    return _select(db, sql.SELECT_ALL, limit, after or _FIRST)
+
+
+def _select(
+    db: sqlite3.Connection, statement: str, limit: int, after: PointerKey
+) -> list[FoundPointer]:
+    given = {"limit": limit, "begun": after.begun_ms, "after": after.pointer, "log": after.log}
     return [
         FoundPointer(log, OpenPointer(pointer, begun, expires, bool(has_entries)))
-        for log, pointer, begun, expires, has_entries in db.execute(sql.SELECT_ALL, given)
+        for log, pointer, begun, expires, has_entries in db.execute(statement, given)
     ]
 
 
@@ -151,6 +160,11 @@ def remove_stored(
 ) -> None:
     """Remove messages with write stamps past ``after``, up to ``last``."""
     db.execute(sql.REMOVE_STORED, {"log": log, "pointer": pointer, "after": after, "last": last})
+
+
+def optional_mark(offset: int | None, number: int | None) -> Mark | None:
+    """Return the mark with this offset and stamp, None if there is none."""
+    return None if offset is None or number is None else mark_of(offset, number)
 
 
 def expand(
@@ -179,10 +193,6 @@ def expand(
     return records
 
 
-def _decision(pointer: int, state: str) -> Decision | None:
-    return None if state == sql.OPEN else _decided(pointer, state)
-
-
 def _decided(pointer: int, state: str) -> Decision:
     try:
         return Decision(state)
@@ -190,10 +200,6 @@ def _decided(pointer: int, state: str) -> Decision:
         raise StoreUnavailableError(
             f"the row of pointer {pointer} is damaged, restore a sound copy: {error}"
         ) from None
-
-
-def _mark(offset: int | None, number: int | None) -> Mark | None:
-    return None if offset is None or number is None else mark_of(offset, number)
 
 
 def _numbers(mark: Mark | None) -> tuple[int | None, int | None]:

@@ -28,15 +28,12 @@ DECISIONS = f"""
 """
 # The planner would read all pointers of the topic, of which most are decided.
 _OPEN = "pointers INDEXED BY open_pointers"
-SELECT = f"""
-    SELECT pointer, begun, expires, has_entries FROM {_OPEN}
-    WHERE state = '{OPEN}' AND log = :log AND (begun, pointer) > (:begun, :after)
-    ORDER BY begun, pointer LIMIT :limit
+_SELECT = f"SELECT log, pointer, begun, expires, has_entries FROM {_OPEN} WHERE state = '{OPEN}'"
+SELECT = f"""{_SELECT}
+    AND log = :log AND (begun, pointer) > (:begun, :after) ORDER BY begun, pointer LIMIT :limit
 """
-SELECT_ALL = f"""
-    SELECT log, pointer, begun, expires, has_entries FROM {_OPEN}
-    WHERE state = '{OPEN}' AND (begun, pointer, log) > (:begun, :after, :log)
-    ORDER BY begun, pointer, log LIMIT :limit
+SELECT_ALL = f"""{_SELECT}
+    AND (begun, pointer, log) > (:begun, :after, :log) ORDER BY begun, pointer, log LIMIT :limit
 """
 STATS = f"""
     SELECT count(*), coalesce(min(begun), 0) FROM {_OPEN} CROSS JOIN topics USING (log)
@@ -196,20 +193,15 @@ STANDS_LATE = """
 """
 SET_VOIDED = f"UPDATE pointers SET has_entries = 0 WHERE {_OF_POINTER}"
 # Of a deleted topic.
-REMOVE_OF_LOG = (
-    """
-    DELETE FROM pointer_places WHERE log = :log AND (pointer, stamp) IN (
-        SELECT pointer, stamp FROM pointer_places WHERE log = :log LIMIT :limit
+REMOVE_OF_LOG = [
+    f"""
+    DELETE FROM {table} WHERE log = :log AND ({key}) IN (
+        SELECT {key} FROM {table} WHERE log = :log LIMIT :limit
     )
-    """,
     """
-    DELETE FROM stored WHERE log = :log AND (pointer, stamp) IN (
-        SELECT pointer, stamp FROM stored WHERE log = :log LIMIT :limit
+    for table, key in (
+        ("pointer_places", "pointer, stamp"),
+        ("stored", "pointer, stamp"),
+        ("pointers", "pointer"),
     )
-    """,
-    """
-    DELETE FROM pointers WHERE log = :log AND pointer IN (
-        SELECT pointer FROM pointers WHERE log = :log LIMIT :limit
-    )
-    """,
-)
+]

@@ -11,15 +11,14 @@ import msgspec
 
 from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
-from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
 from oplogd.model.names import SYSTEM
 from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction as write_transaction
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.pointers.rows import optional_mark
 from oplogd.store.sqlite.topics import catalogue
-from oplogd.store.sqlite.topics.entries import mark_of
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transactions import (
     IDLE_MS,
@@ -88,11 +87,6 @@ def stats(db: sqlite3.Connection) -> OpenStats:
     return OpenStats(*db.execute(sql.STATS).fetchone())
 
 
-def set_begin(db: sqlite3.Connection, id_: int, begin: tuple[int, int]) -> Transaction:
-    db.execute(sql.SET_BEGIN, {"id": id_, "offset": begin[0], "stamp": begin[1]})
-    return find(db, id_)
-
-
 def set_written(
     db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, size: int
 ) -> Transaction:
@@ -132,11 +126,6 @@ def set_committed(
         "now": now,
     }
     db.execute(sql.SET_COMMITTED, given)
-
-
-def set_aborted(db: sqlite3.Connection, id_: int, reason: Reason, now: int) -> Transaction:
-    db.execute(sql.SET_ABORTED, {"id": id_, "reason": reason, "now": now})
-    return find(db, id_)
 
 
 def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:
@@ -196,11 +185,7 @@ def _read(row: _Row) -> Transaction:
         logs=_decode_numbers(row[8]),
         records=row[9],
         bytes=row[10],
-        begin=_mark(row[11], row[12]),
-        commit=_mark(row[13], row[14]),
+        begin=optional_mark(row[11], row[12]),
+        commit=optional_mark(row[13], row[14]),
         fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),
     )
-
-
-def _mark(offset: int | None, number: int | None) -> Mark | None:
-    return None if offset is None or number is None else mark_of(offset, number)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from oplogd.clock.ages import Present
 from oplogd.errors import OplogError, StaleFenceError
 from oplogd.model import commit_log
 from oplogd.model.event_id import Mark
@@ -56,7 +55,8 @@ def begin(step: SharedStep, new: NewTransaction) -> Transaction:
     _, place = _append(db, transaction, EntryKind.BEGIN, record, markers, now)
     if place is None:
         raise no_topic(f"of log {new.log}")
-    return rows.set_begin(db, transaction.id, place)
+    db.execute(sql.SET_BEGIN, {"id": transaction.id, "offset": place[0], "stamp": place[1]})
+    return rows.find(db, transaction.id)
 
 
 def write(
@@ -102,16 +102,10 @@ def abort(step: SharedStep, id_: int) -> Transaction | OplogError:
     return transaction if transaction.state is State.ABORTED else refusal(transaction)
 
 
-def is_overdue(transaction: Transaction, present: Present) -> bool:
-    return transaction.state is State.OPEN and present.is_over(
-        transaction.begun_ms, transaction.expires_ms
-    )
-
-
 def find_current(step: SharedStep, id_: int) -> Transaction:
     """Return a transaction. An overdue one is aborted first."""
     transaction = rows.find(step.db, id_)
-    if is_overdue(transaction, step.present):
+    if transaction.is_overdue(step.present):
         return _abort(step, transaction, Reason.TIMEOUT)
     return transaction
 
@@ -163,7 +157,8 @@ def _abort(step: SharedStep, transaction: Transaction, reason: Reason) -> Transa
     db.execute(sql.REMOVE_ALL, (id_,))
     leaving.look_again(db, transaction.logs)
     step.decisions.add(reason)
-    return rows.set_aborted(db, id_, reason, now)
+    db.execute(sql.SET_ABORTED, {"id": id_, "reason": reason, "now": now})
+    return rows.find(db, id_)
 
 
 def _check_complete(db: sqlite3.Connection, id_: int, records: int) -> None:
