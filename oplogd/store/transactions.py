@@ -161,31 +161,31 @@ def check_records(
     if any(transaction.only_log not in (None, record.log) for record in records):
         raise TopicError("topic", f"is not the topic of transaction {transaction.id}")
     if any(record.lsn >= limits.records for record in records):
-        raise too_large(transaction.id, f"{limits.records:,} records")
+        raise TransactionTooLargeError(
+            f"transaction {transaction.id} would have more than {limits.records:,} records"
+        )
 
 
-def too_large(id_: int, most: str) -> TransactionTooLargeError:
-    return TransactionTooLargeError(f"transaction {id_} would have more than {most}")
+def too_large(id_: int, limits: RecordLimits) -> TransactionTooLargeError:
+    return TransactionTooLargeError(
+        f"transaction {id_} would have more than {limits.bytes:,} bytes"
+    )
 
 
 def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
     """Return the error for a request in the wrong state. ``records``: of a request to commit."""
-    id_, state, reason, fence = (
-        transaction.id,
-        transaction.state,
-        transaction.reason,
-        transaction.fence,
-    )
+    id_, reason, fence = transaction.id, transaction.reason, transaction.fence
     if reason is Reason.FENCE and fence is not None:
         return stale_transaction(id_, fence)
-    end = "is still open"
-    if state in (State.COMMITTING, State.COMMITTED):
-        end = "has committed"
-        if records is not None:
-            end += f" with {transaction.records:,} records"
-    elif reason is not None:
-        end = reason.value if reason is Reason.TIMEOUT else f"was {reason}"
-    return TransactionConflictError(f"transaction {id_} {end}")
+    if transaction.state in (State.COMMITTING, State.COMMITTED):
+        if records is None:
+            return TransactionConflictError(f"transaction {id_} has committed")
+        return TransactionConflictError(
+            f"transaction {id_} has committed with {transaction.records:,} records"
+        )
+    if reason is Reason.CLIENT:
+        return TransactionConflictError(f"transaction {id_} was {reason}")
+    return TransactionConflictError(f"transaction {id_} {reason or 'is still open'}")
 
 
 class Transactions(Protocol):

@@ -5,25 +5,21 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from oplogd.model.event_id import Mark
-from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.groups import Group, Numbered, Unless
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.pointers import Marks
 
 
-class PointerAppender:
+class PointerAppender(SharedAppender):
     """Appends entries under pointers.
 
     An append runs to its end, also if a caller is cancelled meanwhile. Otherwise another caller
     would repeat the append, and DIRECT entries have no identity known before.
     """
 
-    def __init__(self, appender: TopicAppender) -> None:
-        self._shared = SharedAppender(appender)
-
     async def run(self, groups: Sequence[Group]) -> None:
         """Append the entries of groups in this order. Raises as ``TopicAppender``."""
-        await to_end(self._shared.run(groups))
+        await to_end(super().run(groups))
 
 
 class DirectGroup(Group):

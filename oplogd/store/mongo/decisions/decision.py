@@ -14,7 +14,6 @@ from oplogd.errors import StoreUnavailableError, TopicNotFoundError, Transaction
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision, decided, too_late
 from oplogd.model.transaction import Marker
-from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.decisions.late import LateReports
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
@@ -23,7 +22,7 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import Document
 from oplogd.store.mongo.pointers.published import decided_pairs, decisions_of, end_of
 from oplogd.store.mongo.pointers.reports import REPORTED, Reports, pointer_of, report_of
-from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_log
+from oplogd.store.mongo.pointers.rows import PointerRows, key, note_aborted, pointer_and_log
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.mongo.topics.judgement import entries_of
@@ -49,7 +48,6 @@ class PointerDecider:
         stored: StoredMessages,
         appender: PointerAppender,
         rollbacks: Rollbacks,
-        aborted: Aborted,
         late: LateReports,
     ) -> None:
         self._link = link
@@ -61,7 +59,6 @@ class PointerDecider:
         self._stored = stored
         self._appender = appender
         self._rollbacks = rollbacks
-        self._aborted = aborted
         self._late = late
         self.decisions = Decisions()
 
@@ -97,7 +94,7 @@ class PointerDecider:
             if row.get("stored"):
                 await self._stored.drop_new(pointer, log)
             if row.get("entries") and keys[row["_id"]] is Decision.ABORTED:
-                await self._aborted.note(pointer, log)
+                await note_aborted(self._link, pointer, log)
             if row.get("entries") and keys[row["_id"]] is Decision.TIMED_OUT:
                 end = end_of(pointer, log)
                 if ended := (await entries_of(self._link, [Once(end)])).get(end):

@@ -18,7 +18,6 @@ from pymongo.errors import DuplicateKeyError
 from oplogd.model.event_id import Mark
 from oplogd.model.names import no_topic
 from oplogd.model.pointer import Decision
-from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
@@ -32,7 +31,7 @@ from oplogd.store.mongo.link.topic_layout import (
 )
 from oplogd.store.mongo.pointers.published import end_of
 from oplogd.store.mongo.pointers.reports import Reports, late_mark
-from oplogd.store.mongo.pointers.rows import key, pointer_and_log
+from oplogd.store.mongo.pointers.rows import key, note_aborted, pointer_and_log
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.reading.topic_log import TopicReader
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -59,7 +58,6 @@ class LateReports:
         reader: TopicReader,
         stored: StoredMessages,
         appender: PointerAppender,
-        aborted: Aborted,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
@@ -67,13 +65,12 @@ class LateReports:
         self._stored = stored
         self._appender = appender
         self._reports = Reports(link)
-        self._aborted = aborted
         self.timed_out = TimedOutList(link)
 
     async def abort(self, pointer: int, log: int) -> bool:
         """Let the sweep void the entries of a timed out pointer. Return whether this is new."""
         end = {"x": end_of(pointer, log), "d": str(Decision.TIMED_OUT)}
-        await self._aborted.note(pointer, log)
+        await note_aborted(self._link, pointer, log)
         await self.timed_out.remove([key(pointer, log)])
         aborted = {"$set": {"d": str(Decision.ABORTED)}}
         return bool((await self._link.entries.update_one(end, aborted)).modified_count)

@@ -21,7 +21,6 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.pointer import Decision, decided, nothing_stored, stored_before, switched_off
 from oplogd.model.transaction import Marker, encode_marker
-from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import DirectGroup, PointerAppender, to_end
 from oplogd.store.mongo.decisions.decision import PointerDecider
 from oplogd.store.mongo.decisions.late import LateReports
@@ -55,10 +54,9 @@ class MongoPointers:
         self._appender = PointerAppender(topics.appender)
         stored, appender = topics.stored, self._appender
         self._rollbacks = Rollbacks(link, catalogue, stored, appender)
-        aborted = Aborted(link, self._rollbacks)
-        self._late = LateReports(link, catalogue, topics.reader, stored, appender, aborted)
+        self._late = LateReports(link, catalogue, topics.reader, stored, appender)
         self._decider = PointerDecider(
-            link, lease, topics.setup, stored, appender, self._rollbacks, aborted, self._late
+            link, lease, topics.setup, stored, appender, self._rollbacks, self._late
         )
 
     @property

@@ -182,22 +182,13 @@ class MongoTransactions:
                 if log not in current:
                     raise await self._topics.catalogue.no_topic(log)
         size = sum(len(each.content.data) for each in todo)
-        has_operations = any(not each.log for each in todo)
-        reserved = await self._rows.reserve(
-            id_,
-            topics,
-            len(todo),
-            size,
-            limits.bytes,
-            high=max(each.lsn for each in todo),
-            has_operations=has_operations,
-        )
+        reserved = await self._rows.reserve(id_, topics, todo, size, limits.bytes)
         if reserved is not None:
             return reserved
         row = await self.decider.current(id_)
         if row.phase is not TxnPhase.OPEN:
             raise refusal(row.transaction)
-        raise too_large(id_, f"{limits.bytes:,} bytes")
+        raise too_large(id_, limits)
 
     async def _check(self, id_: int, groups: Sequence[Group]) -> None:
         """Raise the error of the first group without an append."""

@@ -7,8 +7,12 @@ earlier version was deciding. The keeper looks after this time.
 
 A row is there before the first entry is appended or the first message stored, and is removed only
 after the decision was seen in the log. No decision depends on its content: it need only be there.
+
+``oplog_aborted`` holds ``{_id, log}`` for each aborted pointer with entries to void: see
+``Leaving``.
 """
 
+import contextlib
 from collections.abc import Iterable
 
 from pymongo.asynchronous.collection import AsyncCollection
@@ -24,6 +28,7 @@ from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey
 from oplogd.store.transactions import OpenStats
 
 POINTERS = "oplog_pointers"
+ABORTED = "oplog_aborted"
 
 # Time after which the keeper completes the work of another agent.
 SETTLED_MS = 3_000
@@ -45,6 +50,12 @@ def pointer_and_log(document: Document) -> tuple[int, int]:
     """Return the pointer and the log of a row or a note."""
     pointer, number = pointer_and_number(document["_id"])
     return pointer, int(document.get("log", number))
+
+
+async def note_aborted(link: Link, pointer: int, log: int) -> None:
+    """Note that the sweep may void all entries of a pointer."""
+    with contextlib.suppress(DuplicateKeyError):
+        await link.database[ABORTED].insert_one({"_id": key(pointer, log), "log": log})
 
 
 class PointerRows:

@@ -10,7 +10,7 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
-from oplogd.model.transaction import Reason, State, no_transaction
+from oplogd.model.transaction import Reason, Record, State, no_transaction
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.overdue import is_alive, is_over, is_past
 from oplogd.store.mongo.link.topic_layout import Document
@@ -80,26 +80,18 @@ class TransactionRows:
         return await self._change({"_id": id_}, {"$set": {"begin": mark_document(begin)}})
 
     async def reserve(
-        self,
-        id_: int,
-        topics: Sequence[int],
-        records: int,
-        size: int,
-        limit: int,
-        *,
-        high: int,
-        has_operations: bool,
+        self, id_: int, topics: Sequence[int], records: Sequence[Record], size: int, limit: int
     ) -> TransactionRow | None:
-        """Register the logs of a write, and count its records. ``high``: their largest lsn.
+        """Register the topics of a write, and count its records and their ``size`` in bytes.
 
-        ``limit``: None is returned if there would be more bytes.
+        Return None also if there would be more than ``limit`` bytes.
         """
         update: Document = {
             "$addToSet": {"logs": {"$each": list(topics)}},
-            "$inc": {"records": records, "octets": size},
-            "$max": {"high": high},
+            "$inc": {"records": len(records), "octets": size},
+            "$max": {"high": max(each.lsn for each in records)},
         }
-        if has_operations:
+        if any(not each.log for each in records):
             update["$set"] = {"oplog": True}
         alive = await self._alive(id_)
         return await self._change({**alive, "octets": {"$lte": limit - size}}, update)

@@ -16,7 +16,6 @@ from oplogd.model.names import SYSTEM
 from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction as write_transaction
-from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers.rows import optional_mark
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.transactions import statements as sql
@@ -87,45 +86,10 @@ def stats(db: sqlite3.Connection) -> OpenStats:
     return OpenStats(*db.execute(sql.STATS).fetchone())
 
 
-def set_written(
-    db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, size: int
-) -> Transaction:
-    """Register touched logs, and count new records and their bytes."""
-    given = {
-        "id": transaction.id,
-        "logs": as_json(sorted(logs.union(transaction.logs))),
-        "records": transaction.records + records,
-        "octets": transaction.bytes + size,
-    }
-    db.execute(sql.SET_WRITTEN, given)
-    return find(db, transaction.id)
-
-
-def set_committed(
-    db: sqlite3.Connection,
-    id_: int,
-    records: int,
-    place: tuple[int, int] | None,
-    logs: Sequence[CommittedLog],
-    runs: Sequence[OperationRun],
-    order: str,
-    now: int,
-) -> None:
-    """Record a commit and its result.
-
-    ``place``: offset and stamp of the commit record. ``order``: as a JSON array.
-    """
+def packed(logs: Sequence[CommittedLog], runs: Sequence[OperationRun], order: str) -> bytes:
+    """Return the result of a commit for its column. ``order``: as a JSON array."""
     result = _Result(tuple(logs), tuple(runs), msgspec.Raw(order.encode()))
-    offset, number = place or (None, None)
-    given = {
-        "id": id_,
-        "records": records,
-        "offset": offset,
-        "stamp": number,
-        "result": zlib.compress(msgspec.json.encode(result), level=1),
-        "now": now,
-    }
-    db.execute(sql.SET_COMMITTED, given)
+    return zlib.compress(msgspec.json.encode(result), level=1)
 
 
 def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:

@@ -70,12 +70,19 @@ def write(
     check_records(transaction, new, limits)
     size = sum(len(record.content.data) for record in new)
     if transaction.bytes + size > limits.bytes:
-        raise too_large(id_, f"{limits.bytes:,} bytes")
+        raise too_large(id_, limits)
     sizes = ((record.log, len(record.content.data)) for record in new if record.log)
     room.require(db, sizes, present)
     for part in parts(new, _size):
         _add(db, id_, part, present.ms)
-    return rows.set_written(db, transaction, {each.log for each in new}, len(new), size)
+    given = {
+        "id": id_,
+        "logs": as_json(sorted({each.log for each in new}.union(transaction.logs))),
+        "records": transaction.records + len(new),
+        "octets": transaction.bytes + size,
+    }
+    db.execute(sql.SET_WRITTEN, given)
+    return rows.find(db, id_)
 
 
 def commit(step: SharedStep, id_: int, records: int) -> Commit | OplogError:
@@ -195,7 +202,16 @@ def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now:
     # Operations are entries now. The records of a deleted topic have no readers.
     done = [0, *(log for log, mark, _ in logs if mark is None)]
     db.execute(sql.REMOVE_OF_LOGS, (id_, as_json(done)))
-    rows.set_committed(db, id_, records, place, logs, runs, order, now)
+    offset, number = place or (None, None)
+    committed = {
+        "id": id_,
+        "records": records,
+        "offset": offset,
+        "stamp": number,
+        "result": rows.packed(logs, runs, order),
+        "now": now,
+    }
+    db.execute(sql.SET_COMMITTED, committed)
 
 
 def _append_operations(
