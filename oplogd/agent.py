@@ -15,7 +15,7 @@ from oplogd.garbage import Freezer
 from oplogd.host.descriptors import Descriptors
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.counters import Counters
-from oplogd.ingest.fenced import FencedQueue, FencedWriter
+from oplogd.ingest.fenced import FencedWriter
 from oplogd.ingest.gate import Gate
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
@@ -76,7 +76,7 @@ class Agent:
         self.leases = LeaseCounters()
         admit = self.gate.admit
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
-        self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
+        self.fenced = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.ignored = IgnoredMembers(self.counters, clock)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters, self.ignored, clock)
         self.spool = (
@@ -140,7 +140,7 @@ class Agent:
     @property
     def queued(self) -> int:
         """The number of operations that are received and not yet stored."""
-        return self.queue.operations + self.fenced.count
+        return self.queue.count + self.fenced.count
 
     @property
     def rates(self) -> Rates:

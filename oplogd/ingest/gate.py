@@ -48,19 +48,19 @@ class Gate:
         """Whether anything is admitted. False at once after the system refused room."""
         return not self._is_stopped and not (self._space and self._space.refused)
 
-    def admit(self, count: int, octets: int) -> None:
+    def admit(self, count: int, size: int) -> None:
         """Count items that come in, and their bytes. Raises DiskFullError."""
         if self._space is None:
             return
         if not self.is_open:
             raise DiskFullError(self._sentence(self._space.name))
-        octets += count * _ROW_BYTES
-        if octets > self._left:
+        size += count * _ROW_BYTES
+        if size > self._left:
             raise DiskFullError(
-                f"{self._space.name}: its disk has too little free space for {octets:,} bytes more;"
+                f"{self._space.name}: its disk has too little free space for {size:,} bytes more;"
                 " send fewer at a time, or free some space"
             )
-        self._left -= octets
+        self._left -= size
 
     async def opened(self) -> None:
         """Wait until the gate is open."""

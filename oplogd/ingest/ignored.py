@@ -73,5 +73,5 @@ class IgnoredMembers:
         if not found:
             self._senders.ended()
         for address, ignored in found.items():
-            self._counters.add_ignoring(ignored.operations)
+            self._counters.ignoring += ignored.operations
             self._senders.occurred(address, ", ".join(ignored.names), ignored.operations)

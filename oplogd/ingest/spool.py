@@ -125,5 +125,7 @@ class Spool:
         lost = self._file.lost - self._counted_lost
         self._counted_found += found
         self._counted_lost += lost
-        self._counters.add_recovered(found)
-        self._counters.add_lost_from_spool(lost)
+        self._counters.recovered += found
+        self._counters.in_spool += found
+        self._counters.discarded += lost
+        self._counters.in_spool -= lost

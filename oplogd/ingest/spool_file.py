@@ -170,11 +170,11 @@ class SpoolFile:
             self.close()
             raise
 
-    def _recount(self, operations: int, octets: int) -> None:
+    def _recount(self, operations: int, size: int) -> None:
         more = operations - self.operations
         self.found += max(0, more)
         self.lost += max(0, -more)
-        self.operations, self.bytes = operations, octets
+        self.operations, self.bytes = operations, size
 
 
 def size_of(operation: Operation) -> int:

@@ -169,9 +169,10 @@ class UdpIngest:
             pass
         except OSError as failed:
             logger.warning("reading UDP failed: %s", failed)
-        self._counters.add_received(len(operations))
+        self._counters.received += len(operations)
         if invalid := refused.count - before:
-            self._counters.add_invalid(invalid)
+            self._counters.received += invalid
+            self._counters.error += invalid
             self._invalid.occurred(invalid, detail=first)
         else:
             self._invalid.end()
@@ -186,7 +187,7 @@ class UdpIngest:
             self._overflow.end()
             return
         except DiskFullError:  # the gate has logged it
-            self._counters.add_discarded(len(operations))
+            self._counters.discarded += len(operations)
             return
         except QueueFullError:
             pass
@@ -194,7 +195,7 @@ class UdpIngest:
             try:
                 self._queue.put([operation])
             except DiskFullError:
-                self._counters.add_discarded(1)
+                self._counters.discarded += 1
             except QueueFullError:
-                self._counters.add_discarded(1)
+                self._counters.discarded += 1
                 self._overflow.occurred()

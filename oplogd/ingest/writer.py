@@ -108,7 +108,8 @@ class Writer:
                 await self._gate.opened()  # a trial would take the room that deletions need
             else:
                 self._part.good()
-                self._done(batch)
+                self._counters.ingested += len(batch.operations)
+                self._queue.finish(batch.items)
                 return None
 
     async def _empty_spool(self, spool: Spool, batch: _QueuedBatch | None) -> _QueuedBatch | None:
@@ -125,7 +126,7 @@ class Writer:
                 elif await self._move_to_spool(batch):
                     batch = None
                 else:
-                    self._counters.add_discarded(self._queue.refuse_waiting(_behind_the_spool()))
+                    self._counters.discarded += self._queue.refuse_waiting(_behind_the_spool())
                     await asyncio.wait({sending}, timeout=SPOOL_FULL_SECONDS)
             sending.result()
         finally:
@@ -142,7 +143,8 @@ class Writer:
                 if batch is None:
                     break
                 await self._append(batch.operations, batch.batch_id, [])
-                self._counters.add_ingested_from_spool(len(batch.operations))
+                self._counters.ingested += len(batch.operations)
+                self._counters.in_spool -= len(batch.operations)
                 await spool.drop(batch)
                 backoff.reset()
             except StoreError as error:
@@ -186,7 +188,7 @@ class Writer:
         refused = [item for item in items if item.done is not None]
         for item in refused:
             item.fail(_behind_the_spool())
-            self._counters.add_discarded(len(item.operations))
+            self._counters.discarded += len(item.operations)
         self._queue.finish(refused)
         kept = [item for item in items if item.done is None]
         return self._batch(kept) if kept else None
@@ -216,7 +218,8 @@ class Writer:
             return False
         if count:
             self._latency.give_up()
-        self._counters.add_spooled(count)
+        self._counters.spooled += count
+        self._counters.in_spool += count
         self._queue.let_go(batch.items, count)
         batch.cut(count)
         if batch.operations:
@@ -237,11 +240,7 @@ class Writer:
     def _refuse(self, items: Sequence[Item], error: StoreError) -> None:
         for item in items:
             item.fail(NotConfirmedError(str(error)))
-        self._counters.add_discarded(self._queue.refuse_waiting(StoreUnavailableError(str(error))))
-
-    def _done(self, batch: _QueuedBatch) -> None:
-        self._counters.add_ingested(len(batch.operations))
-        self._queue.finish(batch.items)
+        self._counters.discarded += self._queue.refuse_waiting(StoreUnavailableError(str(error)))
 
 
 def _behind_the_spool() -> StoreUnavailableError:

@@ -154,8 +154,8 @@ def _message(
     headers: list[tuple[str, str]] | None,
     ttl: int | None,
 ) -> Message:
-    size = _octets(payload or "") + _octets(key or "")
-    size += sum(_octets(text) for pair in headers or () for text in pair)
+    size = _size_of(payload or "") + _size_of(key or "")
+    size += sum(_size_of(text) for pair in headers or () for text in pair)
     if size > MAX_MESSAGE_BYTES:
         reason = f"has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}"
         raise MessageTooLargeError("message", reason)
@@ -170,7 +170,7 @@ def _message(
     return Message(data if data.isascii() else escape_line_ends(data), ttl)
 
 
-def _octets(text: str | bytes | memoryview) -> int:
+def _size_of(text: str | bytes | memoryview) -> int:
     """Return the size in bytes of bytes, or of a text in UTF-8."""
     return len(text.encode()) if isinstance(text, str) and not text.isascii() else len(text)
 
@@ -187,7 +187,7 @@ def _payload(given: str | None, encoding: str | None) -> str | bytes | None:
 
 
 def _key(given: str | None) -> str | None:
-    if given is not None and _octets(given) > MAX_KEY_BYTES:
+    if given is not None and _size_of(given) > MAX_KEY_BYTES:
         raise MessageError("key", f"is longer than {MAX_KEY_BYTES:,} bytes")
     return given
 

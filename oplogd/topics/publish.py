@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 
-from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, StaleFenceError, TopicFullError
 from oplogd.model.lease import Fence, stale
 from oplogd.model.message import Message
@@ -27,7 +26,7 @@ class MessageItem(Waiting):
         fence: Fence | None,
         done: "asyncio.Future[None]",
     ) -> None:
-        super().__init__(len(messages), _octets(messages), done)
+        super().__init__(len(messages), _size_of(messages), done)
         self.log = log
         self.messages = messages
         self.fence = fence
@@ -80,7 +79,7 @@ class Publisher:
     async def _publish(
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None
     ) -> None:
-        self._require_room(messages)
+        self._queue.require_room(len(messages), _size_of(messages))
         topic = await self._known.fitting(name, messages)
         while (outcome := await self._append(topic.log, messages, fence)) is Refused.DELETED:
             topic = await self._known.find(name, other_than=topic)
@@ -97,15 +96,6 @@ class Publisher:
         await done
         return item.outcome
 
-    def _require_room(self, messages: Sequence[Message]) -> None:
-        queue = self._queue
-        if len(messages) > queue.max_count or _octets(messages) > queue.max_bytes:
-            raise TooLargeError(
-                f"the {len(messages):,} messages are more than the queue holds"
-                f" ({queue.max_count:,} messages, {queue.max_bytes:,} bytes);"
-                " send fewer at a time"
-            )
 
-
-def _octets(messages: Sequence[Message]) -> int:
+def _size_of(messages: Sequence[Message]) -> int:
     return sum(len(message.data) for message in messages)

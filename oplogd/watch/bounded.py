@@ -6,21 +6,22 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
 
 
 class Waiting:
-    """Operations or messages stored together. ``octets``: their size in bytes.
+    """Operations or messages stored together. ``size``: their size in bytes.
 
     ``done``: resolves when they are stored, None if no request waits. ``arrived``: in seconds of
     the monotonic clock.
     """
 
-    __slots__ = ("arrived", "count", "done", "octets")
+    __slots__ = ("arrived", "count", "done", "size")
 
-    def __init__(self, count: int, octets: int, done: "asyncio.Future[None] | None") -> None:
+    def __init__(self, count: int, size: int, done: "asyncio.Future[None] | None") -> None:
         self.count = count
-        self.octets = octets
+        self.size = size
         self.done = done
         self.arrived = time.monotonic()
 
@@ -39,7 +40,7 @@ _Item = TypeVar("_Item", bound=Waiting)
 Admit = Callable[[int, int], None]
 
 
-def admit_all(count: int, octets: int) -> None:
+def admit_all(count: int, size: int) -> None:
     """Do nothing: for queues without a gate."""
 
 
@@ -60,16 +61,25 @@ class BoundedQueue(Generic[_Item]):
 
     def add(self, item: _Item) -> None:
         """Add an item. Raises QueueFullError and DiskFullError."""
-        if self.count + item.count > self.max_count or self.bytes + item.octets > self.max_bytes:
+        if self.count + item.count > self.max_count or self.bytes + item.size > self.max_bytes:
             raise QueueFullError(
                 f"the queue is full ({self.count:,} {self._noun}); try again later"
             )
-        self._admit(item.count, item.octets)
+        self._admit(item.count, item.size)
         self.count += item.count
-        self.bytes += item.octets
+        self.bytes += item.size
         self._items.append(item)
         self._filled.set()
         self._emptied.clear()
+
+    def require_room(self, count: int, size: int) -> None:
+        """Raise TooLargeError if the empty queue has no room for so many things and bytes."""
+        if count > self.max_count or size > self.max_bytes:
+            raise TooLargeError(
+                f"the {count:,} {self._noun} are more than the queue holds"
+                f" ({self.max_count:,} {self._noun}, {self.max_bytes:,} bytes);"
+                " send fewer at a time"
+            )
 
     async def take(self, max_count: int, max_bytes: int) -> list[_Item]:
         """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""
@@ -77,12 +87,12 @@ class BoundedQueue(Generic[_Item]):
             self._filled.clear()
             await self._filled.wait()
         taken: list[_Item] = []
-        count = octets = 0
+        count = size = 0
         while self._items:
             item = self._items[0]
             count += item.count
-            octets += item.octets
-            if taken and (count > max_count or octets > max_bytes):
+            size += item.size
+            if taken and (count > max_count or size > max_bytes):
                 break
             taken.append(self._items.popleft())
         return taken
@@ -90,7 +100,7 @@ class BoundedQueue(Generic[_Item]):
     def finish(self, items: Iterable[_Item]) -> None:
         """Free the room of finished items and resolve their requests."""
         for item in items:
-            self.free(item.count, item.octets)
+            self.free(item.count, item.size)
             item.resolve()
 
     def refuse_waiting(self, error: StoreUnavailableError) -> int:
@@ -106,9 +116,9 @@ class BoundedQueue(Generic[_Item]):
             item.fail(error)
         self.finish(items)
 
-    def free(self, count: int, octets: int) -> None:
+    def free(self, count: int, size: int) -> None:
         self.count -= count
-        self.bytes -= octets
+        self.bytes -= size
         if not self.count:
             self._emptied.set()
 

@@ -52,7 +52,7 @@ async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work
         await stopping
         flood.cancel()
     assert turns >= CALLS - 1
-    assert (counters.received, queue.operations) == (HELD, HELD)
+    assert (counters.received, queue.count) == (HELD, HELD)
 
 
 async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> None:

@@ -17,7 +17,7 @@ from oplogd.errors import (
 )
 from oplogd.ingest import request_writer
 from oplogd.ingest.counters import Counters
-from oplogd.ingest.fenced import FencedQueue, FencedWriter
+from oplogd.ingest.fenced import FencedWriter
 from oplogd.ingest.intake import Intake
 from oplogd.ingest.queue import IngestQueue
 from oplogd.model.lease import Fence
@@ -69,7 +69,7 @@ class Bench:
         self.leases = LeaseCounters()
         self.health = Health()
         self.plain = IngestQueue(most, 10**6)
-        self.queue = FencedQueue(most, 10**6)
+        self.queue = IngestQueue(most, 10**6)
         writer = self.health.part("writer")
         self.intake = Intake(self.plain, self.queue, self.counters, writer)
 

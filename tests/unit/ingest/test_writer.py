@@ -183,7 +183,7 @@ async def test_acknowledged_and_udp_operations_are_written_once_in_order(
             assert all(written)
     assert bench.adds_up()
     assert bench.counters.ingested == len(log)
-    assert bench.queue.operations == bench.queue.bytes == 0
+    assert bench.queue.count == bench.queue.bytes == 0
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ async def test_with_a_spool_of_any_size_that_fails_now_and_then_all_is_written_o
             assert bench.adds_up()
             assert bench.counters.ingested == len(bench.store.log)
             return producing.done() and not (
-                bench.queue.operations or spool.operations or health.trouble
+                bench.queue.count or spool.operations or health.trouble
             )
 
         producing = asyncio.create_task(produce())
@@ -102,7 +102,7 @@ async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that
         if batch:
             bench.put(batch)
         await writing.until(
-            lambda: not bench.queue.operations and bool(failures or not spool.operations)
+            lambda: not bench.queue.count and bool(failures or not spool.operations)
         )
         assert bench.adds_up()
         await spool.close()
@@ -147,7 +147,7 @@ async def test_a_part_that_the_spool_takes_leaves_the_queue(tmp_path: Path) -> N
     for operation in made:
         bench.put([operation])
     await writing.until(lambda: bench.counters.in_spool == 3)
-    assert bench.queue.operations == 2
+    assert bench.queue.count == 2
     assert bench.queue.bytes == sum(len(each.key) + len(each.data) for each in made[3:])
     assert bench.counters == Counters(received=5, spooled=3, in_spool=3)
     await spool.close()

@@ -83,7 +83,7 @@ class Bench:
 
     def adds_up(self) -> bool:
         counts = self.counters
-        kept = counts.in_spool + self.queue.operations
+        kept = counts.in_spool + self.queue.count
         return (
             counts.received + counts.recovered
             == counts.ingested + counts.error + counts.discarded + kept
