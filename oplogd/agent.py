@@ -32,9 +32,8 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
 from oplogd.tombstones import purge_tombstones
-from oplogd.topics.keeper import keep
+from oplogd.topics.keeper import keep, sweep_topics
 from oplogd.topics.parts import TopicParts
-from oplogd.topics.sweep import sweep_topics
 from oplogd.topics.transactions.idle import retire_groups
 from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
@@ -88,7 +87,7 @@ class Agent:
         self.turns = Turns()
         framer = Framer(settings.object_url or "")
         waker = Waker()
-        self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)
+        self.ring = Ring(framer.route, settings.ring_size, settings.ring_bytes, waker.wake)
         self.feeds = Feeds(
             store.topics,
             waker.wake,

@@ -1,6 +1,7 @@
 """Takes the operations of a request: counts them, queues them, and waits until they are durable."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import QueueFullError, StoreUnavailableError
@@ -11,31 +12,29 @@ from oplogd.model.operation import Operation
 from oplogd.watch.health import Part
 
 
+@dataclass(eq=False)
 class Intake:
     """Takes operations while their sender waits. ``writer``: the health of the writer."""
 
-    def __init__(
-        self, queue: IngestQueue, fenced: IngestQueue, counters: Counters, writer: Part
-    ) -> None:
-        self._queue = queue
-        self._fenced = fenced
-        self._counters = counters
-        self._writer = writer
+    queue: IngestQueue
+    fenced: IngestQueue
+    counters: Counters
+    writer: Part
 
     @property
     def max_operations(self) -> int:
         """Return the most operations that can be stored together."""
-        return self._queue.max_operations
+        return self.queue.max_operations
 
     def refuse_invalid(self, count: int) -> None:
         """Count operations refused as invalid."""
-        self._counters.received += count
-        self._counters.error += count
+        self.counters.received += count
+        self.counters.error += count
 
     def refuse_too_many(self, count: int) -> None:
         """Count operations of a body that has too many."""
-        self._counters.received += count
-        self._counters.discarded += count
+        self.counters.received += count
+        self.counters.discarded += count
 
     async def store(self, operations: Sequence[Operation], fence: Fence | None = None) -> None:
         """Queue operations together and wait until they are durable.
@@ -43,16 +42,16 @@ class Intake:
         Raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
         StaleFenceError if the fence does not hold.
         """
-        self._counters.received += len(operations)
+        self.counters.received += len(operations)
         try:
-            self._queue.require_room(len(operations), size_of(operations))
+            self.queue.require_room(len(operations), size_of(operations))
             if fence is not None:
-                done = self._fenced.submit(operations, fence)
-            elif trouble := self._writer.trouble:
+                done = self.fenced.submit(operations, fence)
+            elif trouble := self.writer.trouble:
                 raise StoreUnavailableError(trouble)
             else:
-                done = self._queue.submit(operations)
+                done = self.queue.submit(operations)
         except (TooLargeError, QueueFullError, StoreUnavailableError):
-            self._counters.discarded += len(operations)
+            self.counters.discarded += len(operations)
             raise
         await done

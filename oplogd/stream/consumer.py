@@ -9,12 +9,10 @@ from oplogd.clock import Clock
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
 from oplogd.stream.connection import Connection
-from oplogd.stream.phases.catch_up import CatchUp
-from oplogd.stream.phases.expansion import Expansion
-from oplogd.stream.phases.live import Live, LogPhase
-from oplogd.stream.phases.phase import Lag, Phase, Step, Subscription
-from oplogd.stream.phases.replication import Replication
-from oplogd.stream.phases.store_phase import StorePhase
+from oplogd.stream.phases.catch_up import CatchUp, Expansion, StorePhase
+from oplogd.stream.phases.live import Live
+from oplogd.stream.phases.oplog_bridge import Replication
+from oplogd.stream.phases.phase import Lag, LogPhase, Phase, Step, Subscription
 from oplogd.stream.ring.frames import HEARTBEAT, held_comment
 from oplogd.stream.ring.view import View
 
@@ -69,7 +67,8 @@ class Consumer:
     @property
     def held_by(self) -> int | None:
         """The pointer for whose decision the consumer waits; None if it waits for none."""
-        return self.phase.held_by if isinstance(self.phase, LogPhase) else None
+        hold = self.phase.present_hold if isinstance(self.phase, LogPhase) else None
+        return None if hold is None else hold.pointer
 
     def lag(self) -> Lag:
         return self.phase.lag()
@@ -85,7 +84,7 @@ class Consumer:
                 chunk = phase.next_chunk()
                 if not chunk:
                     await self._wait_for_entries(phase)
-            elif isinstance(phase, StorePhase) and phase.is_held:
+            elif isinstance(phase, StorePhase) and phase.present_hold is not None:
                 chunk = b""
                 if not self._beat_is_due():
                     await self.sleep()
@@ -115,13 +114,6 @@ class Consumer:
         self.ends_at = min(self.ends_at, self.clock.monotonic())
         self.wake()
 
-    def stalled_seconds(self, now: float) -> float:
-        """Return for how many seconds a write has waited while the consumer took no byte.
-
-        Call it about once per second with the monotonic time.
-        """
-        return self.connection.stalled_seconds(now, self.last_write)
-
     def close(self) -> None:
         """Cancel the step that asks the store."""
         asking, self._asking = self._asking, None
@@ -144,7 +136,7 @@ class Consumer:
         """
         assert isinstance(self.phase, LogPhase)
         self._note_hold()
-        waiting = self.phase.waiting
+        waiting = (self.phase.present_hold or self.phase.view).waiting
         self._waiter = self._loop.create_future()
         waiting[self] = None
         try:
@@ -166,7 +158,7 @@ class Consumer:
         return HEARTBEAT
 
     async def _ask_store(self) -> bytes:
-        """Return the chunk of a step that asks the store, empty if it is not there yet."""
+        """Return the chunk of a step; empty if the consumer is woken before the store answers."""
         asking = self._asking
         if asking is None:
             step = self._next_step()
@@ -175,38 +167,6 @@ class Consumer:
             asking = asyncio.create_task(step, name=f"consumer {self.id} asks the store")
             asking.add_done_callback(_ignore_error)
             self._asking = asking
-        return await self._answer(asking)
-
-    def _next_step(self) -> Coroutine[Any, Any, Step] | None:
-        """Choose the phase that continues. Return its next step, None if it is live and ready."""
-        phase = self.phase
-        if isinstance(phase, Replication):
-            return phase.next_step()
-        assert isinstance(phase, LogPhase)
-        if phase.epoch != phase.ring.epoch:
-            return self.subscription.feed.bridge.resume(phase)
-        if isinstance(phase, Expansion):
-            return phase.next_step()
-        if phase.view.covers(phase.mark.offset):
-            records = phase.view.expansion_after(phase.mark.offset)
-            if records is not None:
-                phase = self.phase = self._expansion(phase, records)
-                return phase.next_step()
-            self.phase = Live.following(phase)
-            return None
-        if not isinstance(phase, CatchUp):
-            self.subscription.counters.to_store += 1
-            phase = self.phase = CatchUp.following(phase)
-        return phase.next_step()
-
-    def _expansion(self, phase: LogPhase, records: int) -> Expansion:
-        """Return the phase within the entry that follows the mark of another phase."""
-        window = phase.ring.window
-        mark = window.mark(window.after(phase.mark.offset))
-        return Expansion(self.subscription, mark, phase.epoch, after=-1, left=records)
-
-    async def _answer(self, asking: asyncio.Task[Step]) -> bytes:
-        """Return the chunk of a step; empty if the consumer is woken before the store answers."""
         if not asking.done():
             self._waiter = self._loop.create_future()
             asking.add_done_callback(self._wake_after)
@@ -223,6 +183,32 @@ class Consumer:
             self.ending = True
             return b""
         return chunk
+
+    def _next_step(self) -> Coroutine[Any, Any, Step] | None:
+        """Choose the phase that continues. Return its next step, None if it is live and ready."""
+        phase = self.phase
+        if isinstance(phase, Replication):
+            return phase.next_step()
+        assert isinstance(phase, LogPhase)
+        if phase.epoch != phase.ring.epoch:
+            return self.subscription.feed.bridge.resume(phase)
+        if isinstance(phase, Expansion):
+            return phase.next_step()
+        if phase.view.covers(phase.mark.offset):
+            records = phase.view.expansion_after(phase.mark.offset)
+            if records is not None:
+                window = phase.ring.window
+                mark = window.mark(window.after(phase.mark.offset))
+                phase = self.phase = Expansion(
+                    self.subscription, mark, phase.epoch, after=-1, left=records
+                )
+                return phase.next_step()
+            self.phase = Live.following(phase)
+            return None
+        if not isinstance(phase, CatchUp):
+            self.subscription.counters.to_store += 1
+            phase = self.phase = CatchUp.following(phase)
+        return phase.next_step()
 
     def _wake_after(self, _: asyncio.Task[Step]) -> None:
         self.wake()

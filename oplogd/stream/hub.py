@@ -123,22 +123,50 @@ class Hub:
 
     async def connect(
         self,
-        position: Position | None,
+        position: Position | TopicPosition | None,
         filter_: Filter,
         *,
         checkpoints: bool,
         address: str,
         name: str = "",
+        topic: Topic | None = None,
     ) -> Consumer:
-        """Return a new consumer of the oplog that starts at ``position``; None: behind the head.
+        """Return a new consumer that starts at ``position``; None: behind the head.
 
-        ``disconnect`` must follow. ``address`` is HOST:PORT.
-        Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
+        ``disconnect`` must follow. ``topic`` None: the oplog. ``address`` is HOST:PORT.
+        Raises StoreUnavailableError, TooManyClientsError, TooManyFromAddressError and
+        TopicNotFoundError.
         """
-        with self._place(address):
-            return await self._begin(
-                self._feed, position, filter_, checkpoints=checkpoints, address=address, name=name
+        with self._place(address), self.refusing("store", StoreUnavailableError):
+            feed = self._feed
+            if topic is not None:
+                assert self._feeds is not None
+                feed = await self._feeds.open(topic)
+            view = feed.ring.view(filter_)
+            subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
+            try:
+                phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
+            except BaseException:
+                feed.release(view)
+                raise
+            self.connections += 1
+            consumer = Consumer(
+                self.connections,
+                address,
+                subscription,
+                phase,
+                heartbeat=self._heartbeat,
+                checkpoints=checkpoints,
+                ends_at=self._end_of_connection(),
+                clock=self._clock,
+                connected_at=self._clock.now_ms() / 1000,
+                last_write=self._clock.monotonic(),
+                name=name,
             )
+            self.consumers.add(consumer)
+        if self._ending:
+            consumer.end()
+        return consumer
 
     async def connect_topic(
         self,
@@ -150,15 +178,11 @@ class Hub:
         name: str = "",
         isolation: Isolation = DEFAULT_ISOLATION,
     ) -> Consumer:
-        """Return a new consumer of a topic: see ``connect``. Raises also TopicNotFoundError."""
-        assert self._feeds is not None
-        with self._place(address):
-            with self.refusing("store", StoreUnavailableError):
-                feed = await self._feeds.open(topic)
-            filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
-            return await self._begin(
-                feed, position, filter_, checkpoints=checkpoints, address=address, name=name
-            )
+        """Return a new consumer of a topic: see ``connect``."""
+        filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
+        return await self.connect(
+            position, filter_, checkpoints=checkpoints, address=address, name=name, topic=topic
+        )
 
     @contextmanager
     def _place(self, address: str) -> Iterator[None]:
@@ -180,43 +204,6 @@ class Hub:
             raise
         finally:
             self._reserved -= 1
-
-    async def _begin(
-        self,
-        feed: Feed,
-        position: Position | TopicPosition | None,
-        filter_: Filter,
-        *,
-        checkpoints: bool,
-        address: str,
-        name: str,
-    ) -> Consumer:
-        view = feed.ring.view(filter_)
-        subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
-        try:
-            with self.refusing("store", StoreUnavailableError):
-                phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
-        except BaseException:
-            feed.release(view)
-            raise
-        self.connections += 1
-        consumer = Consumer(
-            self.connections,
-            address,
-            subscription,
-            phase,
-            heartbeat=self._heartbeat,
-            checkpoints=checkpoints,
-            ends_at=self._end_of_connection(),
-            clock=self._clock,
-            connected_at=self._clock.now_ms() / 1000,
-            last_write=self._clock.monotonic(),
-            name=name,
-        )
-        self.consumers.add(consumer)
-        if self._ending:
-            consumer.end()
-        return consumer
 
     def disconnect(self, consumer: Consumer) -> None:
         """Forget a consumer. A second call does nothing."""
@@ -258,7 +245,7 @@ class Hub:
                 self._cut_off_if_stalled(consumer, now)
 
     def _cut_off_if_stalled(self, consumer: Consumer, now: float) -> None:
-        stalled = consumer.stalled_seconds(now)
+        stalled = consumer.connection.stalled_seconds(now, consumer.last_write)
         overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
         if (overdue or stalled >= self.stall_timeout) and consumer.connection.abort():
             reason = "its end was due" if overdue else "--stall-timeout"

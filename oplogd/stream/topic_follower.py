@@ -225,25 +225,22 @@ class TopicFollower:
         await self._learn(list(feeds))
 
     async def _learn(self, known: list[TopicFeed]) -> None:
-        for first in range(0, len(known), _LEARNT_AT_ONCE):
-            await self._learn_some(known[first : first + _LEARNT_AT_ONCE])
-        await self._each(self._forget_gone, self._changed)
-
-    async def _learn_some(self, known: list[TopicFeed]) -> None:
         feeds = self._feeds
-        asked = [feed.topic.log for feed in known]
-        current = await self._topics.current(asked)
-        for log in asked:
-            feeds.unsure.pop(log, None)
-        for feed in known:
-            topic = current.get(feed.topic.log)
-            if topic is None:
-                feeds.end(feed.topic.log)
-            else:
+        for first in range(0, len(known), _LEARNT_AT_ONCE):
+            some = known[first : first + _LEARNT_AT_ONCE]
+            current = await self._topics.current([feed.topic.log for feed in some])
+            for feed in some:
+                log = feed.topic.log
+                feeds.unsure.pop(log, None)
+                topic = current.get(log)
+                if topic is None:
+                    feeds.end(log)
+                    continue
                 if topic != feed.topic:
-                    self._changed[feed.topic.log] = None
+                    self._changed[log] = None
                 feeds.set_ttl(feed, topic)
-        await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await self._each(self._forget_gone, self._changed)
 
     async def _forget_gone(self, feed: TopicFeed) -> None:
         """Drop entries that are gone in the store: the time to live may have changed twice."""

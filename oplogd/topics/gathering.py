@@ -1,6 +1,8 @@
 """The answer of a poll, collected from pages of entries and of records. No I/O."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from oplogd.model.isolation import EntryKind, Reading, reading
 from oplogd.model.pointer import Judge, by_decisions
@@ -8,10 +10,47 @@ from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
 from oplogd.topics.codec.codec import Polled
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, PollBegin
-from oplogd.topics.voids import NO_VOIDS, Void, Voids
 
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 _UNDECIDED = by_decisions({})
+
+# Most rows of a topic that are known; the longest ones stay.
+MAX_ROWS = 32
+
+
+class Void(NamedTuple):
+    """The entries after the offset ``after`` up to ``upto`` have nothing for some readers."""
+
+    after: int
+    upto: int
+
+    @property
+    def length(self) -> int:
+        return self.upto - self.after
+
+
+class Voids(NamedTuple):
+    """Rows that neither overlap nor touch, ascending."""
+
+    rows: tuple[Void, ...] = ()
+
+    def pass_over(self, offset: int) -> int:
+        """Return the offset after which to read on."""
+        index = bisect_right(self.rows, offset, key=lambda row: row.after) - 1
+        return max(offset, self.rows[index].upto) if index >= 0 else offset
+
+    def adding(self, row: Void) -> "Voids":
+        """Return these rows and another one, united where they overlap or touch."""
+        apart = [each for each in self.rows if each.upto < row.after or row.upto < each.after]
+        together = [row, *(each for each in self.rows if each not in apart)]
+        whole = Void(min(each.after for each in together), max(each.upto for each in together))
+        rows = [*apart, whole]
+        if len(rows) > MAX_ROWS:
+            rows.remove(min(rows, key=lambda each: each.length))
+        return Voids(tuple(sorted(rows)))
+
+
+NO_VOIDS = Voids()
 
 
 class Gathering:

@@ -9,10 +9,9 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, Publisher
+from oplogd.topics.publish import MessageQueue, MessageWriter, Publisher
 from oplogd.topics.transactions.room import Room
 from oplogd.topics.transactions.service import TransactionService
-from oplogd.topics.writer import MessageWriter
 from oplogd.watch.bounded import Admit
 from oplogd.watch.health import Health
 from oplogd.watch.lease_counters import LeaseCounters

@@ -10,14 +10,14 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
 from oplogd.model.event_id import Mark
 from oplogd.model.transaction import decode_marker
-from oplogd.store.topics import TopicEntry, TopicRecord
-from oplogd.stream.ring.router import record_frames
+from oplogd.store.topics import TopicEntry, TopicLog, TopicRecord
+from oplogd.stream.ring.router import mark_of, record_frames
 
 # Records read from the store at a time.
 PAGE = 500
@@ -36,15 +36,7 @@ _K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
-class Source(Protocol):
-    """The bridge of a topic: see ``Bridge``."""
-
-    async def entry_at(self, mark: Mark) -> TopicEntry | None: ...
-
-    async def expand(self, entry: TopicEntry, after: int, limit: int) -> Sequence[TopicRecord]: ...
-
-
-_Entry: TypeAlias = tuple[Source, Mark]
+_Entry: TypeAlias = tuple[TopicLog, Mark]
 
 
 class Records(NamedTuple):
@@ -113,7 +105,7 @@ class Page:
 class RecordPages:
     """The pages that an agent's consumers share, bounded in bytes; the longest unused go first.
 
-    ``slots``: limits the reads of the store. Methods raise the errors of the bridge.
+    ``slots``: limits the reads of the store. Methods raise the errors of the log.
     """
 
     def __init__(
@@ -135,25 +127,25 @@ class RecordPages:
         self._entries: _Shared[_Entry, TopicEntry | None] = _Shared()
         self._reads: _Shared[tuple[_Entry, int], Page] = _Shared()
 
-    async def entry_at(self, bridge: Source, mark: Mark) -> TopicEntry | None:
+    async def entry_at(self, log: TopicLog, mark: Mark) -> TopicEntry | None:
         """Return the entry at a mark; None if it has left the log."""
 
         async def read() -> TopicEntry | None:
             async with self._slots:
-                self._entries.close((bridge, mark))  # a later consumer may have to see a change
-                return await bridge.entry_at(mark)
+                self._entries.close((log, mark))  # a later consumer may have to see a change
+                return await entry_at(log, mark)
 
-        return await self._entries.get((bridge, mark), read)
+        return await self._entries.get((log, mark), read)
 
-    async def records(self, bridge: Source, entry: TopicEntry, after: int) -> Records:
+    async def records(self, log: TopicLog, entry: TopicEntry, after: int) -> Records:
         """Return the next records past a number of an entry that was in the log just now."""
-        key = bridge, Mark(entry.offset, entry.ms, entry.sequence)
+        key = log, mark_of(entry)
         page = self._kept(key, after)
         if page is None:
 
             async def read() -> Page:
                 async with self._slots:
-                    records = await bridge.expand(entry, after, PAGE)
+                    records = await log.expand(entry, after, PAGE)
                 return self._keep(key, Page(entry, after, records))
 
             page = await self._reads.get((key, after), read)
@@ -213,6 +205,14 @@ class RecordPages:
         begins.remove(after)
         if not begins:
             del self._begins[entry]
+
+
+async def entry_at(log: TopicLog, mark: Mark) -> TopicEntry | None:
+    """Return the entry at a mark; None if it has left the log."""
+    for entry in await log.read(mark.offset - 1, 1):
+        if mark_of(entry) == mark:
+            return entry
+    return None
 
 
 class _Call(Generic[_T]):

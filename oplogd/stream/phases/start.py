@@ -17,16 +17,16 @@ class After(NamedTuple):
 
 
 class Since(NamedTuple):
-    """The states changed at or after ``ms``, deleted ones too; then ``live``."""
+    """The states changed at or after ``ms``, deleted ones too; then ``live``.
 
-    ms: int
+    None: ``reset`` and every live object; then ``live``.
+    """
+
+    ms: int | None
 
 
-class FullReplication(NamedTuple):
-    """``reset`` and every live object; then ``live``."""
-
-
-Start = After | Since | FullReplication
+Start = After | Since
+FULL_REPLICATION = Since(None)
 
 
 def resolve(position: Position | None, bounds: LogBounds, now_ms: int) -> Start:
@@ -39,7 +39,7 @@ def resolve(position: Position | None, bounds: LogBounds, now_ms: int) -> Start:
     if isinstance(position, Millis):
         # A time does not tell which log it is from. In doubt, replicate: it leaves no gap.
         if not position.chosen and _is_in(position.ms, bounds.unwritten + bounds.set_aside):
-            return FullReplication()
+            return FULL_REPLICATION
         return _since(position.ms, position.ms, bounds, now_ms)
     if position.millis > 999:
         return _of_first_server(position.seconds * 1000, bounds, now_ms)
@@ -56,12 +56,12 @@ def resolve_mark(mark: Mark, bounds: LogBounds, now_ms: int) -> Start:
     if mark.offset > head.offset:
         return _of_first_server(whole_second, bounds, now_ms)
     if bounds.at_ms is not None:
-        return After(mark) if bounds.at_ms == mark.ms else FullReplication()
+        return After(mark) if bounds.at_ms == mark.ms else FULL_REPLICATION
     known_until = oldest.ms if oldest else head.ms
     if mark.offset < bounds.first_offset or mark.ms > known_until:
-        return FullReplication()
+        return FULL_REPLICATION
     if _is_in(mark.ms, bounds.unwritten):
-        return FullReplication()  # the store is an older copy of the one that sent this id
+        return FULL_REPLICATION  # the store is an older copy of the one that sent this id
     return _since(whole_second, mark.ms, bounds, now_ms)
 
 
@@ -77,7 +77,7 @@ def _of_first_server(second_ms: int, bounds: LogBounds, now_ms: int) -> Start:
     """Return the start for an id of the first server or of another history."""
     if second_ms <= bounds.adopted_ms:
         return _since(second_ms, second_ms, bounds, now_ms)
-    return FullReplication()
+    return FULL_REPLICATION
 
 
 def _is_in(ms: int, spans: Iterable[tuple[int, int]]) -> bool:
@@ -94,5 +94,5 @@ def _since(ms: int, asked_ms: int, bounds: LogBounds, now_ms: int) -> Start:
         or not states_cover(asked_ms, bounds)
         or ms > max(bounds.head.ms, now_ms) + _MAX_AHEAD_MS
     ):
-        return FullReplication()
+        return FULL_REPLICATION
     return Since(ms if ms == 1 else max(ms, bounds.created_ms, bounds.purged_ms))

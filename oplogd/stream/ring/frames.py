@@ -5,7 +5,6 @@ read no other block.
 """
 
 import json
-from typing import ClassVar
 from urllib.parse import quote
 
 from oplogd.model.event_id import Mark, prefix
@@ -44,12 +43,10 @@ def data_of(frame: bytes) -> Data:
 
 
 class Framer:
-    """Encodes entries and states as blocks. The router of the oplog.
+    """Encodes entries and states as blocks. ``route``: see ``Route``.
 
     ``object_url``: a template with ``{{type}}`` and ``{{id}}``, or empty.
     """
-
-    has_sequences: ClassVar[bool] = False
 
     def __init__(self, object_url: str = "") -> None:
         self._object_url = object_url
@@ -86,8 +83,3 @@ class Framer:
         url = self._object_url.replace("{{type}}", quote(data.type, safe=""))
         url = url.replace("{{id}}", quote(data.id, safe=""))
         return f'{text[:-1]},"ref":{json.dumps(url)}}}'
-
-
-def beginning_position(mark: Mark) -> str:
-    """Return the replication id that resumes at ``mark``, the beginning of a log."""
-    return str(max(mark.ms, 1))

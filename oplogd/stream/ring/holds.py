@@ -71,10 +71,13 @@ class Holds:
     __slots__ = ("_holds",)
 
     def __init__(self) -> None:
-        self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
+        # Large, and most rings need none.
+        self._holds: WeakValueDictionary[int, Hold] | None = None
 
     def of(self, pointer: int) -> Hold:
         """Return the hold of a pointer: every change of the pointer from now on ends it."""
+        if self._holds is None:
+            self._holds = WeakValueDictionary()
         hold = self._holds.get(pointer)
         if hold is None:
             hold = self._holds[pointer] = Hold(pointer)
@@ -82,7 +85,7 @@ class Holds:
 
     def end(self, pointer: int, due: list[Waiter]) -> None:
         """End the hold of a pointer, and move its waiting consumers to ``due``."""
-        hold = self._holds.pop(pointer, None)
+        hold = self._holds.pop(pointer, None) if self._holds is not None else None
         if hold is not None:
             hold.is_over = True
             due += hold.waiting
@@ -90,5 +93,5 @@ class Holds:
 
     def end_all(self, due: list[Waiter]) -> None:
         """End all holds, and move their waiting consumers to ``due``."""
-        for pointer in list(self._holds):
+        for pointer in list(self._holds or ()):
             self.end(pointer, due)

@@ -8,13 +8,13 @@ not on the number of views.
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.holds import Holds
 from oplogd.stream.ring.postings import Index, Posting, Waiter
-from oplogd.stream.ring.router import Router
+from oplogd.stream.ring.router import Route
 from oplogd.stream.ring.view import Slices, View
 from oplogd.stream.ring.window import Window
 
@@ -33,28 +33,32 @@ class Ring:
     that have something new to read.
     """
 
+    view_type: ClassVar[type[View]] = View
+
     def __init__(
         self,
-        router: Router,
+        route: Route,
         max_entries: int,
         max_bytes: int,
         wake: Callable[[Iterable[Waiter]], None],
         *,
         slices: Slices | None = None,
         index: Index | None = None,
+        has_sequences: bool = False,
     ) -> None:
         """``slices`` and ``index``: the ones that several rings share, otherwise own ones."""
-        self._router = router
+        self._route = route
         self.max_entries = max_entries
         self.max_bytes = max_bytes
         self.head = Mark(0, 0)
-        self.window = Window(self.head, has_sequences=router.has_sequences)
+        self.window = Window(self.head, has_sequences=has_sequences)
         self.slices = Slices() if slices is None else slices
         self.wake = wake
         self.epoch = 0
         self.views: dict[Filter, View] = {}
         self.index = Index() if index is None else index
-        self._holds: Holds | None = None
+        # The consumers waiting for decisions. None waits in the oplog.
+        self.holds = Holds()
         # Postings of new entries whose views have not been looked at yet.
         self._touched: dict[Posting, None] = {}
 
@@ -63,16 +67,9 @@ class Ring:
         """The offset behind which the ring holds every entry."""
         return self.window.base
 
-    @property
-    def holds(self) -> Holds:
-        """The consumers waiting for decisions. None waits in the oplog."""
-        if self._holds is None:
-            self._holds = Holds()
-        return self._holds
-
     def restart(self, head: Mark) -> None:
         """Drop all entries, continue behind ``head`` and wake all consumers."""
-        self.window = Window(head, has_sequences=self._router.has_sequences)
+        self.window = Window(head, has_sequences=self.window.sequences is not None)
         self.slices.clear()
         self.head = head
         self.epoch += 1
@@ -82,8 +79,7 @@ class Ring:
         for view in self.views.values():
             view.restart()
             view.move_waiting(due)
-        if self._holds is not None:
-            self._holds.end_all(due)
+        self.holds.end_all(due)
         self.wake(due)
 
     def append(self, entries: Iterable[Any]) -> None:
@@ -96,7 +92,7 @@ class Ring:
         touched = self._touched
         try:
             for entry in entries:
-                mark, frame, postings = self._router.route(entry, self.index)
+                mark, frame, postings = self._route(entry, self.index)
                 self.window.append(mark, frame, postings)
                 self.head = mark
                 for posting in postings:
@@ -158,7 +154,7 @@ class Ring:
         """Return the shared view of a filter; ``release`` must follow."""
         view = self.views.get(filter_)
         if view is None:
-            view = self.views[filter_] = self._new_view(filter_)
+            view = self.views[filter_] = self.view_type(self, filter_, self.index)
         view.users += 1
         return view
 
@@ -168,9 +164,6 @@ class Ring:
         if view.users == 0:
             del self.views[view.filter]
             self.index.unlist(view)
-
-    def _new_view(self, filter_: Filter) -> View:
-        return View(self, filter_, self.index)
 
     def _wake_followers_of_all(self) -> None:
         due: list[Waiter] = []

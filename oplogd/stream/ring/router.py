@@ -1,7 +1,7 @@
 """Routers: they decide the block of an entry, and the postings that it concerns. No I/O."""
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind, Reading, reading
@@ -14,27 +14,17 @@ from oplogd.stream.ring.postings import Index, Posting
 Routed: TypeAlias = tuple[Mark, bytes, tuple[Posting, ...]]
 
 
-class Router(Protocol):
-    """Knows the entries of one kind of log. The ring only knows their marks and blocks."""
-
-    @property
-    def has_sequences(self) -> bool:
-        """Whether marks of the log have a sequence."""
-
-    def route(self, entry: Any, index: Index) -> Routed:
-        """Return the mark, the block and the postings of an entry.
-
-        ``index``: the postings of the ring.
-        """
+# Returns an entry's mark, block and postings, by the postings of its ring.
+Route: TypeAlias = Callable[[Any, Index], Routed]
 
 
-class MessageRouter:
-    """Routes the entries of topics. The blocks are those for uncommitted readers."""
+def mark_of(entry: TopicEntry) -> Mark:
+    return Mark(entry.offset, entry.ms, entry.sequence)
 
-    has_sequences: ClassVar[bool] = True
 
-    def route(self, entry: TopicEntry, index: Index) -> Routed:
-        return Mark(entry.offset, entry.ms, entry.sequence), uncommitted_frame(entry), ()
+def route_message(entry: TopicEntry, index: Index) -> Routed:
+    """Route an entry of a topic. The blocks are those for uncommitted readers."""
+    return Mark(entry.offset, entry.ms, entry.sequence), uncommitted_frame(entry), ()
 
 
 # Digits of an id behind the time and the sequence, for messages that were not stored before.

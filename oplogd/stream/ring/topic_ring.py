@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -16,11 +17,9 @@ from oplogd.stream.ring.blocks import Blocks
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.postings import Index, Waiter
 from oplogd.stream.ring.ring import Ring
-from oplogd.stream.ring.router import MessageRouter, message_frame
+from oplogd.stream.ring.router import message_frame, route_message
 from oplogd.stream.ring.topic_view import TopicView
-from oplogd.stream.ring.view import Slices, View
-
-_ROUTER = MessageRouter()
+from oplogd.stream.ring.view import Slices
 
 # Bounded by the bytes of all topic rings together, see ``Feeds``.
 _UNBOUNDED = 1 << 62
@@ -41,21 +40,18 @@ _EXPANDING = frozenset({EntryKind.PUBLISH, EntryKind.COMMIT})
 _NONE: frozenset[EntryKind] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
 class SharedParts:
-    """Parts that all topic rings of an agent share. No message has postings."""
+    """Parts that all topic rings of an agent share. No message has postings.
 
-    def __init__(
-        self,
-        wake: Callable[[Iterable[Waiter]], None],
-        clock: Callable[[], int],
-        ages: Callable[[], Ages] = Ages,
-    ) -> None:
-        self.wake = wake
-        # Returns ms since 1970.
-        self.clock = clock
-        self.ages = ages
-        self.slices = Slices()
-        self.index = Index()
+    ``clock``: returns ms since 1970.
+    """
+
+    wake: Callable[[Iterable[Waiter]], None]
+    clock: Callable[[], int]
+    ages: Callable[[], Ages] = Ages
+    slices: Slices = field(default_factory=Slices)
+    index: Index = field(default_factory=Index)
 
 
 class TopicRing(Ring):
@@ -64,16 +60,18 @@ class TopicRing(Ring):
     A message can be read until its time to live, or its own, has passed; so do the stores.
     """
 
+    view_type = TopicView
+
     def __init__(self, shared: SharedParts, ttl: int | None) -> None:
         super().__init__(
-            _ROUTER,
+            route_message,
             _UNBOUNDED,
             _UNBOUNDED,
             shared.wake,
             slices=shared.slices,
             index=shared.index,
+            has_sequences=True,
         )
-        # Returns ms since 1970.
         self.clock = shared.clock
         self._now_ages = shared.ages
         # The dates of the entries here follow from these ages.
@@ -83,8 +81,8 @@ class TopicRing(Ring):
         self._due_ms = _UNBOUNDED
         # Entries up to this offset are unreadable, even if the time to live grows.
         self._gone = 0
-        # The entries with an own time to live: its end and the offset. None: there are none.
-        self._own: list[tuple[int, int]] | None = None
+        # The entries with an own time to live: its end and the offset.
+        self._own: list[tuple[int, int]] = []
         # The last time by which entries were hidden; 0: none was. The store shows them again if the
         # clock goes back.
         self._hidden_ms = 0
@@ -109,7 +107,7 @@ class TopicRing(Ring):
     def restart(self, head: Mark) -> None:
         super().restart(head)
         self._gone = self._hidden_ms = 0
-        self._own = None
+        self._own.clear()
         self._written.clear()
         self._set_due()
 
@@ -135,8 +133,6 @@ class TopicRing(Ring):
             if entry.written_ms:
                 self._written[entry.offset] = entry.written_ms
             if entry.expires_ms:
-                if self._own is None:
-                    self._own = []
                 heapq.heappush(self._own, (entry.expires_ms, entry.offset))
         self._forget_dropped()
         self._set_due()
@@ -211,9 +207,6 @@ class TopicRing(Ring):
             self._hidden_ms = max(self._hidden_ms, now)
         return base.offset <= self._gone
 
-    def _new_view(self, filter_: Filter) -> View:
-        return TopicView(self, filter_, self.index)
-
     def _differ(self, entry: TopicEntry, blocks: Blocks) -> None:
         """Take over an entry that is not the same message for all readers."""
         window, offset = self.window, entry.offset
@@ -254,11 +247,10 @@ class TopicRing(Ring):
 
     def _end_hold(self, pointer: int) -> None:
         """Wake the consumers waiting for a pointer: something has happened to it."""
-        if self._holds is not None:
-            due: list[Waiter] = []
-            self._holds.end(pointer, due)
-            if due:
-                self.wake(due)
+        due: list[Waiter] = []
+        self.holds.end(pointer, due)
+        if due:
+            self.wake(due)
 
     def _substitute(self, entry: TopicEntry, blocks: Blocks) -> None:
         """Set the frame for committed readers of an entry of a transaction."""
@@ -274,7 +266,7 @@ class TopicRing(Ring):
         """Keep the heap and the tables by offset about as small as the window."""
         if len(self._written) > 2 * len(self.window) + _FEW:
             self._written = {each: ms for each, ms in self._written.items() if each > self.base}
-        if self._own and len(self._own) > 2 * len(self.window) + _FEW:
+        if len(self._own) > 2 * len(self.window) + _FEW:
             self._own = [each for each in self._own if each[1] > self.base]
             heapq.heapify(self._own)
 

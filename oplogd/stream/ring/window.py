@@ -106,7 +106,9 @@ class Window:
             self._base = self.mark(index)
             self.base_is_plain = self.committed is None or self.committed.at(self.base + 1) is None
         if self.committed is not None:
-            self._drop_substitutes(self.committed, self.base + 1)
+            for each in (self.committed, self.uncommitted, self.undecided):
+                if each is not None:
+                    self.size -= each.drop(self.base + 1)
         self.frames[index] = b""
         self.postings[index] = ()
         self._gone += 1
@@ -126,11 +128,11 @@ class Window:
         self.size += self.committed.add(offset, frame, records)
 
     def hold(self, offset: int, pointer: int) -> None:
-        """Let committed readers wait at an entry that is a message for uncommitted ones."""
+        """Let committed readers wait at an entry, which is a message for uncommitted ones."""
         self._hold(offset, pointer, self.frames[self.index(offset)], 1)
 
     def hold_records(self, offset: int, pointer: int, frame: bytes | None, records: int) -> None:
-        """Let committed readers wait at an entry that stands for records.
+        """Let committed readers wait at an entry of records.
 
         Set its frame for all readers: see ``Substitutes.add``.
         """
@@ -209,13 +211,6 @@ class Window:
             self.undecided = Undecided()
         self.size += self.committed.add(offset, frame, records, owned=False)
         self.size += self.undecided.add(offset, pointer)
-
-    def _drop_substitutes(self, committed: Substitutes, offset: int) -> None:
-        self.size -= committed.drop(offset)
-        if self.uncommitted is not None:
-            self.size -= self.uncommitted.drop(offset)
-        if self.undecided is not None:
-            self.size -= self.undecided.drop(offset)
 
 
 def _cost(frame: bytes, postings: tuple[Posting, ...]) -> int:

@@ -40,56 +40,31 @@ _OPLOG_ID_BYTES = 12
 # Behind the blocks of an array.
 _END = b"\0"
 
-_PUBLISH = {
-    "type": "record",
-    "name": "PublishRequest",
-    "fields": [
-        {"name": "transactionWritePointer", "type": ["long", "null"]},
-        {"name": "messages", "type": {"type": "array", "items": "bytes"}},
-    ],
-}
-_INFO = {
-    "type": "record",
-    "name": "MessageInfo",
-    "fields": [
-        {"name": "publishTimestamp", "type": "long"},
-        {"name": "sequenceId", "type": "int"},
-    ],
-}
-_PUBLISHED = {
-    "type": "record",
-    "name": "PublishedInfo",
-    "fields": [
-        {"name": "transactionWritePointer", "type": ["long", "null"]},
-        {"name": "messages", "type": {"type": "array", "items": _INFO}},
-    ],
-}
+
+def _record(name: str, **fields: Any) -> dict[str, Any]:
+    members = [{"name": field, "type": type_} for field, type_ in fields.items()]
+    return {"type": "record", "name": name, "fields": members}
+
+
+def _array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_PAYLOADS = _array("bytes")
+_PUBLISH = _record("PublishRequest", transactionWritePointer=["long", "null"], messages=_PAYLOADS)
+_INFOS = _array(_record("MessageInfo", publishTimestamp="long", sequenceId="int"))
+_PUBLISHED = _record("PublishedInfo", transactionWritePointer=["long", "null"], messages=_INFOS)
 # A rollback by keys, as CDAP's documents describe it. A published answer is a rollback, too: it
 # begins with the branch of a union, 0 or 1, so pointers 0 and 1 have no rollback by keys.
-_ROLLBACK = {
-    "type": "record",
-    "name": "RollbackRequest",
-    "fields": [
-        {"name": "transactionWritePointer", "type": "long"},
-        {"name": "rollbackKeys", "type": {"type": "array", "items": "bytes"}},
-    ],
-}
-_POLL = {
-    "type": "record",
-    "name": "PollRequest",
-    "fields": [
-        {"name": "startFrom", "type": ["bytes", "long", "null"]},
-        {"name": "inclusive", "type": "boolean"},
-        {"name": "limit", "type": ["int", "null"]},
-        {"name": "transaction", "type": ["bytes", "null"]},
-    ],
-}
-_MESSAGE = {
-    "type": "record",
-    "name": "Message",
-    "fields": [{"name": "id", "type": "bytes"}, {"name": "payload", "type": "bytes"}],
-}
-_ANSWER = {"type": "array", "items": _MESSAGE}
+_ROLLBACK = _record("RollbackRequest", transactionWritePointer="long", rollbackKeys=_array("bytes"))
+_POLL = _record(
+    "PollRequest",
+    startFrom=["bytes", "long", "null"],
+    inclusive="boolean",
+    limit=["int", "null"],
+    transaction=["bytes", "null"],
+)
+_ANSWER = _array(_record("Message", id="bytes", payload="bytes"))
 # The published schemas by name.
 SCHEMAS: dict[str, dict[str, Any]] = {
     "PublishRequest": _PUBLISH,
@@ -174,9 +149,9 @@ class _Library:
         import fastavro
 
         self._read, self._write = fastavro.schemaless_reader, fastavro.schemaless_writer
-        self._messages = fastavro.parse_schema({"type": "array", "items": "bytes"})
+        self._messages = fastavro.parse_schema(_PAYLOADS)
         self._published = fastavro.parse_schema(_PUBLISHED)
-        self._infos = fastavro.parse_schema({"type": "array", "items": _INFO})
+        self._infos = fastavro.parse_schema(_INFOS)
         self._poll = fastavro.parse_schema(_POLL)
         self._answer = fastavro.parse_schema(_ANSWER)
 
@@ -249,14 +224,9 @@ def _payloads(raw: Buffer, body: AvroBytes, block: Block | None) -> Iterator[byt
 
 def _keys(raw: Buffer, body: AvroBytes) -> Iterator[bytes]:
     """Yield each key of a rollback: no more bytes than one has and another."""
-    total = 0
-    while block := body.block("rollbackKeys"):
-        first, total = total, total + block.items
-        for index in range(first, total):
-            size = body.skip_bytes(f"rollbackKeys[{index}]")
-            yield bytes(raw[body.at - min(size, KEY_BYTES + 1) : body.at])
-        body.end_block(block, "rollbackKeys")
-    body.end()
+    for place in body.items("rollbackKeys"):
+        size = body.skip_bytes(place)
+        yield bytes(raw[body.at - min(size, KEY_BYTES + 1) : body.at])
 
 
 def _key(given: bytes, place: str) -> int:
@@ -267,14 +237,9 @@ def _key(given: bytes, place: str) -> int:
 
 def _infos(body: AvroBytes) -> Iterator[tuple[int, int]]:
     """Yield time and sequence of each item of an answer to a publish."""
-    total = 0
-    while block := body.block("messages"):
-        first, total = total, total + block.items
-        for index in range(first, total):
-            ms = body.number(f"messages[{index}].publishTimestamp")
-            yield ms, body.number(f"messages[{index}].sequenceId")
-        body.end_block(block, "messages")
-    body.end()
+    for place in body.items("messages"):
+        ms = body.number(f"{place}.publishTimestamp")
+        yield ms, body.number(f"{place}.sequenceId")
 
 
 def _stamp(info: tuple[int, int], place: str) -> int:

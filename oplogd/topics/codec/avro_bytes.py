@@ -1,5 +1,6 @@
 """Walks over the bytes of a body in Avro, and checks them. No I/O."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from oplogd.errors import MessageError
@@ -75,6 +76,16 @@ class AvroBytes:
     def end_block(self, block: Block, field: str) -> None:
         if block.end not in (None, self.at):
             raise MessageError(field, "is not Avro: a block has another size than announced")
+
+    def items(self, field: str) -> Iterator[str]:
+        """Yield the place of each item of the last array. The caller passes over the item."""
+        total = 0
+        while block := self.block(field):
+            first, total = total, total + block.items
+            for index in range(first, total):
+                yield f"{field}[{index}]"
+            self.end_block(block, field)
+        self.end()
 
     def end(self) -> None:
         if self._left:

@@ -20,10 +20,10 @@ from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.publish import Acknowledged, without_rings
 from oplogd.topics.transactions.answers import shown
 from oplogd.topics.transactions.room import Room
 from oplogd.topics.transactions.rules import Begin, Writing
-from oplogd.topics.writer import Acknowledged, without_rings
 
 _OPLOG_LOG = 0
 # Records handled before other requests get their turn.

@@ -37,7 +37,7 @@ class Streams:
         self._hub = Hub(
             # The oplog's store is not used.
             None,  # type: ignore[arg-type]
-            Ring(framer, 10, 10**6, _wake),
+            Ring(framer.route, 10, 10**6, _wake),
             framer,
             heartbeat=1e9,
             max_connection_age=0,

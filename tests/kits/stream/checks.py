@@ -7,7 +7,7 @@ from oplogd.model.event_id import EventId, Mark, format_id, parse_position
 from oplogd.model.operation import decode_data
 from oplogd.store import Entry
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import LogPhase
+from oplogd.stream.phases.phase import LogPhase
 from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import key_of
 from tests.kits.stream.blocks import Block

@@ -51,7 +51,7 @@ class TopicWorld:
         self.hub = Hub(
             # The oplog's store is not used.
             None,  # type: ignore[arg-type]
-            Ring(framer, 10, 10**6, wake_all),
+            Ring(framer.route, 10, 10**6, wake_all),
             framer,
             heartbeat=1e9,
             max_connection_age=0,

@@ -109,12 +109,12 @@ class World:
         self.clock = VirtualClock()
         skip_fsync(patch)
         patch.setattr("oplogd.stream.phases.catch_up.PAGE", sizes.page)
-        patch.setattr("oplogd.stream.phases.replication.PAGE", sizes.page)
+        patch.setattr("oplogd.stream.phases.oplog_bridge.PAGE", sizes.page)
         patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", sizes.chunk)
         patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
         self.store = MeddledStore(folder / "oplog.db", sizes.cap, self.clock.dates)
         framer = Framer()
-        self.ring = Ring(framer, sizes.ring_entries, sizes.ring_bytes, Waker().wake)
+        self.ring = Ring(framer.route, sizes.ring_entries, sizes.ring_bytes, Waker().wake)
         self.hub = Hub(
             self.store,
             self.ring,

@@ -13,7 +13,7 @@ from oplogd.ingest.counters import Counters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
-from oplogd.topics.writer import MessageWriter
+from oplogd.topics.publish import MessageWriter
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered

@@ -29,7 +29,7 @@ class Followed:
         self.path, self._other = folder / "oplog.db", folder / "other.db"
         self._clock = clock
         self.store = SqliteStore(self.path, clock=clock.dates)
-        self.ring = Ring(Framer(), 100, 10**6, Waker().wake)
+        self.ring = Ring(Framer().route, 100, 10**6, Waker().wake)
 
     async def open(self, operations_of_other: int) -> None:
         other = SqliteStore(self._other, clock=self._clock.dates)

@@ -8,8 +8,7 @@ from oplogd.model.message import of_payload
 from oplogd.model.names import TopicName
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import MessageWriter
+from oplogd.topics.publish import MessageQueue, MessageWriter, Publisher
 from oplogd.watch.health import Health
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics

@@ -8,7 +8,8 @@ from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import EntryKind, Topic
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import Live, LogPhase
+from oplogd.stream.phases.live import Live
+from oplogd.stream.phases.phase import LogPhase
 from oplogd.stream.ring.frames import TOPIC_RESET
 from oplogd.stream.ring.peeked import Peeked
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of

@@ -11,7 +11,7 @@ from oplogd.model.pointer import Decision
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import LogPhase
+from oplogd.stream.phases.phase import LogPhase
 from oplogd.stream.ring.frames import TOPIC_RESET
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation, MemoryTopics

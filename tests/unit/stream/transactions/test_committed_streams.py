@@ -11,7 +11,7 @@ from oplogd.model.message_id import MessageId, end_id, parse_message_id
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.expansion import Expansion
+from oplogd.stream.phases.catch_up import Expansion
 from oplogd.stream.phases.record_pages import PAGE
 from oplogd.stream.phases.topic_start import TopicPosition
 from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame

@@ -199,13 +199,13 @@ async def test_pages_are_read_again_when_a_step_changes_the_ages(readers: Reader
     ages = Ages()
     pages = RecordPages(asyncio.Semaphore(1), readers.world.clock.clock, lambda: ages)
     feed = await readers.world.feeds.open(readers.topic)
-    entry = await feed.bridge.entry_at(readers.mark)
+    entry = await pages.entry_at(feed.log, readers.mark)
     assert entry is not None
     for calls in (1, 1):
-        await pages.records(feed.bridge, entry, -1)
+        await pages.records(feed.log, entry, -1)
         assert readers.topics.calls == calls
     ages = ages.stepped(1, 2)
-    await pages.records(feed.bridge, entry, -1)
+    await pages.records(feed.log, entry, -1)
     assert readers.topics.calls == 2
 
 

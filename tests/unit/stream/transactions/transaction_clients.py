@@ -5,7 +5,8 @@ from oplogd.model.message_id import MessageId, end_id, parse_message_id
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import Live, LogPhase
+from oplogd.stream.phases.live import Live
+from oplogd.stream.phases.phase import LogPhase
 from oplogd.stream.ring.frames import TOPIC_RESET
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation

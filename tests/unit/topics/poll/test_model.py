@@ -23,8 +23,7 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import MessageWriter
+from oplogd.topics.publish import MessageQueue, MessageWriter, Publisher
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
