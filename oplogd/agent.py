@@ -14,11 +14,11 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.host.descriptors import Descriptors
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.counters import Counters
-from oplogd.ingest.fenced import FencedWriter
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.gate import Gate
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.request_writer import FencedWriter
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
@@ -71,7 +71,7 @@ class Agent:
         self.sweep_asked = asyncio.Event()
         self.gate = Gate(store.space, self.health, self.sweep_soon, clock)
         self.descriptors = Descriptors()
-        self.counters = Counters()
+        self.counters = IngestCounters()
         self.leases = LeaseCounters()
         admit = self.gate.admit
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)

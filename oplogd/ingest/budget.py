@@ -1,6 +1,7 @@
 """Bounds the memory of all request bodies that are received and decoded. No I/O."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from oplogd.clock import SYSTEM, Clock
@@ -20,36 +21,29 @@ class NoRoomError(OplogError):
     """Other bodies use the memory now; trying again later makes sense."""
 
 
+@dataclass(eq=False)
 class MemoryBudget:
     """``total`` bytes for all bodies together, and ``reserve`` bytes for small ones if it is full.
 
-    When a body finds no room, bodies that have been arriving for longer than ``seconds`` are given
-    up: a few slow senders must not keep out all others. ``name``: of the bytes, for messages.
+    A body without room ends others that have been arriving for longer than ``seconds``: slow
+    senders must not keep out all others. ``name``: of the bytes, for messages.
     """
 
-    def __init__(
-        self,
-        total: int,
-        seconds: float,
-        clock: Clock = SYSTEM,
-        *,
-        reserve: int = 0,
-        name: str = "--max-upload-memory",
-    ) -> None:
-        self.clock = clock
-        self.total = total
-        self.reserve = reserve
-        self.name = name
-        self.used = 0
-        self._seconds = seconds
-        self.arriving: dict[Share, Callable[[], None]] = {}  # oldest first
+    total: int
+    seconds: float
+    clock: Clock = SYSTEM
+    reserve: int = field(default=0, kw_only=True)
+    name: str = field(default="--max-upload-memory", kw_only=True)
+    used: int = field(default=0, init=False)
+    # Oldest first.
+    arriving: "dict[Share, Callable[[], None]]" = field(default_factory=dict, init=False)
 
     def share(self) -> "Share":
         return Share(self)
 
     def make_room(self, size: int) -> None:
         """Give up the oldest slow bodies, as many as needed. Each frees its room when it ends."""
-        due = self.clock.monotonic() - self._seconds
+        due = self.clock.monotonic() - self.seconds
         for share, give_up in list(self.arriving.items()):
             if size <= 0 or share.begun > due:
                 return

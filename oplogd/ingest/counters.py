@@ -6,7 +6,7 @@ from oplogd.watch.histogram import Histogram
 
 
 @dataclass
-class Counters:
+class IngestCounters:
     """Counts operations since the start.
 
     ``received + recovered = ingested + error + discarded + stale + in_spool + operations in the

@@ -18,10 +18,9 @@ _ROW_BYTES = 256
 
 
 class Gate:
-    """Admits operations, messages and records while the disk has room for them.
+    """Admits operations, messages and records while the disk has room. ``space`` None: always.
 
-    ``space``: None: the gate is always open. ``sweep``: begins a sweep of the topics; called when
-    the gate closes, and then regularly.
+    ``sweep``: begins a sweep of the topics when the gate closes, and then regularly.
     """
 
     def __init__(

@@ -2,13 +2,18 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from oplogd.decode.compressed import TooLargeError
+from oplogd.errors import QueueFullError, StoreUnavailableError
+from oplogd.ingest.counters import IngestCounters
 from oplogd.model.lease import Fence
 from oplogd.model.operation import Operation
 from oplogd.watch.bounded import Admit, BoundedQueue, Waiting, admit_all
+from oplogd.watch.health import Part
 
 
-class Item(Waiting):
+class IngestItem(Waiting):
     """Operations stored together, with a ``fence`` only if it holds."""
 
     __slots__ = ("fence", "operations")
@@ -30,7 +35,7 @@ class Item(Waiting):
         self.size = size_of(self.operations)
 
 
-class IngestQueue(BoundedQueue[Item]):
+class IngestQueue(BoundedQueue[IngestItem]):
     """A queue bounded in operations and bytes. Operations count until they are written."""
 
     def __init__(self, max_operations: int, max_bytes: int, admit: Admit = admit_all) -> None:
@@ -42,20 +47,17 @@ class IngestQueue(BoundedQueue[Item]):
 
     def put(self, operations: Sequence[Operation]) -> None:
         """Add operations stored together. Raises QueueFullError and DiskFullError."""
-        self.add(Item(operations, None))
+        self.add(IngestItem(operations, None))
 
     def submit(
         self, operations: Sequence[Operation], fence: Fence | None = None
     ) -> "asyncio.Future[None]":
-        """Add operations as ``put`` does. The future resolves when they are durable.
-
-        With a fence it may raise StaleFenceError.
-        """
+        """Add operations. The future resolves when they are durable, or raises StaleFenceError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.add(Item(operations, done, fence))
+        self.add(IngestItem(operations, done, fence))
         return done
 
-    def let_go(self, items: Sequence[Item], count: int) -> None:
+    def let_go(self, items: Sequence[IngestItem], count: int) -> None:
         """Free the room of the first ``count`` operations of taken items: the spool has them."""
         for item in items:
             if not count:
@@ -64,6 +66,51 @@ class IngestQueue(BoundedQueue[Item]):
             item.cut(here)
             self.free(here, size - item.size)
             count -= here
+
+
+@dataclass(eq=False)
+class Intake:
+    """Takes operations while their sender waits. ``writer``: the health of the writer."""
+
+    queue: IngestQueue
+    fenced: IngestQueue
+    counters: IngestCounters
+    writer: Part
+
+    @property
+    def max_operations(self) -> int:
+        """Return the most operations that can be stored together."""
+        return self.queue.max_operations
+
+    def refuse_invalid(self, count: int) -> None:
+        """Count operations refused as invalid."""
+        self.counters.received += count
+        self.counters.error += count
+
+    def refuse_too_many(self, count: int) -> None:
+        """Count operations of a body that has too many."""
+        self.counters.received += count
+        self.counters.discarded += count
+
+    async def store(self, operations: Sequence[Operation], fence: Fence | None = None) -> None:
+        """Queue operations together and wait until they are durable.
+
+        Raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
+        StaleFenceError if the fence does not hold.
+        """
+        self.counters.received += len(operations)
+        try:
+            self.queue.require_room(len(operations), size_of(operations))
+            if fence is not None:
+                done = self.fenced.submit(operations, fence)
+            elif trouble := self.writer.trouble:
+                raise StoreUnavailableError(trouble)
+            else:
+                done = self.queue.submit(operations)
+        except (TooLargeError, QueueFullError, StoreUnavailableError):
+            self.counters.discarded += len(operations)
+            raise
+        await done
 
 
 def size_of(operations: Sequence[Operation]) -> int:

@@ -125,9 +125,10 @@ def message_of(
     payload: str | None, key: str | None, headers: msgspec.Raw, ttl: Ttl, encoding: str | None
 ) -> Message:
     """Check the members of a message as a client sent them. Raises MessageError."""
-    return _message(
-        _payload(payload, encoding), _key(key), _headers(headers), ttl_seconds(ttl, "ttl")
-    )
+    checked = _payload(payload, encoding)
+    if key is not None and _size_of(key) > MAX_KEY_BYTES:
+        raise MessageError("key", f"is longer than {MAX_KEY_BYTES:,} bytes")
+    return _message(checked, key, _headers(headers), ttl_seconds(ttl, "ttl"))
 
 
 def ttl_seconds(given: Ttl, field: str) -> int | None:
@@ -186,20 +187,15 @@ def _payload(given: str | None, encoding: str | None) -> str | bytes | None:
         raise MessageError("payload", "is not base64") from None
 
 
-def _key(given: str | None) -> str | None:
-    if given is not None and _size_of(given) > MAX_KEY_BYTES:
-        raise MessageError("key", f"is longer than {MAX_KEY_BYTES:,} bytes")
-    return given
-
-
 def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
     if given is NO_HEADERS:
         return None
     text = bytes(given)
     # Counted before they are decoded: a list of empty headers takes fifty times its text.
     if text.count(b"[") > MAX_HEADERS + 1 and begins(text, b"["):
+        too_many = f"are more than {MAX_HEADERS:,}"
         with naming("headers", _HEADERS):
-            at_once(elements(text, MAX_HEADERS, _too_many_headers))
+            at_once(elements(text, MAX_HEADERS, lambda: MessageError("headers", too_many)))
     try:
         return _decode_headers(text)
     except msgspec.DecodeError as error:
@@ -209,7 +205,3 @@ def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
                 raise MessageError(place, "name and value must be strings") from None
             raise MessageError(place, "must be [name, value]") from None
         return read(_decode_headers, text, "headers", _HEADERS)
-
-
-def _too_many_headers() -> MessageError:
-    return MessageError("headers", f"are more than {MAX_HEADERS:,}")

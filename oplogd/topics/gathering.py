@@ -8,7 +8,7 @@ from oplogd.model.isolation import EntryKind, Reading, reading
 from oplogd.model.pointer import Judge, by_decisions
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
-from oplogd.topics.codec.codec import Polled
+from oplogd.topics.codec.codec import PollMessage
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, PollBegin
 
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
@@ -72,7 +72,7 @@ class Gathering:
         known: Voids = NO_VOIDS,
         has_snapshot: bool = False,
     ) -> None:
-        self.messages: list[Polled] = []
+        self.messages: list[PollMessage] = []
         self.gap = begin.gap
         self.held_by: int | None = None
         self.is_open = True
@@ -102,10 +102,9 @@ class Gathering:
     def take(
         self, entries: Sequence[TopicEntry], judge: Judge = _UNDECIDED
     ) -> Iterator["PollExpansion"]:
-        """Take a page. Yield each entry that expands: the caller reads its records first.
+        """Take a page. Yield each expanding entry: the caller reads its records first.
 
-        ``judge``: of a committed reader. If entries are gone, an answer with messages ends: the
-        next poll announces the gap.
+        ``judge``: of a committed reader. At a gap an answer with messages ends.
         """
         self.is_open = passed = False
         if entries and entries[0].offset > self._due and not self._may_skip:
@@ -131,7 +130,9 @@ class Gathering:
                 self._found = offset
                 if offset == at:
                     passed = True
-                elif not add(id_text(entry), entry.data):
+                elif not add(  # ``str(MessageId(ms, sequence))``, faster
+                    f"{entry.ms:016x}{entry.sequence:04x}00000000000000000000", entry.data
+                ):
                     return
                 continue
             passed = True
@@ -163,16 +164,15 @@ class Gathering:
         messages = self.messages
         if self._size > MAX_ANSWER_BYTES and messages:
             return False
-        messages.append(Polled(id_, data))
+        messages.append(PollMessage(id_, data))
         return len(messages) < self._limit
 
 
 class PollExpansion:
     """The records of one entry: the caller reads ``wanted`` ones past ``after`` while ``is_open``.
 
-    ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here, now
-    or after this answer. ``lacks``: records are gone. That is a gap, unless the entry was rolled
-    back meanwhile: the caller asks, and calls ``lose``.
+    ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here.
+    ``lacks``: records are gone. The caller calls ``lose``, unless the entry was rolled back.
     """
 
     def __init__(self, gathering: Gathering, entry: TopicEntry, has: int) -> None:
@@ -207,8 +207,3 @@ class PollExpansion:
     def lose(self) -> None:
         """Announce the records that are gone."""
         self.is_fruitful = self._gathering.gap = True
-
-
-def id_text(entry: TopicEntry) -> str:
-    """Return ``str(MessageId(entry.ms, entry.sequence))``, faster."""
-    return f"{entry.ms:016x}{entry.sequence:04x}00000000000000000000"

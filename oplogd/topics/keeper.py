@@ -27,9 +27,8 @@ async def keep(
 ) -> None:
     """Call ``work`` every ``seconds`` until cancelled. It returns how many it handled.
 
-    ``work`` may return 0 without a question to the store, because another agent does it. ``ask``
-    always asks. ``things``: their plural, for the log of this name. A failure is logged once for
-    each episode, and disturbs nothing else.
+    ``work`` may return 0 without a question to the store. ``ask`` always asks. ``things``: their
+    plural, for the log of this name. A failure is logged once for each episode.
     """
     logger = logging.getLogger(f"oplogd.{log}")
     trouble = Episode(logger, f"cannot look after {things}")
@@ -54,10 +53,7 @@ async def keep(
 async def sweep_topics(
     topics: Topics, seconds: float, clock: Clock = SYSTEM, asked: asyncio.Event | None = None
 ) -> None:
-    """Remove expired messages every ``seconds``, and when ``asked``.
-
-    A failure is logged, but not again while it repeats.
-    """
+    """Remove expired messages every ``seconds``, and when ``asked``. Log each failure once."""
     asked = asked or asyncio.Event()
     await _pause(min(FIRST_SECONDS, seconds), clock, asked)
     trouble = ""

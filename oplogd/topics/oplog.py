@@ -7,9 +7,9 @@ import msgspec
 from oplogd.model.event_id import EventId, Mark, format_id, parse_position
 from oplogd.model.names import OPLOG
 from oplogd.store import Entry, LogBounds, Store
-from oplogd.topics.codec.codec import Polled, PollRequest
+from oplogd.topics.codec.codec import PollMessage, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, PollBegin, limit_of, require_id
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollBegin, limit_of, require_id
 
 _ID_BYTES = 12
 # Operations per read: one may have 64 KB.
@@ -26,7 +26,7 @@ class OplogPoller:
     counters: TopicCounters
     limit: int
 
-    async def poll(self, request: PollRequest) -> Answer:
+    async def poll(self, request: PollRequest) -> PollAnswer:
         """Return the operations from a position on. Never waits for new ones.
 
         Raises MessageError and StoreUnavailableError.
@@ -34,7 +34,7 @@ class OplogPoller:
         begin = await self._begin(request)
         messages = await self._read(begin.after, limit_of(request, self.limit))
         self.counters.add_polled(OPLOG, len(messages))
-        return Answer(messages, begin.gap)
+        return PollAnswer(messages, begin.gap)
 
     async def _begin(self, request: PollRequest) -> PollBegin:
         start = request.start
@@ -57,8 +57,8 @@ class OplogPoller:
         """Return the offset of the last entry before a time."""
         return (await self.store.seek(ms - 1)).offset if ms > 0 else 0
 
-    async def _read(self, after: int, limit: int) -> list[Polled]:
-        messages: list[Polled] = []
+    async def _read(self, after: int, limit: int) -> list[PollMessage]:
+        messages: list[PollMessage] = []
         size = 0
         while len(messages) < limit:
             wanted = min(_PAGE, limit - len(messages))
@@ -67,7 +67,7 @@ class OplogPoller:
                 size += len(entry.data)
                 if messages and size > MAX_ANSWER_BYTES:
                     return messages
-                messages.append(Polled(format_id(Mark(entry.offset, entry.ms)), _data(entry)))
+                messages.append(PollMessage(format_id(Mark(entry.offset, entry.ms)), _data(entry)))
                 after = entry.offset
             if len(entries) < wanted:
                 break

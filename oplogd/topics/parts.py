@@ -9,7 +9,7 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, MessageWriter, Publisher
+from oplogd.topics.publish import MessagePublisher, MessageQueue, MessageWriter
 from oplogd.topics.transactions.room import Room
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.watch.bounded import Admit
@@ -42,7 +42,7 @@ class TopicParts:
         self.known = known = KnownTopics(topics)
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit)
         self.writer = MessageWriter(topics, self.queue, health, feeds.acknowledged, appends)
-        self.publisher = Publisher(known, self.queue, counters, leases)
+        self.publisher = MessagePublisher(known, self.queue, counters, leases)
         self.poller = Poller(topics, known, counters, poll_limit, feeds.peek, feeds.acknowledged)
         self.oplog = OplogPoller(store, counters, poll_limit)
         self.transactions = TransactionService(

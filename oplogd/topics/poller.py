@@ -9,12 +9,12 @@ from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, Judge, by_decisions
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
-from oplogd.stream.ring.peeked import Peeked
-from oplogd.topics.codec.codec import Polled, PollRequest
+from oplogd.stream.topic_feed import Peeked
+from oplogd.topics.codec.codec import PollMessage, PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.gathering import NO_VOIDS, Gathering, PollExpansion, Voids
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, PollBegin, PollStart, limit_of
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollBegin, PollStart, limit_of
 from oplogd.topics.publish import Acknowledged, without_rings
 
 # Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
@@ -29,8 +29,7 @@ _MAX_ROWS = 64_000
 class Poller:
     """``limit``: the most messages of an answer. ``peek``: reads from memory.
 
-    ``acknowledged`` gets the last entry of each read, so that memory never shows less than the poll
-    before.
+    ``acknowledged`` gets the last entry of each read: memory must never show less.
     """
 
     topics: Topics
@@ -43,7 +42,7 @@ class Poller:
     _voids: dict[tuple[int, Isolation], Voids] = field(default_factory=dict, init=False)
     _rows: int = field(default=0, init=False)
 
-    async def poll(self, name: TopicName, request: PollRequest) -> Answer:
+    async def poll(self, name: TopicName, request: PollRequest) -> PollAnswer:
         """Return the messages of a topic from a position on. Never waits for new ones.
 
         Raises MessageError, TopicNotFoundError and StoreUnavailableError.
@@ -52,15 +51,15 @@ class Poller:
         self.counters.add_polled(name, len(answer.messages))
         return answer
 
-    async def _read(self, topic: Topic, request: PollRequest) -> Answer:
+    async def _read(self, topic: Topic, request: PollRequest) -> PollAnswer:
         start = PollStart(request)
         isolation, snapshot = request.isolation, request.snapshot
         limit = limit_of(request, self.limit)
         if self.peek is not None and snapshot is None:
             found = self.peek(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
             if found is not None:
-                messages = [Polled(str(id_), data) for id_, data in found.messages]
-                return Answer(messages, False, found.held_by)
+                messages = [PollMessage(str(id_), data) for id_, data in found.messages]
+                return PollAnswer(messages, False, found.held_by)
         log = self.topics.log(topic)
         begin = PollBegin(0, False)
         if start.after is not None:
@@ -89,7 +88,7 @@ class Poller:
                 await _expand(log, expansion)
         if snapshot is None and gathering.voids != known:
             self._remember(key, gathering.voids)
-        return Answer(gathering.messages, gathering.gap, gathering.held_by)
+        return PollAnswer(gathering.messages, gathering.gap, gathering.held_by)
 
     def _remember(self, key: tuple[int, Isolation], voids: Voids) -> None:
         # Another poll of the topic may have ended since this one began.

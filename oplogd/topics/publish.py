@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from oplogd.errors import OplogError, StaleFenceError, TopicFullError
 from oplogd.ingest.appends import Appends
@@ -77,29 +78,23 @@ class MessageWriter(RequestWriter[MessageItem]):
                 self._acknowledged(log, outcome.last.offset)
 
 
-class Publisher:
+@dataclass(eq=False)
+class MessagePublisher:
     """Publishes messages while their sender waits."""
 
-    def __init__(
-        self,
-        known: KnownTopics,
-        queue: MessageQueue,
-        counters: TopicCounters,
-        leases: LeaseCounters | None = None,
-    ) -> None:
-        self._known = known
-        self._queue = queue
-        self._counters = counters
-        self._leases = leases or LeaseCounters()
+    known: KnownTopics
+    queue: MessageQueue
+    counters: TopicCounters
+    leases: LeaseCounters = field(default_factory=LeaseCounters)
 
     @property
     def max_messages(self) -> int:
         """Return the most messages that can be stored together."""
-        return self._queue.max_count
+        return self.queue.max_count
 
     def refuse_invalid(self, count: int) -> None:
         """Count messages refused as invalid."""
-        self._counters.add_refused(count)
+        self.counters.add_refused(count)
 
     async def publish(
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None = None
@@ -113,19 +108,19 @@ class Publisher:
         try:
             await self._publish(name, messages, fence)
         except OplogError:
-            self._counters.add_refused(len(messages))
+            self.counters.add_refused(len(messages))
             raise
-        self._counters.add_published(name, len(messages))
+        self.counters.add_published(name, len(messages))
 
     async def _publish(
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None
     ) -> None:
-        self._queue.require_room(len(messages), _size_of(messages))
-        topic = await self._known.fitting(name, messages)
+        self.queue.require_room(len(messages), _size_of(messages))
+        topic = await self.known.fitting(name, messages)
         while (outcome := await self._append(topic.log, messages, fence)) is Refused.DELETED:
-            topic = await self._known.find(name, other_than=topic)
+            topic = await self.known.find(name, other_than=topic)
         if fence is not None and outcome is Refused.STALE:
-            self._leases.add_stale_publish()
+            self.leases.add_stale_publish()
             raise StaleFenceError(stale(fence))
         if isinstance(outcome, Full):
             raise TopicFullError(outcome.reason)
@@ -133,7 +128,7 @@ class Publisher:
     async def _append(self, log: int, messages: Sequence[Message], fence: Fence | None) -> Outcome:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         item = MessageItem(log, messages, fence, done)
-        self._queue.add(item)
+        self.queue.add(item)
         await done
         return item.outcome
 

@@ -1,4 +1,4 @@
-"""The phases of a consumer that is behind the ring: it reads entries or records from the store."""
+"""The phases of a consumer behind the ring: it reads entries or records from the store."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,12 +12,10 @@ from oplogd.model.message_id import MessageId, end_id, stamp, unstamp
 from oplogd.model.pointer import Decision, by_decisions
 from oplogd.model.transaction import Marker, decode_marker
 from oplogd.store.topics import TopicEntry, id_of_record
-from oplogd.stream.phases.live import Live
-from oplogd.stream.phases.phase import Lag, LogPhase, Step
+from oplogd.stream.phases.phase import Lag, LivePhase, LogPhase, Step
 from oplogd.stream.phases.record_pages import NO_RECORDS
-from oplogd.stream.ring.frames import checkpoint_frame
+from oplogd.stream.ring.frames import checkpoint_frame, message_frame
 from oplogd.stream.ring.holds import Hold
-from oplogd.stream.ring.router import message_frame
 
 # Entries read from the store at a time.
 PAGE = 500
@@ -32,12 +30,11 @@ _NO_LAST = -1
 class StorePhase(LogPhase):
     """Waits at an entry whose pointer is open, until its hold is over.
 
-    With the hold in hand it looks the pointer up a second time. A decision that the store does not
-    have by then passes the ring later. So no decision is missed, and no look-up is repeated while
-    nothing happens.
+    With the hold in hand it looks the pointer up a second time. A later decision passes the ring.
+    So no decision is missed, and no look-up is repeated while nothing happens.
     """
 
-    # The hold of the pointer that the last look-up has found open.
+    # The hold of the pointer found open by the last look-up.
     _taken: Hold | None = field(default=None, init=False)
     # The entry at which the phase waits.
     _entry: TopicEntry | None = field(default=None, init=False)
@@ -50,7 +47,7 @@ class StorePhase(LogPhase):
         return await self.subscription.feed.bridge.log.decisions(pointers) if pointers else {}
 
     def stop(self, entry: TopicEntry) -> None:
-        """Wait for a pointer that was found open, or look it up again if it is the first time."""
+        """Wait for an open pointer, the first time look it up again."""
         pointer = entry.pointer
         assert pointer is not None
         self._entry = entry
@@ -75,10 +72,7 @@ class CatchUp(StorePhase):
     __slots__ = ()
 
     async def next_step(self) -> Step:
-        """Read the next page. If the log does not continue at this mark, the bridge decides.
-
-        Raises StoreUnavailableError; then call it again.
-        """
+        """Read the next page. If the log does not continue at this mark, the bridge decides."""
         subscription = self.subscription
         bridge = subscription.feed.bridge
         with suppress(LogReplacedError):
@@ -105,10 +99,10 @@ class CatchUp(StorePhase):
         return b"".join(frames)
 
     async def _expanding(self, entries: Sequence[TopicEntry]) -> Step:
-        """Return the blocks of entries that follow the mark, with the records of some.
+        """Return the blocks of the next entries and records, and move the mark up to a hold.
 
-        Move the mark past them, up to a hold. An entry of more than a page of records is continued
-        in its own phase. Raises LogReplacedError.
+        An entry of more than a page of records is continued in its own phase. Raises
+        LogReplacedError.
         """
         subscription, isolation = self.subscription, self.view.filter.isolation
         bridge, decisions = subscription.feed.bridge, await self.decisions(entries)
@@ -160,12 +154,12 @@ class CatchUp(StorePhase):
 
 @dataclass(eq=False, slots=True)
 class Expansion(StorePhase):
-    """The phase within an entry that expands: it takes the records in pages.
+    """The phase within an expanding entry: it takes the records in pages.
 
-    ``mark``: of the COMMIT or PUBLISH entry. ``after``: number of the last record that was handed
-    out; -1: none. ``left``: at most this many records are left. ``reached``: the position that
-    ``after`` is part of. ``is_judged``: the consumer may read the entry, whatever its pointer.
-    ``greeting``: a checkpoint is due before the first record. ``is_lost``: some records are gone.
+    ``mark``: of the COMMIT or PUBLISH entry. ``after``: number of the last record handed out; -1:
+    none. ``left``: at most this many records are left. ``reached``: the position of ``after``.
+    ``is_judged``: the consumer may read the entry, whatever its pointer. ``greeting``: a checkpoint
+    is due before the first record. ``is_lost``: some records are gone.
     """
 
     after: int = field(kw_only=True)
@@ -189,10 +183,7 @@ class Expansion(StorePhase):
         return self.present_hold is None
 
     async def next_step(self) -> Step:
-        """Read the next page of records. If some are gone, the bridge decides.
-
-        Raises StoreUnavailableError; then call it again.
-        """
+        """Read the next page of records. If some are gone, the bridge decides."""
         if self.greeting:
             self.greeting = False
             return Step(checkpoint_frame(self.position), self)
@@ -209,10 +200,10 @@ class Expansion(StorePhase):
         if entry.event == EntryKind.VOID and self.is_judged and self.view.filter.committed:
             return await self._lose()  # a forced rollback has taken the rest away
         if how is not Reading.EXPAND:  # it was aborted or rolled back
-            return Step(b"", Live.following(self))
+            return Step(b"", LivePhase.following(self))
         last = decode_marker(entry.data).last
         if self.after >= last:
-            return Step(b"", Live.following(self))
+            return Step(b"", LivePhase.following(self))
         found = await pages.records(log, entry, self.after)
         if not found.records:
             was_voided = await pages.entry_at(log, self.mark) not in (None, entry)
@@ -221,7 +212,7 @@ class Expansion(StorePhase):
         self.after = found.last
         self.reached = id_of_record(entry, self.after, _NO_LAST)
         self.left = min(self.left - found.records, last - self.after)
-        return Step(found.block, Live.following(self) if self.after >= last else self)
+        return Step(found.block, LivePhase.following(self) if self.after >= last else self)
 
     async def _reading(self, entry: TopicEntry) -> Reading:
         """Return the way in which the consumer reads the entry at the mark."""
@@ -237,5 +228,5 @@ class Expansion(StorePhase):
 
 
 def records_left(marker: Marker, after: int) -> int:
-    """Return the most records of an entry that may follow a number."""
+    """Return the most records of an entry past a number."""
     return max(0, min(marker.records, marker.last - after))

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 from oplogd.model.event_id import EventId, Mark, Position, format_id
 from oplogd.model.operation import Data
 from oplogd.store import Entry, LogBounds, State, StateCursor, Store, decode_stored
-from oplogd.stream.phases.live import Live
-from oplogd.stream.phases.phase import Bridge, Lag, LogPhase, Phase, Step, Subscription
+from oplogd.stream.phases.phase import Bridge, Lag, LivePhase, LogPhase, Phase, Step, Subscription
 from oplogd.stream.phases.start import After, resolve, resolve_mark, states_cover
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import RESET, Framer, live_frame
@@ -32,7 +31,9 @@ class OplogBridge(Bridge):
         bounds = await self.store.locate(position.offset if isinstance(position, EventId) else 0)
         start = resolve(position, bounds, bounds.now_ms)
         if isinstance(start, After):
-            return Live(subscription, start.mark, epoch, bounds.first_offset, greeting=greeting)
+            return LivePhase(
+                subscription, start.mark, epoch, bounds.first_offset, greeting=greeting
+            )
         if isinstance(position, EventId):
             subscription.counters.to_states += 1
         return Replication(self, subscription, bounds, start.ms)
@@ -65,7 +66,7 @@ class OplogBridge(Bridge):
 
     def decode(self, text: str, filter_: Filter) -> Data | None:
         """Return the decoded data, None if neither the framer nor the filter looks at it."""
-        if self.framer.needs_data or any(filter_):
+        if self.framer.object_url or any(filter_):
             return decode_stored(text)
         return None
 
@@ -108,10 +109,7 @@ class Replication(Phase):
         return self.subscription.lag_after(self._mark or self.subscription.ring.head)
 
     async def next_step(self) -> Step:
-        """Send ``reset``, a page of states, or ``live``.
-
-        Raises StoreUnavailableError; then call it again.
-        """
+        """Send ``reset``, a page of states, or ``live``."""
         if self._reset_due:
             self._reset_due = False
             return Step(RESET, self)
@@ -142,10 +140,7 @@ class Replication(Phase):
         return b"".join(frames)
 
     async def _go_live(self, mark: Mark) -> Step:
-        """Send ``live`` if the log still continues behind ``mark``; otherwise repeat.
-
-        All states up to ``mark`` are sent.
-        """
+        """Send ``live`` behind the states if the log still continues at ``mark``, or repeat."""
         subscription = self.subscription
         epoch = subscription.ring.epoch
         bounds = await self.bridge.store.locate(mark.offset)
@@ -160,7 +155,7 @@ class Replication(Phase):
             return Step(b"", self)
         was_empty = oldest is None or mark.offset < bounds.first_offset
         position = self.position if was_empty else format_id(mark)
-        return Step(live_frame(position), Live(subscription, mark, epoch, bounds.first_offset))
+        return Step(live_frame(position), LivePhase(subscription, mark, epoch, bounds.first_offset))
 
     def _is_another_log(self, mark: Mark, bounds: LogBounds) -> bool:
         """Return whether the log was replaced since the begin. Then the copy starts over."""

@@ -3,7 +3,7 @@
 A consumer is in one of four phases. It replicates states (``replication``). It reads the log from
 the store because the ring has dropped its next entry (``catch_up``). It reads the records of an
 entry from the store (``expansion``). Or it reads the ring (``live``). A phase keeps its progress in
-fields. If the store was unreachable, the same call repeats the failed step.
+fields. ``next_step`` may raise StoreUnavailableError; then call it again.
 """
 
 import asyncio
@@ -22,8 +22,13 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.view import View
 
 # Pages of states, and pages of entries, read at a time for all consumers of an agent. Each costs
-# the event loop a millisecond: more at once would delay the consumers that are live.
+# the event loop a millisecond: more at once would delay live consumers.
 IN_FLIGHT = 2
+
+# Most bytes of one write from the ring, unless a single operation is longer. A write of entries
+# from the store is bounded by the store's reads, about 1 MB. With the server's own buffer, a slow
+# consumer costs no more.
+CHUNK_BYTES = 128 * 1024
 
 
 class ReadSlots:
@@ -78,7 +83,7 @@ class Phase(Protocol):
 
 
 class Step(NamedTuple):
-    """The result of asking the store: bytes to send, maybe none, and the phase that follows."""
+    """The result of asking the store: bytes to send, maybe none, and the next phase."""
 
     chunk: bytes
     phase: Phase
@@ -149,29 +154,72 @@ class LogPhase(Phase):
         return self.present_hold is None and view.held_by(after) is None
 
 
+@dataclass(eq=False, slots=True)
+class LivePhase(LogPhase):
+    """The phase at the ring. ``reset``: a block that is due first, usually empty.
+
+    ``greeting``: a checkpoint is due before the first entry.
+    """
+
+    greeting: bool = field(default=False, kw_only=True)
+    reset: bytes = field(default=b"", kw_only=True)
+
+    def is_ready(self) -> bool:
+        """Return whether the next bytes are in memory. Call it right before ``next_chunk``."""
+        ring = self.ring
+        if self.epoch != ring.epoch:
+            return False
+        ring.expire()
+        if self.greeting or self.reset:
+            return True
+        view, after = self.view, self.mark.offset
+        return view.covers(after) and view.expansion_after(after) is None
+
+    def next_chunk(self) -> bytes:
+        """Return the next bytes from the ring, only while the phase is ready.
+
+        Empty at its head, at a hold, and after a long piece of the ring in which nothing passes.
+        """
+        if self.reset:
+            reset, self.reset = self.reset, b""
+            return reset
+        if self.greeting:
+            self.greeting = False
+            return checkpoint_frame(self.position)
+        if self.is_at_end():
+            return b""
+        chunk, count, self.mark = self.view.take(self.mark.offset, CHUNK_BYTES)
+        self.subscription.count(count)
+        return chunk
+
+    def is_at_end(self) -> bool:
+        """Return whether there is nothing for the consumer until it is woken."""
+        after = self.mark.offset
+        if after >= self.ring.head.offset:
+            return True
+        pointer = self.view.held_by(after)
+        if pointer is None:
+            return False
+        self.hold = self.ring.holds.of(pointer)
+        return True
+
+
 class Bridge(Protocol):
     """Knows the positions, the entries and the store of a log. Consumers know only marks.
 
-    Coroutines raise StoreUnavailableError; then call them again. After a topic was deleted they
-    raise TopicNotFoundError.
+    Coroutines raise StoreUnavailableError, and for deleted topics TopicNotFoundError.
     """
 
     __slots__ = ()
 
     async def begin(self, subscription: "Subscription", position: Any, *, greeting: bool) -> Phase:
-        """Return the first phase of a consumer. ``position`` None: behind the head.
-
-        ``greeting``: send a checkpoint first, unless the consumer does not continue there.
-        """
+        """Return the first phase. ``greeting``: a checkpoint is due if the position is kept."""
 
     async def resume(self, phase: LogPhase) -> Step:
-        """Continue as if the consumer reconnected at the phase's mark.
-
-        The log was trimmed past that mark, or another log may have replaced it.
-        """
+        """Continue as if the consumer reconnected at the mark: the log was trimmed or replaced."""
 
     async def read(self, mark: Mark, limit: int) -> Sequence[Any]:
-        """Return up to ``limit`` entries past a mark. The first may lie further on: some are gone.
+        """Return up to ``limit`` entries past a mark, maybe with a gap before them.
 
         Raises LogReplacedError if the log does not continue at the mark.
         """
@@ -189,7 +237,7 @@ class Bridge(Protocol):
         raise AssertionError("the oplog is no topic")
 
     def position(self, mark: Mark, first_offset: int) -> str:
-        """Return the position that resumes at ``mark``. ``first_offset``: see ``LogPhase``."""
+        """Return the position of a consumer at ``mark``. ``first_offset``: see ``LogPhase``."""
 
 
 @dataclass(eq=False, slots=True)

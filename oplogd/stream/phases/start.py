@@ -1,10 +1,15 @@
-"""The rules of the wire contract for the start of a stream. No I/O."""
+"""The rules for the start of a stream: of the oplog by the wire contract, of a topic. No I/O."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from oplogd.model.event_id import Mark, Millis, Position
+from oplogd.model.message_id import MAX_SEQUENCE, MessageId, stamp
 from oplogd.store import LogBounds
+from oplogd.store.topic_bounds import MAX_ID_MS, TopicBounds
+
+# A position in a topic: after a message, or from a time on.
+TopicPosition = MessageId | Millis
 
 # A time further ahead than this is from another log.
 _MAX_AHEAD_MS = 60_000
@@ -85,10 +90,7 @@ def _is_in(ms: int, spans: Iterable[tuple[int, int]]) -> bool:
 
 
 def _since(ms: int, asked_ms: int, bounds: LogBounds, now_ms: int) -> Start:
-    """Return the start at the states from ``ms`` on.
-
-    The consumer has everything up to ``asked_ms``.
-    """
+    """Return the start at the states from ``ms`` on: it has everything up to ``asked_ms``."""
     if (
         ms == 0
         or not states_cover(asked_ms, bounds)
@@ -96,3 +98,88 @@ def _since(ms: int, asked_ms: int, bounds: LogBounds, now_ms: int) -> Start:
     ):
         return FULL_REPLICATION
     return Since(ms if ms == 1 else max(ms, bounds.created_ms, bounds.purged_ms))
+
+
+class TopicStart(NamedTuple):
+    """Every message past ``mark``. ``reset``: some messages behind the position are gone.
+
+    Those at the front, then ``mark`` is the front. Or a forced rollback took some in the middle.
+    """
+
+    mark: Mark
+    reset: bool
+
+
+def sought(position: TopicPosition | None) -> tuple[int, int]:
+    """Return the time and sequence for ``TopicLog.locate``: the last ones not wanted."""
+    if position is None:
+        return 0, 0
+    if isinstance(position, MessageId):
+        ms, sequence = position.ms, position.sequence
+    else:
+        ms, sequence = position.ms - 1, MAX_SEQUENCE
+    if 0 <= ms <= MAX_ID_MS:
+        return ms, sequence
+    return 0 if ms < 0 else MAX_ID_MS, MAX_SEQUENCE
+
+
+def topic_start(
+    position: TopicPosition | None, bounds: TopicBounds, *, committed: bool = False
+) -> TopicStart:
+    """Return the start for a consumer's position; None starts behind the head.
+
+    ``bounds``: the answer of ``locate`` for ``sought(position)``. ``committed``: see ``is_within``.
+    """
+    front = bounds.front
+    if position is None:
+        return TopicStart(bounds.head, reset=False)
+    if isinstance(position, MessageId):
+        gone = (position.ms, position.sequence) < (front.ms, front.sequence)
+        if is_within(position, committed=committed):
+            gone = gone or position[:2] == (front.ms, front.sequence)
+        gone = gone or bounds.is_beyond(position.ms) or bounds.is_old(*position[:2])
+    else:
+        gone = 0 < position.ms <= front.ms and front.offset > bounds.begin
+    if gone:
+        return TopicStart(front, reset=True)
+    wanted = stamp(*sought(position)) + 1
+    if isinstance(position, MessageId):
+        wanted -= is_within(position, committed=committed)
+    return TopicStart(bounds.at, reset=position.ms > 0 and wanted <= bounds.purged)
+
+
+def is_within(position: MessageId, *, committed: bool) -> bool:
+    """Return whether a reader with this position wants more records of the same entry.
+
+    ``committed``: the reader gets the records of COMMIT entries. Readers of both isolations get
+    those of PUBLISH entries.
+    """
+    return position.is_inside and (committed or position.is_stored)
+
+
+def records_wanted(
+    position: TopicPosition | None, bounds: TopicBounds, *, committed: bool
+) -> int | None:
+    """Return the number past which a reader wants the records of ``bounds.at``, if any.
+
+    None: it has them, or its position is not at this entry.
+    """
+    at = bounds.at
+    if not isinstance(position, MessageId) or position[:2] != (at.ms, at.sequence):
+        return None
+    if at.offset <= bounds.front.offset or not (committed or is_within(position, committed=False)):
+        return None
+    return position.records_after
+
+
+def topic_resume(mark: Mark, bounds: TopicBounds, *, inside: bool = False) -> TopicStart:
+    """Return the start for a consumer with every message up to ``mark``.
+
+    ``bounds``: the answer of ``locate`` for the mark's time and sequence. ``inside``: the consumer
+    still wants records of the entry at the mark.
+    """
+    if bounds.at == mark and not (inside and bounds.front == mark):
+        is_purged = not inside and stamp(mark.ms, mark.sequence) < bounds.purged
+        return TopicStart(mark, reset=is_purged)
+    # Messages behind the mark are gone, or another log has replaced the one it is from.
+    return TopicStart(bounds.front, reset=True)

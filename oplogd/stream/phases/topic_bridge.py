@@ -9,10 +9,9 @@ from oplogd.model.names import no_topic
 from oplogd.model.transaction import decode_marker
 from oplogd.store.topics import Topic, TopicEntry, TopicLog
 from oplogd.stream.phases.catch_up import Expansion, records_left
-from oplogd.stream.phases.live import Live
-from oplogd.stream.phases.phase import Bridge, LogPhase, Phase, Step, Subscription
+from oplogd.stream.phases.phase import Bridge, LivePhase, LogPhase, Phase, Step, Subscription
 from oplogd.stream.phases.record_pages import entry_at
-from oplogd.stream.phases.topic_start import (
+from oplogd.stream.phases.start import (
     TopicPosition,
     TopicStart,
     records_wanted,
@@ -21,8 +20,7 @@ from oplogd.stream.phases.topic_start import (
     topic_start,
 )
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.frames import TOPIC_RESET
-from oplogd.stream.ring.router import mark_of, uncommitted_frame
+from oplogd.stream.ring.frames import TOPIC_RESET, mark_of, uncommitted_frame
 
 _PUBLISH = EntryKind.PUBLISH.value
 
@@ -79,8 +77,8 @@ class TopicBridge(Bridge):
                 # It continues with the first record of the entry that it stands within.
                 before = unstamp(stamp(mark.ms, mark.sequence) - 1)
                 mark = (await self.log.locate(*before)).at
-            return Live(subscription, mark, epoch, reset=TOPIC_RESET)
-        return Live(subscription, start.mark, epoch, greeting=greeting)
+            return LivePhase(subscription, mark, epoch, reset=TOPIC_RESET)
+        return LivePhase(subscription, start.mark, epoch, greeting=greeting)
 
     async def resume(self, phase: LogPhase) -> Step:
         """Continue as if the consumer reconnected at the phase's mark."""
@@ -91,7 +89,7 @@ class TopicBridge(Bridge):
         if isinstance(phase, Expansion) and phase.is_lost and not start.reset:
             start = TopicStart(phase.mark, reset=True)
         if start.reset:
-            phase = Live(phase.subscription, start.mark, epoch, reset=TOPIC_RESET)
+            phase = LivePhase(phase.subscription, start.mark, epoch, reset=TOPIC_RESET)
         else:
             phase.epoch = epoch
         return Step(b"", phase)

@@ -44,7 +44,7 @@ class Window:
         # Whether the entry at the base is known to have no records. Up to date as ``_base`` is.
         self.base_is_plain = False
         self.frames: list[bytes] = []
-        # The postings that hold each entry's offset.
+        # The postings of each entry.
         self.postings: list[tuple[Posting, ...]] = []
         # The end of each frame, in bytes since the start of the first frame ever held.
         self.ends = array("Q")
@@ -56,7 +56,7 @@ class Window:
         self.voids = 0
         # The entries that differ for committed readers. None: there was none.
         self.committed: Substitutes | None = None
-        # The entries that differ for uncommitted readers: each of them differs for both.
+        # The entries that differ for uncommitted readers. Each of them differs for both.
         self.uncommitted: Substitutes | None = None
         # The entries whose pointers are not decided. All of them are in ``committed``.
         self.undecided: Undecided | None = None
@@ -93,10 +93,7 @@ class Window:
         self.size += _cost(frame, postings)
 
     def drop(self) -> tuple[Posting, ...]:
-        """Drop the oldest entry. Return the postings holding its offset.
-
-        The lists shrink only when an eighth of their items is gone.
-        """
+        """Drop the oldest entry. Return its postings. The lists shrink now and then."""
         index = self._gone
         postings = self.postings[index]
         self.size -= _cost(self.frames[index], postings)
@@ -175,7 +172,7 @@ class Window:
     def after_time(self, ms: int, sequence: int) -> int | None:
         """Return the index of the first entry past a time and sequence.
 
-        None if that entry may have left the window. Only in a window with sequences.
+        None if this entry may have left the window. Only in a window with sequences.
         """
         assert self.sequences is not None
         if (ms, sequence) < (self._base.ms, self._base.sequence):
@@ -194,10 +191,9 @@ class Window:
         return count, self.times[first] if count else 0
 
     def cut(self, first: int, max_bytes: int) -> int:
-        """Return the index past a slice that begins at ``first`` and has at most ``max_bytes``.
+        """Return the index past a slice from ``first`` on of at most ``max_bytes``.
 
-        The slice has at least one entry if there is one. Voided frames count with their former
-        length.
+        It has at least one entry if there is one. Voided frames count with their former length.
         """
         if first == len(self.frames):
             return first

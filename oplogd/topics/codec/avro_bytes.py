@@ -9,8 +9,8 @@ from oplogd.errors import MessageError
 _MAX_NUMBER_BYTES = 10
 
 
-class Block(NamedTuple):
-    """A block of an array. ``items``: their number. ``end``: index of its end where announced."""
+class ArrayBlock(NamedTuple):
+    """A block of an array. ``items``: their number. ``end``: index of its end if announced."""
 
     items: int
     end: int | None
@@ -60,20 +60,17 @@ class AvroBytes:
         self.at += size
         return size
 
-    def block(self, field: str) -> Block | None:
-        """Return the next block of an array whose items take at least one byte each.
-
-        None after the last block.
-        """
+    def block(self, field: str) -> ArrayBlock | None:
+        """Return the next block of an array, None after the last one. Items are not empty."""
         count, end = self.number(field), None
         if count < 0:
             count, size = -count, self._size(field)
             end = self.at + size
         if count > self._left:
             raise MessageError(field, f"announces {count:,} items, but {self._left:,} bytes follow")
-        return Block(count, end) if count else None
+        return ArrayBlock(count, end) if count else None
 
-    def end_block(self, block: Block, field: str) -> None:
+    def end_block(self, block: ArrayBlock, field: str) -> None:
         if block.end not in (None, self.at):
             raise MessageError(field, "is not Avro: a block has another size than announced")
 

@@ -11,7 +11,7 @@ from oplogd.decode.pieces import Pieces
 from oplogd.errors import MessageError
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
-from oplogd.ingest.intake import Intake
+from oplogd.ingest.queue import Intake
 from oplogd.model.names import OPLOG
 from oplogd.model.operation import Operation, decode
 from oplogd.model.transaction import DEFAULT_ISOLATION
@@ -26,7 +26,7 @@ from oplogd.topics.codec.codec import (
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import Publisher
+from oplogd.topics.publish import MessagePublisher
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.describe import types
 from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
@@ -63,7 +63,7 @@ _MAX_SNAPSHOT_BYTES = 2 << 20
 def add_publish(
     app: FastAPI,
     rights: Rights[Request],
-    publisher: Publisher,
+    publisher: MessagePublisher,
     pointers: PointerService,
     intake: Intake,
     ignored: IgnoredMembers,

@@ -15,7 +15,7 @@ from oplogd.model.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerKey
 from oplogd.topics.pointers import rules
 from oplogd.topics.pointers.service import PointerService
-from oplogd.topics.publish import Publisher
+from oplogd.topics.publish import MessagePublisher
 from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
 from oplogd.web.describe import types
@@ -60,7 +60,7 @@ def add_pointers(
     app: FastAPI,
     rights: Rights[Request],
     service: PointerService,
-    publisher: Publisher,
+    publisher: MessagePublisher,
     bodies: BodyReader,
     appends: Appends,
     is_stopping: Callable[[], bool],

@@ -6,7 +6,7 @@ from oplogd.decode.media_types import EVENT_STREAM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.store.topics import Topic
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
@@ -60,8 +60,8 @@ def add_topic_stream(
             asked = parse_topic_request(request.headers, request.query_params)
         topic = await known.look_up(name)
 
-        async def connect(address: str) -> Consumer:
-            async def connect_to(generation: Topic) -> Consumer:
+        async def connect(address: str) -> StreamConsumer:
+            async def connect_to(generation: Topic) -> StreamConsumer:
                 return await hub.connect_topic(
                     generation,
                     asked.position,

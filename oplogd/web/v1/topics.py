@@ -13,7 +13,7 @@ from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import (
-    Properties,
+    CheckedProperties,
     TopicProperties,
     parse_properties,
     rules_shown,
@@ -65,7 +65,7 @@ def add_topics(
         "topics", *(*WRITE_ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer
     )
     async def create_topic(
-        name: TopicName = Depends(writable), given: Properties = body
+        name: TopicName = Depends(writable), given: CheckedProperties = body
     ) -> Response:
         """Create a topic.
 
@@ -81,7 +81,7 @@ def add_topics(
         "topics", *(*WRITE_ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer
     )
     async def change_topic(
-        name: TopicName = Depends(writable), given: Properties = body
+        name: TopicName = Depends(writable), given: CheckedProperties = body
     ) -> Response:
         """Change the properties of a topic.
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import QueueFullError, StoreUnavailableError
-from oplogd.ingest.queue import IngestQueue, Item
+from oplogd.ingest.queue import IngestItem, IngestQueue
 from oplogd.model.operation import Operation
 from tests.kits.models.operations import numbered, operation
 from tests.kits.models.properties import examples
@@ -22,7 +22,7 @@ def size_of(operations: list[Operation]) -> int:
     return sum(len(op.data) + len(op.key) for op in operations)
 
 
-def flat(items: list[Item]) -> list[Operation]:
+def flat(items: list[IngestItem]) -> list[Operation]:
     return [op for item in items for op in item.operations]
 
 
@@ -148,7 +148,7 @@ async def test_the_counts_match_the_contents(
 ) -> None:
     queue = IngestQueue(most, most_bytes)
     waiting: deque[tuple[list[Operation], asyncio.Future[None] | None]] = deque()
-    held: list[Item] = []
+    held: list[IngestItem] = []
     for step, count, size in plan:
         inside = [op for operations, _ in waiting for op in operations] + flat(held)
         if step in ("put", "submit"):

@@ -11,14 +11,14 @@ from fastapi import FastAPI, Request
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
 from oplogd.store.transactions import Limits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.service import PointerService
-from oplogd.topics.publish import MessageQueue, Publisher
+from oplogd.topics.publish import MessagePublisher, MessageQueue
 from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.room import Room
 from oplogd.watch.health import Health
@@ -78,7 +78,7 @@ class Bench:
         service = PointerService(
             self.pointers, self.topics, known, counters, Limits(), 900, Room(100, 10_000)
         )
-        publisher = Publisher(known, MessageQueue(100, 10_000, "messages"), counters)
+        publisher = MessagePublisher(known, MessageQueue(100, 10_000, "messages"), counters)
         bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)
         self.app = FastAPI()
         add_error_handlers(self.app, ())
@@ -87,7 +87,7 @@ class Bench:
         def stopping() -> bool:
             return self.stopping
 
-        ignored = IgnoredMembers(Counters())
+        ignored = IgnoredMembers(IngestCounters())
         add_publish(
             self.app, rights, publisher, service, intake, ignored, bodies, appends, stopping
         )

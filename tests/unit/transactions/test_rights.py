@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
 from oplogd.store.transactions import Limits
@@ -69,7 +69,7 @@ async def app_with_topics() -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, ())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    ignored, appends = IgnoredMembers(Counters()), Appends(Health())
+    ignored, appends = IgnoredMembers(IngestCounters()), Appends(Health())
     add_transactions(app, RightsOfTopics(), service, ignored, bodies, appends, lambda: False)
     return app
 

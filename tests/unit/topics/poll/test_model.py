@@ -23,7 +23,7 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, MessageWriter, Publisher
+from oplogd.topics.publish import MessagePublisher, MessageQueue, MessageWriter
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
@@ -118,7 +118,7 @@ class World:
         acknowledged = self.feeds.acknowledged
         self.known = KnownTopics(self.topics)
         self.writer = MessageWriter(self.topics, queue, Health(), acknowledged)
-        self.publisher = Publisher(self.known, queue, counters)
+        self.publisher = MessagePublisher(self.known, queue, counters)
         peek = self.feeds.peek if from_memory else None
         self.poller = Poller(self.topics, self.known, counters, LIMIT, peek, acknowledged)
         self.model: TopicModel
