@@ -52,7 +52,7 @@ class IngestQueue(BoundedQueue[IngestItem]):
     def submit(
         self, operations: Sequence[Operation], fence: Fence | None = None
     ) -> "asyncio.Future[None]":
-        """Add operations. The future resolves when they are durable, or raises StaleFenceError."""
+        """As ``put``. The future resolves when they are durable, or raises StaleFenceError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.add(IngestItem(operations, done, fence))
         return done

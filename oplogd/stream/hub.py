@@ -63,7 +63,7 @@ class TooManyFromAddressError(Exception):
 
 
 class Hub:
-    """All consumers of an agent. Durations are in seconds. 0 means no limit, but of clients."""
+    """All consumers of an agent. Durations are in seconds. 0: no limit, except of clients."""
 
     def __init__(
         self,
