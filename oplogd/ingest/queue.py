@@ -98,15 +98,21 @@ class Intake:
         Raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
         StaleFenceError if the fence does not hold.
         """
+        queue = self.queue
         self.counters.received += len(operations)
         try:
-            self.queue.require_room(len(operations), size_of(operations))
+            if not queue.could_hold(len(operations), size_of(operations)):
+                raise TooLargeError(
+                    f"the {len(operations):,} operations are more than the queue holds"
+                    f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
+                    " send fewer at a time"
+                )
             if fence is not None:
                 done = self.fenced.submit(operations, fence)
             elif trouble := self.writer.trouble:
                 raise StoreUnavailableError(trouble)
             else:
-                done = self.queue.submit(operations)
+                done = queue.submit(operations)
         except (TooLargeError, QueueFullError, StoreUnavailableError):
             self.counters.discarded += len(operations)
             raise

@@ -193,9 +193,14 @@ def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
     text = bytes(given)
     # Counted before they are decoded: a list of empty headers takes fifty times its text.
     if text.count(b"[") > MAX_HEADERS + 1 and begins(text, b"["):
-        too_many = f"are more than {MAX_HEADERS:,}"
         with naming("headers", _HEADERS):
-            at_once(elements(text, MAX_HEADERS, lambda: MessageError("headers", too_many)))
+            at_once(
+                elements(
+                    text,
+                    MAX_HEADERS,
+                    lambda: MessageError("headers", f"are more than {MAX_HEADERS:,}"),
+                )
+            )
     try:
         return _decode_headers(text)
     except msgspec.DecodeError as error:

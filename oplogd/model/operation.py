@@ -233,7 +233,9 @@ def _read(
 
 def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
     if not type_ or not id_ or "" in parents:
-        _refuse(type_, id_, parents, lambda text: not text, "must not be empty")
+        for name, value in _named(type_, id_, parents):
+            if not value:
+                raise OperationError(name, "must not be empty")
     if "/" in type_ or "," in type_:
         raise OperationError("type", "must not contain '/' or ','")
     if len(type_) > MAX_TYPE_BYTES // 4 and len(type_.encode()) > MAX_TYPE_BYTES:
@@ -241,7 +243,9 @@ def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
     if len(id_) > MAX_ID_BYTES // 4 and len(id_.encode()) > MAX_ID_BYTES:
         raise OperationError("id", f"is longer than {MAX_ID_BYTES:,} bytes")
     if b"\\u0000" in raw:
-        _refuse(type_, id_, parents, lambda text: "\0" in text, "must not contain NUL")
+        for name, value in _named(type_, id_, parents):
+            if "\0" in value:
+                raise OperationError(name, "must not contain NUL")
 
 
 def _timestamp(text: str) -> str:
@@ -251,14 +255,9 @@ def _timestamp(text: str) -> str:
         raise OperationError("timestamp", str(error)) from None
 
 
-def _refuse(
-    type_: str, id_: str, parents: list[str], is_bad: Callable[[str], bool], reason: str
-) -> None:
-    """Raise OperationError for the first bad one of these texts, if any."""
+def _named(type_: str, id_: str, parents: list[str]) -> list[tuple[str, str]]:
     numbered = [(f"parents[{index}]", parent) for index, parent in enumerate(parents)]
-    for name, value in (("type", type_), ("id", id_), *numbered):
-        if is_bad(value):
-            raise OperationError(name, reason)
+    return [("type", type_), ("id", id_), *numbered]
 
 
 def _explain(message: str) -> OperationError:

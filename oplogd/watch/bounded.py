@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
 
 
@@ -72,14 +71,9 @@ class BoundedQueue(Generic[_Item]):
         self._filled.set()
         self._emptied.clear()
 
-    def require_room(self, count: int, size: int) -> None:
-        """Raise TooLargeError if the empty queue has no room for so many things and bytes."""
-        if count > self.max_count or size > self.max_bytes:
-            raise TooLargeError(
-                f"the {count:,} {self._noun} are more than the queue holds"
-                f" ({self.max_count:,} {self._noun}, {self.max_bytes:,} bytes);"
-                " send fewer at a time"
-            )
+    def could_hold(self, count: int, size: int) -> bool:
+        """Return whether the empty queue has room for so many things and bytes."""
+        return count <= self.max_count and size <= self.max_bytes
 
     async def take(self, max_count: int, max_bytes: int) -> list[_Item]:
         """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""
