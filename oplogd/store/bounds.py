@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from oplogd.errors import MessageTooLargeError
 from oplogd.model.message import Message
 from oplogd.model.names import TopicName
-from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic
+from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, MIN_MAX_BYTES, Topic
 
 # Records that stay although the front has passed them.
 RECORDS_FILL = "records and stored messages of transactions that are not over fill it"
@@ -14,6 +14,11 @@ RECORDS_FILL = "records and stored messages of transactions that are not over fi
 def slack(max_bytes: int) -> int:
     """Return the bytes that leave besides those over the bound: so entries do not leave singly."""
     return min(max_bytes // 16, MIN_MAX_BYTES)
+
+
+def just_decided(of: str, id_: int | str) -> str:
+    """Return why the entries of a transaction or pointer must stay."""
+    return f"{of} {id_} was decided less than {DECIDED_MS // 1000} s ago"
 
 
 def full_topic(name: TopicName, max_bytes: int, held_by: str) -> str:

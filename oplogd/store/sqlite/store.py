@@ -39,7 +39,7 @@ from oplogd.store.sqlite.file.space import SqliteSpace
 from oplogd.store.sqlite.interface.pointers import SqlitePointers
 from oplogd.store.sqlite.interface.topics import SqliteTopics
 from oplogd.store.sqlite.interface.transactions import SqliteTransactions
-from oplogd.store.sqlite.leases.leases import SqliteLeases
+from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.log import clock_rows, log
 from oplogd.store.sqlite.topics import statements as topic_statements
 

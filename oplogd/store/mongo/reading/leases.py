@@ -24,8 +24,7 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.lease import MAX_TERM
-from oplogd.store.lease_rule import NEVER_HELD, LeaseRow, polled
-from oplogd.store.leases import Lease, LeaseRequest, lease_conflict, no_lease
+from oplogd.store.leases import Lease, LeaseRequest, LeaseRow, no_lease, polled, released
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.mongo.link.fences import LEASES
 from oplogd.store.mongo.link.layout import Document
@@ -56,7 +55,7 @@ class MongoLeases:
             while True:
                 row, ended = await self._find(request.name)
                 now_ms = await self._link.raw_ms()
-                wanted = polled(row or NEVER_HELD, request, now_ms)
+                wanted = polled(row, request, now_ms)
                 if row is None:
                     wanted = wanted._replace(term=await self._first_term(now_ms))
                 if wanted == row or await self._swap(request.name, row, wanted):
@@ -72,13 +71,11 @@ class MongoLeases:
                 row, ended = await self._find(name)
                 if row is None:
                     raise no_lease(name)
-                if row.term != term or row.holder not in (holder, None):
-                    raise lease_conflict(row.lease(name, 0))
-                released = row._replace(holder=None, until=0)
-                if released == row or await self._swap(name, row, released):
+                wanted = released(row, name, holder, term)
+                if wanted == row or await self._swap(name, row, wanted):
                     if ended <= term:
                         await self._end_before(name, term + 1, began)
-                    return released.lease(name, 0)
+                    return wanted.lease(name, 0)
                 await self._pause(name, began)
 
     async def find(self, name: str) -> Lease:

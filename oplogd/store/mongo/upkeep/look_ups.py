@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import FIRST_ID
+from oplogd.store.bounds import just_decided
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
     END_NUMBER,
@@ -103,7 +104,7 @@ class LookUps:
         for each in found:
             if each["kind"] in decisions and is_recent(each):
                 owner = owner_of(each["x"])
-                return _just_decided("transaction" if owner >= FIRST_ID else "pointer", owner)
+                return just_decided("transaction" if owner >= FIRST_ID else "pointer", owner)
         pointers = {owner_of(each["x"]) for each in found if each["kind"] not in decisions}
         ends: dict[int, Document] = {}
         for keys in parts(end_of(pointer, log) for pointer in pointers):
@@ -114,13 +115,9 @@ class LookUps:
             if end is None:
                 return f"pointer {pointer} is open"
             if end.get("d") == Decision.COMMITTED and is_recent(end):
-                return _just_decided("pointer", pointer)
+                return just_decided("pointer", pointer)
         return None
 
     async def mark_at(self, log: int, offset: int) -> Mark | None:
         found = await self._link.entries.find_one({"_id": place(log, offset)}, {"ts": 1, "q": 1})
         return None if found is None else Mark(offset, number(found, "ts"), number(found, "q"))
-
-
-def _just_decided(what: str, id_: int) -> str:
-    return f"{what} {id_} was decided less than {DECIDED_MS // 1000} s ago"

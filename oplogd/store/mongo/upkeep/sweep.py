@@ -44,13 +44,12 @@ from oplogd.store.mongo.topics.front import Front
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.upkeep.look_ups import LookUps
 from oplogd.store.numbers import REST_MS, may_follow
-from oplogd.store.topics import MAX_OFFSET, EntryKind
+from oplogd.store.topics import MAX_OFFSET, RECORDS_STAY_MS, EntryKind
 
 # Entries of one step.
 _STEP = 500
 
-# Time that these entries of transactions stay after the front has passed them.
-_RECORDS_STAY_MS = 20 * 60_000
+# These entries stay for ``RECORDS_STAY_MS``.
 _STAYING = (EntryKind.DEFERRED, EntryKind.COMMIT, EntryKind.PUBLISH)
 
 
@@ -139,7 +138,7 @@ class Sweeper:
         """
         log, front = log_of(document), max(front, rule.floor.offset)
         date = await self._front_date(log, rule)
-        count, has_left = await self._remove(log, upto, rule, date - _RECORDS_STAY_MS, front)
+        count, has_left = await self._remove(log, upto, rule, date - RECORDS_STAY_MS, front)
         if has_left != bool(document.get("left")) and self._lease.held:
             same = {"_id": document["_id"], **numbered(log)}
             await self._link.topics.update_one(same, {"$set": {"left": has_left}})

@@ -32,7 +32,7 @@ from oplogd.store.sqlite.file.migration import migrate
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.file.schema import CREATE_OPS
 from oplogd.store.sqlite.file.template import READ_CHARACTERS
-from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.log import clock_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import epoch as topic_epoch
@@ -97,8 +97,8 @@ def append_fenced(
 ) -> list[bool]:
     """Append the batches whose fences hold, in one transaction. Return for each if it did."""
     with transaction(db):
-        holding = lease_rows.holding(db, [batch.fence for batch in batches])
-        results = [batch.fence in holding for batch in batches]
+        held = holding(db, [batch.fence for batch in batches])
+        results = [batch.fence in held for batch in batches]
         operations = [
             operation
             for batch, holds in zip(batches, results, strict=True)

@@ -22,7 +22,7 @@ from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
-from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
@@ -64,7 +64,7 @@ def append(
     if not fences:
         return _append(db, batches, (), now, bounded)
     with transaction(db):
-        stale = fences - lease_rows.holding(db, fences)
+        stale = fences - holding(db, fences)
         return _append(db, batches, stale, now, bounded)
 
 

@@ -280,10 +280,12 @@ VOID = f"""
         SELECT place FROM entries WHERE expires > 0 AND {is_over("expires")} LIMIT :limit
     )
 """
-FORGET = "DELETE FROM topics WHERE log = ?"
 HEAD = "SELECT head FROM topics WHERE log = ?"
-FORGET_PURGE = "DELETE FROM purges WHERE log = ?"
-FORGET_DATED_OF = f"DELETE FROM dated WHERE number = ? & {MAX_LOG}"
+FORGET = (
+    "DELETE FROM topics WHERE log = ?",
+    "DELETE FROM purges WHERE log = ?",
+    f"DELETE FROM dated WHERE number = ? & {MAX_LOG}",
+)
 FORGET_DATED = f"""
     WITH {_aged("- 2 * :longer")}
     DELETE FROM dated WHERE coalesce((

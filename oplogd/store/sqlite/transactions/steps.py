@@ -23,8 +23,8 @@ from oplogd.model.message import Message
 from oplogd.model.names import no_topic
 from oplogd.model.operation import Operation
 from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, reused
+from oplogd.store.sqlite import leases as lease_rows
 from oplogd.store.sqlite.file.parts import as_json, parts
-from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.sqlite.transactions import rows

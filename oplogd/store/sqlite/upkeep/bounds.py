@@ -13,7 +13,7 @@ from oplogd.store.bounds import slack
 from oplogd.store.sqlite.file.connection import Pools, transaction
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
-from oplogd.store.sqlite.upkeep import counting, leaving, room, sweep
+from oplogd.store.sqlite.upkeep import leaving, room, sweep
 from oplogd.store.topics import ENTRY_OCTETS, MessageBatch, Topic
 
 # One call counts for so long. Then the bounds get their turn.
@@ -101,7 +101,7 @@ class BoundsKeeper:
             if time.monotonic() >= end:
                 break
         is_whole = not logs
-        while stored and is_whole and await self._writer.run(counting.count_stored):
+        while stored and is_whole and await self._writer.run(_count_stored):
             is_whole = time.monotonic() < end
         now = self._monotonic()
         if not is_whole and now - self._logged_at > PROGRESS_SECONDS:
@@ -132,7 +132,7 @@ class BoundsKeeper:
         excess = await self._lookups.run(_total) - max_bytes
         if excess > 0:
             for log in await self._readers.run(sweep.deleted):
-                removed += await self._forget(log)
+                removed += await sweep.complete(self._writer, partial(sweep.forget, log=log))
             excess = await self._lookups.run(_total) - max_bytes
         if excess > 0:
             fronts = await self._readers.run(lambda db: db.execute(sql.FRONTS).fetchall())
@@ -168,14 +168,6 @@ class BoundsKeeper:
             stayed |= stopped
             self._wake()
         return removed, stayed
-
-    async def _forget(self, log: int) -> int:
-        removed = 0
-        progress = sweep.Progress()
-        while not progress.has_ended:
-            step = partial(sweep.forget, log=log, progress=progress)
-            removed += await self._writer.run(step, frees_space=True)
-        return removed
 
     def _some(
         self, fronts: list[_Front], wanted: int, newest: bool, db: sqlite3.Connection
@@ -216,6 +208,18 @@ def _count_together(logs: list[int], db: sqlite3.Connection) -> None:
             topic = leaving.find_counted(db, logs[-1])
             if topic is None or topic.counted >= topic.head:
                 logs.pop()
+
+
+def _count_stored(db: sqlite3.Connection) -> bool:
+    """Count the older stored messages of one pointer. Return whether there was one."""
+    with transaction(db):
+        found = db.execute(sql.STORED_TO_COUNT).fetchone()
+        if found is not None:
+            log, pointer, _ = found
+            (octets,) = db.execute(sql.OLD_STORED, found).fetchone()
+            db.execute(sql.ADD_STORED, (octets, log))
+            db.execute(sql.STORED_COUNTED, (log, pointer))
+    return found is not None
 
 
 def _to_count(db: sqlite3.Connection) -> tuple[list[int], int]:

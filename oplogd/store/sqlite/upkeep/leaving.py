@@ -14,19 +14,20 @@ from oplogd.model.message_id import SEQUENCE_BITS
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, decided_by
 from oplogd.model.transaction import decode_marker
-from oplogd.store.bounds import RECORDS_FILL
+from oplogd.store.bounds import RECORDS_FILL, just_decided
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import statements as topics_sql
-from oplogd.store.sqlite.upkeep import counting, sweep
+from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import DECIDED_MS, EntryKind
 
-# Entries and bytes that one step looks at: some ms.
+# Entries and bytes of one step: some ms.
 STEP_ENTRIES = 500
 STEP_OCTETS = 2 << 20
+COUNTED_ENTRIES = 2_000
+COUNTED_OCTETS = 4 << 20
 _PAGE = 50
-
 
 _DECISIONS = frozenset({EntryKind.COMMIT.value, EntryKind.ABORT.value})
 
@@ -81,12 +82,25 @@ def find(db: sqlite3.Connection, log: int) -> SizedTopic | None:
 
 
 def find_counted(db: sqlite3.Connection, log: int) -> SizedTopic | None:
-    """Return a topic after some of its entries were counted, in the caller's transaction."""
+    """Count some entries of a topic, then return it, in the caller's transaction."""
     topic = find(db, log)
     if topic is None or topic.counted >= topic.head:
         return topic
-    octets, counted = counting.count_some(db, log, topic.counted, topic.head)
-    return topic._replace(octets=topic.octets + octets, counted=counted)
+    given = {"base": topics_sql.base(log), "after": topic.counted, "upto": topic.head}
+    octets, last = 0, topic.head
+    found = db.execute(sql.NEW_SIZES, given | {"limit": COUNTED_ENTRIES})
+    for number, (offset, size) in enumerate(found, 1):
+        octets += size
+        if octets > COUNTED_OCTETS or number == COUNTED_ENTRIES:
+            last = offset
+            break
+    db.execute(sql.COUNTED, (octets, last, log))
+    return topic._replace(octets=topic.octets + octets, counted=last)
+
+
+def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
+    """Note that records of a transaction in these logs are not needed any more."""
+    db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
 def leave(
@@ -104,11 +118,6 @@ def leave(
     ``newest``: the newest entry may leave, too.
     """
     return _Leaving(db, topic, present, newest=newest).run(excess, upto_stamp)
-
-
-def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
-    """Note that records of a transaction in these logs are not needed any more."""
-    db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
 class _Leaving:
@@ -171,7 +180,8 @@ class _Leaving:
             self._room -= 1
             was_passed = entry.offset <= self._topic.floor
             if not entry.is_record and not (
-                (was_passed and self._reason(entry)) or self._stays(entry)
+                (was_passed and self._reason(entry))
+                or (entry.data and sweep.stays(self._db, self._topic.log, entry.kind, entry.data))
             ):
                 if not self._remove_with(entry):
                     goes_on = False  # the next step continues here
@@ -212,7 +222,7 @@ class _Leaving:
             and self._is_recent(entry.offset, entry.stamp)
         ):
             of = "pointer" if decided_by(entry.kind, entry.data) else "transaction"
-            return _just_decided(f"{of} {decode_marker(entry.data).txn}")
+            return just_decided(of, decode_marker(entry.data).txn)
         return None
 
     def _reason_of_pointer(self, pointer: int) -> str | None:
@@ -222,7 +232,7 @@ class _Leaving:
         if state == pointer_statements.OPEN:
             return f"pointer {pointer} is open"
         if state == Decision.COMMITTED and self._is_recent(offset, stamp):
-            return _just_decided(f"pointer {pointer}")
+            return just_decided("pointer", pointer)
         return None
 
     def _is_recent(self, offset: int, stamp: int) -> bool:
@@ -230,17 +240,13 @@ class _Leaving:
         first, written_ms = self._db.execute(sql.WRITTEN, given).fetchone() or (offset + 1, 0)
         return self._present.is_recent(ms, written_ms if first <= offset else 0, DECIDED_MS)
 
-    def _stays(self, entry: _Entry) -> bool:
-        if entry.data is None:
-            return False
-        return sweep.stays(self._db, self._topic.log, entry.kind, entry.data)
-
     def _octets_with(self, entry: _Entry) -> int:
-        """Return the bytes of the records that leave with an entry."""
-        txn = _committed_by(entry)
-        if txn is None:
+        """Return the bytes of the records that leave with a COMMIT entry."""
+        is_commit = entry.kind == EntryKind.COMMIT
+        if entry.data is None or not is_commit or decided_by(entry.kind, entry.data):
             return 0
-        octets: int = self._db.execute(sql.OCTETS_OF_RECORDS, (txn, self._topic.log)).fetchone()[0]
+        given = (int(decode_marker(entry.data).txn), self._topic.log)
+        octets: int = self._db.execute(sql.OCTETS_OF_RECORDS, given).fetchone()[0]
         return octets
 
     def _remove_with(self, entry: _Entry) -> bool:
@@ -258,17 +264,6 @@ class _Leaving:
     @property
     def _base(self) -> int:
         return topics_sql.base(self._topic.log)
-
-
-def _committed_by(entry: _Entry) -> int | None:
-    """Return the transaction whose COMMIT entry this is."""
-    if entry.kind != EntryKind.COMMIT or entry.data is None:
-        return None
-    return None if decided_by(entry.kind, entry.data) else int(decode_marker(entry.data).txn)
-
-
-def _just_decided(who: str) -> str:
-    return f"{who} was decided less than {DECIDED_MS // 1000} s ago"
 
 
 def _octets(db: sqlite3.Connection, log: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oplogd.model.pointer import Decision
 from oplogd.store.sqlite import MIGRATIONS, SqliteStore
 from oplogd.store.sqlite.upkeep import bounds as keeper
-from oplogd.store.sqlite.upkeep import counting, leaving
+from oplogd.store.sqlite.upkeep import leaving
 from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, MIN_MAX_BYTES, Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.bounded import BOUND, FIT, fill, octets_of, settle
@@ -103,7 +103,7 @@ async def test_what_an_older_file_holds_is_counted_once_beside_the_writes(
     path: Path, monkeypatch: Patch, small: bool
 ) -> None:
     if small:
-        monkeypatch.setattr(counting, "STEP_ENTRIES", 3)
+        monkeypatch.setattr(leaving, "COUNTED_ENTRIES", 3)
         monkeypatch.setattr(keeper, "COUNT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         open_at_version(patch, SIZES - 1)

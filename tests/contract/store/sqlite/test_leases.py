@@ -16,10 +16,10 @@ from oplogd.model.lease import Fence
 from oplogd.model.message import Message
 from oplogd.model.operation import Operation
 from oplogd.store import FencedBatch
-from oplogd.store.lease_rule import EXTENSIONS
+from oplogd.store.leases import EXTENSIONS
 from oplogd.store.sqlite import MIGRATIONS
+from oplogd.store.sqlite import leases as lease_rows
 from oplogd.store.sqlite.file import connection, statements
-from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.log import log
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics import statements as topic_statements
