@@ -1,11 +1,7 @@
 """Stores of the log and the states: one interface, a package for each database."""
 
 from oplogd.store.base import (
-    MAX_CORRECTIONS,
     BatchId,
-    Correction,
-    CorrectionResult,
-    Corrector,
     Entry,
     FencedBatch,
     LogBounds,
@@ -14,8 +10,9 @@ from oplogd.store.base import (
     StatesPage,
     Store,
     StoreStats,
+    decode_stored,
 )
-from oplogd.store.stored import decode_stored
+from oplogd.store.corrections import MAX_CORRECTIONS, Correction, CorrectionResult, Corrector
 
 __all__ = [
     "MAX_CORRECTIONS",

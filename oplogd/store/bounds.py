@@ -1,4 +1,4 @@
-"""The rules of bounds in bytes that all stores share. No I/O."""
+"""The rules of bounds in bytes for all stores. No I/O."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,12 @@ from oplogd.model.message import Message
 from oplogd.model.names import TopicName
 from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, MIN_MAX_BYTES, Topic
 
-# Records that stay although the front has passed them.
+# Reason of records that stay behind the front.
 RECORDS_FILL = "records and stored messages of transactions that are not over fill it"
 
 
 def slack(max_bytes: int) -> int:
-    """Return the bytes that leave besides those over the bound: so entries do not leave singly."""
+    """Return the bytes to remove besides those over the bound: entries do not leave singly."""
     return min(max_bytes // 16, MIN_MAX_BYTES)
 
 
@@ -39,7 +39,7 @@ def full_total(max_bytes: int) -> str:
 
 
 def require_fitting(topic: Topic, messages: Sequence[Message]) -> None:
-    """Raise MessageTooLargeError for a message that is larger than the bound of its topic."""
+    """Raise MessageTooLargeError for a message larger than the bound of its topic."""
     if topic.max_bytes is None:
         return
     for number, message in enumerate(messages):

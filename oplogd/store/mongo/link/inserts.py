@@ -70,11 +70,11 @@ async def insert_until_taken(
     try:
         async with session or nullcontext():
             await collection.insert_many(documents, ordered=True, session=session)
-            # A fail-over must not hide from later reads what was decided before the insert.
-            link.saw(session)
     except BulkWriteError as error:
         # The index is reliable, ``nInserted`` is not on every server.
         number = duplicates_in(error)[0]
+    # A fail-over must not hide the insert, and what was decided before it, from later reads.
+    link.saw(session)
     asked = AskTime(began, server_seconds(session))
     is_late = link.clock.boot() - head.at > late_seconds
     if asked.server_seconds is not None and head.server_seconds is not None:

@@ -17,7 +17,7 @@ from pymongo import IndexModel
 
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.operation import Operation, encode_data, format_ms
-from oplogd.store.base import Entry, State, StateCursor
+from oplogd.store.base import Entry, State, StateCursor, decode_stored
 from oplogd.store.mongo.link.damage import (
     Damage,
     milliseconds,
@@ -26,7 +26,6 @@ from oplogd.store.mongo.link.damage import (
     sound_event,
     whole,
 )
-from oplogd.store.stored import decode_stored
 
 Document = dict[str, Any]
 

@@ -5,8 +5,8 @@ It has the collections, the server's quirks and clock, and causally consistent r
 
 import contextlib
 import warnings
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
@@ -19,7 +19,6 @@ from pymongo.monitoring import CommandListener
 from pymongo.read_concern import ReadConcern
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.clock.ages import Present
 from oplogd.clock.guard import GuardedClock
 from oplogd.clock.rule import Saved
 from oplogd.store.mongo.link.damage import Damage, whole
@@ -48,6 +47,10 @@ _STEPPED_SECONDS = 1.0
 
 # An answer that took longer does not tell the time well enough.
 _PROMPT_SECONDS = 2.0
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class _Told(NamedTuple):
@@ -118,8 +121,16 @@ class Link:
         self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        # The guarded time of the server. It is unknown until the server's first answer.
+        # The guarded time of the server. It is unknown until the server's first answer. So an agent
+        # with a wrong clock does no harm.
         self.guarded = GuardedClock(clock, self.server_ms)
+        self.now_ms = self._asked(self.guarded.now_ms)
+        self.before_ms = self._asked(self.guarded.before_ms)
+        # The present for removals by age; and for stamps, reads and time-outs.
+        self.removal = self._asked(self.guarded.removal)
+        self.present = self._asked(self.guarded.present)
+        # The time for leases: terms make them safe.
+        self.raw_ms = self._asked(self.server_ms)
         self._told: _Told | None = None
         self._clock_asked = float("-inf")
 
@@ -142,30 +153,14 @@ class Link:
     async def close(self) -> None:
         await self.client.close()
 
-    async def now_ms(self) -> int:
-        """Return the guarded time of the server. So an agent with a wrong clock does no harm."""
-        await self._ask()
-        return self.guarded.now_ms()
+    def _asked(self, call: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+        """Return a call that first lets the server tell its time."""
 
-    async def removal(self) -> Present:
-        """Return the present for removals by age."""
-        await self._ask()
-        return self.guarded.removal()
+        async def ask(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            await self._ask()
+            return call(*args, **kwargs)
 
-    async def before_ms(self, age_ms: int) -> int:
-        """See ``GuardedClock.before_ms``."""
-        await self._ask()
-        return self.guarded.before_ms(age_ms)
-
-    async def present(self) -> Present:
-        """Return the present for stamps, reads, and time-outs."""
-        await self._ask()
-        return self.guarded.present()
-
-    async def raw_ms(self) -> int:
-        """Return the time of the server, for leases: terms make them safe."""
-        await self._ask()
-        return self.server_ms()
+        return ask
 
     def server_ms(self) -> int:
         """Return the server's time as last read, and measured since then. Any thread may call it.
@@ -205,11 +200,10 @@ class Link:
 
     def saw(self, session: AsyncClientSession | None) -> None:
         """Let later sessions of ``reading`` see everything that this one saw."""
-        after = session.operation_time if session else None
-        if session is not None and after is not None:
-            before = self._operation_time
-            if before is None or after > before:
-                self._operation_time, self._cluster_time = after, session.cluster_time
+        if session is None or session.operation_time is None:
+            return
+        if self._operation_time is None or session.operation_time > self._operation_time:
+            self._operation_time, self._cluster_time = session.operation_time, session.cluster_time
 
     def session(self) -> AsyncClientSession | None:
         """Return a new session; None if the server has no sessions."""

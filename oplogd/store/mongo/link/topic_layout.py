@@ -49,7 +49,15 @@ from oplogd.store import numbers
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.numbers import generation_of
 from oplogd.store.numbers import number_of as number_of_log
-from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry, TopicRecord
+from oplogd.store.topics import (
+    MAX_OFFSET,
+    EntryKind,
+    Topic,
+    TopicEntry,
+    TopicRecord,
+    dated_entry,
+    voided,
+)
 
 Document = dict[str, Any]
 
@@ -182,19 +190,15 @@ def following(head: Mark, now_ms: int) -> Mark:
 
 def entry(document: Document, present: Present) -> TopicEntry:
     mark = mark_of(document)
-    expires = document.get("expires", 0)
-    date = mark.ms
+    kind, data, pointer = _KINDS.get(document.get("kind", "")), "", None
+    if kind is not None:
+        data = document["data"]
+        pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
+    kind, expires = kind or EntryKind.VOID, document.get("expires", 0)
+    found = TopicEntry(mark.offset, mark.ms, kind, data, mark.sequence, expires, pointer)
     if present.ages.lags or "t" in document:
-        date = present.date(mark.ms, document.get("t", 0))
-        expires = expires and expires - mark.ms + date
-    written_ms = 0 if date == mark.ms else date
-    kind = _KINDS.get(document.get("kind", ""))
-    if kind is None or 0 < expires < present.ms:
-        void = TopicEntry(mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires)
-        return void._replace(written_ms=written_ms)
-    pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
-    data = document["data"]
-    return TopicEntry(mark.offset, mark.ms, kind, data, mark.sequence, expires, pointer, written_ms)
+        found = dated_entry(found, document.get("t", 0), present)
+    return voided(found) if 0 < found.expires_ms < present.ms else found
 
 
 def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRecord:

@@ -6,8 +6,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier, wait
-from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.row import LogRow
+from oplogd.store.mongo.log.log import Log, LogRow
 
 ASK_SECONDS = 0.03
 

@@ -18,7 +18,7 @@ from oplogd.store.mongo.link.inserts import Obstacle, insert_until_taken
 from oplogd.store.mongo.link.layout import Numbered, OfTransaction, entry_document, entry_id
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.timing import RECENT_SECONDS
-from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.ends import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.log.room import LogRoom
 
@@ -97,8 +97,6 @@ class LogLanding(NamedTuple):
 
 
 class ConditionalAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
-
     def __init__(self, link: Link, log: Log, room: LogRoom) -> None:
         self._link = link
         self._log = log

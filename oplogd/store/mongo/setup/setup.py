@@ -14,12 +14,10 @@ from oplogd.errors import StoreError, StoreFlagError, StoreUnavailableError
 from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, STATES, STATES_INDEXES, Document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.row import LOST_STATES, LogRow
-from oplogd.store.mongo.setup.identity import read_identity
+from oplogd.store.mongo.log.log import LOST_STATES, Log, LogRow
 from oplogd.store.mongo.setup.repair import SET_ASIDE_PREFIX, WITHOUT_INDEX_PREFIX, Repair
 from oplogd.store.mongo.setup.states import StatesKeeper, date_states
-from oplogd.store.mongo.setup.take_over import create_row, set_first_log_aside
+from oplogd.store.mongo.setup.take_over import create_row, read_identity, set_first_log_aside
 from oplogd.store.mongo.topics.setup import TopicsSetup
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
@@ -251,7 +249,7 @@ class Setup:
                     f"MongoDB at {self._link.hosts}: {LOG} is a capped collection; use"
                     " --log-collection capped"
                 )
-            self._log.known.saw_cap(0)
+            self._log.known.capped_bytes = 0
             return
         if not is_capped:
             raise StoreError(
@@ -260,8 +258,7 @@ class Setup:
                 f" size: {wanted or DEFAULT_CAP_BYTES}}}) while no agent runs, or use"
                 " --log-collection plain"
             )
-        size = int(options.get("size", 0))
-        self._log.known.saw_cap(size)
+        size = self._log.known.capped_bytes = int(options.get("size", 0))
         warning = None
         if wanted is not None and abs(size - wanted) >= _CAP_ROUNDING:
             warning = (

@@ -9,7 +9,7 @@ from bson.datetime_ms import DatetimeMS
 from oplogd.store.mongo.link.damage import FIRST_MS, LAST_MS
 from oplogd.store.mongo.link.layout import LOG, STATES, STATES_INDEXES, Document, key_of
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.log.row import LogRow
+from oplogd.store.mongo.log.log import LogRow
 
 _LONG_SECONDS = 3600.0
 _DAY_MS = 86_400_000

@@ -171,7 +171,7 @@ class Projection:
             self._checkpoint = None
             return False
         self._checkpoint = mark_of(documents[-1])
-        self._log.known.saw_checkpoint(self._checkpoint.offset)
+        self._log.known.folded = self._checkpoint.offset
         self.changed.notify()
         if not self._log.known.capped_bytes and self.trimmer.is_due(self._checkpoint.offset):
             await self.trimmer.trim(self._checkpoint.offset)

@@ -8,20 +8,12 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link import topic_layout as layout
 from oplogd.store.mongo.link.inserts import AskTime, server_seconds
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier
 from oplogd.store.mongo.link.search import PROBES
-from oplogd.store.mongo.link.topic_layout import (
-    END,
-    MARK_FIELDS,
-    SEAL,
-    Document,
-    floor_of,
-    mark_of,
-    place,
-    places_of,
-)
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.numbers import begin_of
 
@@ -86,7 +78,7 @@ class TopicHeads:
         }
         probes = max(1, min(PROBES, _PLACES // max(1, len(known))))
         keys = [
-            place(log, offset)
+            layout.place(log, offset)
             for log, head in known.items()
             for offset in range(head.mark.offset, head.mark.offset + 1 + probes)
         ]
@@ -95,7 +87,7 @@ class TopicHeads:
             documents = {
                 each["_id"]: each
                 async for each in self._link.entries.find(
-                    {"_id": {"$in": [SEAL, *keys]}}, MARK_FIELDS, session=session
+                    {"_id": {"$in": [layout.SEAL, *keys]}}, layout.MARK_FIELDS, session=session
                 ).batch_size(len(keys) + 2)
             }
             if self._is_sealed_again(documents):
@@ -124,12 +116,12 @@ class TopicHeads:
 
     def _is_sealed_again(self, documents: Mapping[str, Document]) -> bool:
         """Return whether the catalogue was created again: then its logs may be gone."""
-        if SEAL not in documents:
+        if layout.SEAL not in documents:
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: the collection {self._link.entries.name} is gone"
                 " or was created again; topics wait until the agent that folds has set it up"
             )
-        before, self._seal = self._seal, documents[SEAL].get("ts")
+        before, self._seal = self._seal, documents[layout.SEAL].get("ts")
         if before in (None, self._seal):
             return False
         self._sealed_at = self._link.clock.boot()
@@ -138,15 +130,15 @@ class TopicHeads:
     async def by_range(self, log: int, session: AsyncClientSession | None = None) -> LogHead | None:
         """Return the head of a log; None if the log is gone."""
         newest = await self._link.entries.find_one(
-            {"_id": places_of(log)}, MARK_FIELDS, sort=[("_id", -1)], session=session
+            {"_id": layout.places_of(log)}, layout.MARK_FIELDS, sort=[("_id", -1)], session=session
         )
         document = await self._catalogue.of_log(log, session)
         if document is None:
-            if newest is not None and newest["kind"] == END:
-                return LogHead(mark_of(newest), is_ended=True)
+            if newest is not None and newest["kind"] == layout.END:
+                return LogHead(layout.mark_of(newest), is_ended=True)
             return None
-        floor = floor_of(document)
-        if newest is None or mark_of(newest).offset < floor.offset:
+        floor = layout.floor_of(document)
+        if newest is None or layout.mark_of(newest).offset < floor.offset:
             return LogHead(floor)
         return _head(newest)
 
@@ -160,16 +152,18 @@ def _behind(
     documents: Mapping[str, Document], log: int, known: Mark, probes: int
 ) -> LogHead | None:
     """Return the head by the entries around a known one; None if they do not show it."""
-    ahead = [place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)]
+    ahead = [
+        layout.place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)
+    ]
     passed = [documents[key] for key in itertools.takewhile(documents.__contains__, ahead)]
     if len(passed) == probes or any(key in documents for key in ahead[len(passed) :]):
         return None
-    at = documents.get(place(log, known.offset))
-    if at is not None and mark_of(at) == known:
+    at = documents.get(layout.place(log, known.offset))
+    if at is not None and layout.mark_of(at) == known:
         return _head((passed or [at])[-1])
     # The log was empty. If its first entries are not there, they may have left meanwhile.
     return _head(passed[-1]) if known.offset == begin_of(log) and passed else None
 
 
 def _head(document: Document) -> LogHead:
-    return LogHead(mark_of(document), is_ended=document.get("kind") == END)
+    return LogHead(layout.mark_of(document), is_ended=document.get("kind") == layout.END)

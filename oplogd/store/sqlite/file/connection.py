@@ -84,8 +84,8 @@ class StoreFile:
 class ConnectionPool:
     """Threads with a connection each. A connection that failed is replaced at the next call.
 
-    ``writes``: a call fails if the file is no longer at its path when the call returns, because
-    its work would be lost. ``prepare`` is called before the first call, until it succeeds.
+    ``writes``: a call fails if the file has left its path when the call returns, because its work
+    would be lost. ``prepare`` is called before the first call, until it succeeds.
     """
 
     def __init__(
@@ -144,9 +144,8 @@ class ConnectionPool:
         return self._prepare is None
 
     async def close(self, *, interrupt: bool = False) -> None:
-        """Drop waiting calls and wait for running ones.
-
-        With ``interrupt`` the running ones raise StoreUnavailableError.
+        """Drop waiting calls and wait for running ones. ``interrupt``: they raise
+        StoreUnavailableError.
         """
         self._closing = True
         if interrupt:
@@ -200,7 +199,7 @@ class ConnectionPool:
 
 
 class Pools(NamedTuple):
-    """The threads that the parts of a store share. No look-up waits for a page of entries."""
+    """The threads shared by the parts of a store. No look-up waits for a page of entries."""
 
     writer: ConnectionPool
     readers: ConnectionPool

@@ -63,7 +63,7 @@ class Disk:
         return self._refused
 
     def pragmas(self) -> str:
-        """Return the SQL that keeps the write-ahead log small on a small disk, empty if it is not.
+        """Return the SQL for a small write-ahead log on a small disk, else an empty text.
 
         The log and the room for its checkpoint then fit into the space that intake leaves free.
         """
@@ -81,7 +81,7 @@ class Disk:
             self._reserve.release()
 
     def is_refusal(self, error: sqlite3.Error) -> bool:
-        """Return whether the error means that the disk is full, and take note of that."""
+        """Return whether the error means a full disk, and take note of it."""
         name = getattr(error, "sqlite_errorname", "")
         is_full = name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")) or (
             # SQLite does not tell a quota or a lack of inodes from other errors.
@@ -104,7 +104,7 @@ class Disk:
         return self._reserve.release()
 
     def look(self, in_file: int = 0) -> SpaceFigures:
-        """Make the reserve again if it fits, and return the figures. ``in_file``: see them."""
+        """Make the reserve again if it fits. Return the figures. ``in_file``: see them."""
         total, free = self._measure()
         limits = limits_of(total, self._size)
         if self._keep(limits, free, in_file):
@@ -124,7 +124,7 @@ class Disk:
         return False
 
     def _try(self, limits: SpaceLimits, free: int, in_file: int, present: int) -> bool:
-        """Ask the system for the room that intake needs: quotas and inodes are known to it only.
+        """Ask the system for the room of intake, because only the system knows quotas and inodes.
 
         Return whether the reserve was changed.
         """

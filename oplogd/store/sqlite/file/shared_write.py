@@ -1,4 +1,4 @@
-"""Steps that share a transaction of SQLite, and so one wait for the disk."""
+"""Steps in a shared transaction of SQLite, with one wait for the disk."""
 
 import asyncio
 import sqlite3
@@ -30,7 +30,7 @@ class _Waiting(NamedTuple):
 class SharedWrite(Generic[_D]):
     """Does steps in the writer's thread. Steps that come meanwhile share the next transaction.
 
-    ``written``: called in that thread after each transaction. ``new_decisions``: makes the figures
+    ``written``: called in the thread after each transaction. ``new_decisions``: makes the figures
     of the decisions. ``decisions``: of all steps.
     """
 
@@ -46,7 +46,7 @@ class SharedWrite(Generic[_D]):
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, step: Step[_D, _T | OplogError]) -> _T:
-        """Do a step. If it raises an OplogError, it has no effect; one that it returns is raised.
+        """Do a step. If it raises an OplogError, it has no effect. A returned OplogError is raised.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
         StoreUnavailableError.

@@ -6,7 +6,7 @@ Batches go in as JSON and come out as one string, as in ``log``.
 import bisect
 import contextlib
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,14 +14,12 @@ from oplogd.clock.ages import MAX_LEAD_MS, Present
 from oplogd.errors import LogReplacedError, TopicNotFoundError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
-from oplogd.model.message import Message
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.names import no_topic
 from oplogd.store.numbers import begin_of
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
-from oplogd.store.sqlite.file.parts import as_json
-from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.topic_bounds import TopicBounds
@@ -41,10 +39,7 @@ _PLAIN = EntryKind.MESSAGE.value
 # A larger time would overflow SQLite's integers as a stamp.
 _MAX_MS = (1 << 46) - 1
 
-# The messages of a statement by their log. A log is in it once.
-_Part = Mapping[int, Sequence[Message]]
-# New entries by their log: own time to live in ms, and data, which ``Raw`` is JSON. A log is in it
-# once.
+# New entries, each log once: own time to live in ms, and data. ``Raw`` is JSON.
 Groups = Sequence[tuple[int, Sequence[tuple[int | None, str | msgspec.Raw]]]]
 # Characters or bytes of an entry given to SQLite outside of JSON if it is alone.
 LARGE = 64 * 1024
@@ -79,12 +74,12 @@ def _append(
 
     It runs in the open transaction or in one of its own.
     """
-    parts = list(_parts(batch for batch in batches if batch.fence not in stale))
+    statements = list(_groups(batch for batch in batches if batch.fence not in stale))
     firsts: Firsts = {}
-    needs_transaction = len(parts) > 1 and not db.in_transaction
+    needs_transaction = len(statements) > 1 and not db.in_transaction
     with transaction(db) if needs_transaction else contextlib.nullcontext():
-        for part in parts:
-            firsts = place(db, EntryKind.MESSAGE, _contents(part), now, bounded=bounded) | firsts
+        for groups in statements:
+            firsts = place(db, EntryKind.MESSAGE, groups, now, bounded=bounded) | firsts
     return _outcomes(batches, stale, firsts)
 
 
@@ -102,20 +97,15 @@ def place(
     return {log: (head + 1, first) for log, head, first in placed}
 
 
-def _parts(batches: Iterable[MessageBatch]) -> Iterator[_Part]:
-    """Divide the messages so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES."""
-    part: dict[int, list[Message]] = {}
-    count = size = 0
-    for log, messages, _ in batches:
-        for message in messages:
-            size += len(message.data)
-            if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
-                yield part
-                part, count, size = {}, 0, len(message.data)
-            part.setdefault(log, []).append(message)
-            count += 1
-    if part:
-        yield part
+def _groups(batches: Iterable[MessageBatch]) -> Iterator[Groups]:
+    """Divide messages into parts of one statement each."""
+    messages = [(log, message) for log, messages, _ in batches for message in messages]
+    for part in parts(messages, lambda each: len(each[1].data)):
+        groups: dict[int, list[tuple[int | None, msgspec.Raw]]] = {}
+        for log, (data, ttl) in part:
+            own = None if ttl is None else ttl * 1000
+            groups.setdefault(log, []).append((own, msgspec.Raw(data)))
+        yield list(groups.items())
 
 
 def take_lone(groups: Groups) -> tuple[Groups, str | None]:
@@ -129,13 +119,6 @@ def take_lone(groups: Groups) -> tuple[Groups, str | None]:
         if len(text) > LARGE:
             return [(log, [(ttl, "")])], text if isinstance(text, str) else str(text, "utf-8")
     return groups, None
-
-
-def _contents(part: _Part) -> Groups:
-    return [
-        (log, [(None if ttl is None else ttl * 1000, msgspec.Raw(data)) for data, ttl in messages])
-        for log, messages in part.items()
-    ]
 
 
 def _outcomes(

@@ -8,7 +8,7 @@ from oplogd.clock.ages import Present
 from oplogd.errors import TopicFullError
 from oplogd.store.bounds import full_topic, full_total, slack
 from oplogd.store.sqlite.file.connection import transaction
-from oplogd.store.sqlite.file.statements import STATEMENT_BYTES
+from oplogd.store.sqlite.file.parts import STATEMENT_BYTES
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
