@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from oplogd.errors import MessageTooLargeError
 from oplogd.model.message import Message
 from oplogd.model.names import TopicName
-from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, MIN_MAX_BYTES, Topic
+from oplogd.store.topics import DECIDED_MS, ENTRY_BYTES, MIN_MAX_BYTES, Topic
 
 # Reason of records that stay behind the front.
 RECORDS_FILL = "records and stored messages of transactions that are not over fill it"
@@ -43,9 +43,9 @@ def require_fitting(topic: Topic, messages: Sequence[Message]) -> None:
     if topic.max_bytes is None:
         return
     for number, message in enumerate(messages):
-        octets = len(message.data) + ENTRY_OCTETS
-        if octets > topic.max_bytes:
+        size = len(message.data) + ENTRY_BYTES
+        if size > topic.max_bytes:
             raise MessageTooLargeError(
                 f"messages[{number}]",
-                f"takes {octets:,} bytes, more than the topic's max_bytes of {topic.max_bytes:,}",
+                f"takes {size:,} bytes, more than the topic's max_bytes of {topic.max_bytes:,}",
             )

@@ -24,8 +24,7 @@ _COPIES = 4
 class SpaceLimits(NamedTuple):
     """Bytes. ``needed``: intake stops below. ``reserve``: wanted size of the reserve.
 
-    ``log``: part of ``needed`` that must be on the disk, not in free pages of the file, for the
-    write-ahead log.
+    ``log``: part of ``needed`` on the disk, not in free pages of the file, for the write-ahead log.
     """
 
     needed: int

@@ -22,7 +22,7 @@ DEFAULT_TTL = 7 * 86_400
 MAX_OFFSET = (1 << 40) - 1
 
 # Bytes that an entry or a stored message counts besides its data.
-ENTRY_OCTETS = 100
+ENTRY_BYTES = 100
 # The least bound in bytes of a topic, and of all topics together.
 MIN_MAX_BYTES = 1 << 20
 # For so long after a decision, bounds in bytes remove no entry of its transaction or pointer.
@@ -162,13 +162,13 @@ class News(NamedTuple):
 class TopicStats(NamedTuple):
     """Figures for /status. ``numbers``: of logs in use, also those of topics deleted lately.
 
-    ``octets``: bytes of all topics, see ``Topics.shrink``. ``max_bytes``: bound of all topics
+    ``bytes``: of all topics, see ``Topics.shrink``. ``max_bytes``: bound of all topics
     together, None without one. ``left``: entries removed because of bounds in bytes.
     """
 
     topics: int
     numbers: int = 0
-    octets: int = 0
+    bytes: int = 0
     max_bytes: int | None = None
     left: int = 0
 
@@ -283,7 +283,7 @@ class Topics(Protocol):
     async def shrink(self) -> int:
         """Remove the oldest entries while topics store more than their bounds. Return their number.
 
-        Each entry and each stored message counts its data and ENTRY_OCTETS. The front of a topic
+        Each entry and each stored message counts its data and ENTRY_BYTES. The front of a topic
         with ``max_bytes`` leaves first; if all topics together have a bound, the oldest fronts do.
         Entries of an undecided or just decided transaction or pointer stay. The newest entry of a
         topic leaves only if it and its records alone exceed its bound, or the newest entries of all

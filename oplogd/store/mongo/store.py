@@ -43,7 +43,7 @@ from oplogd.store.mongo.transactions.payloads import Payloads
 
 LEASE_SECONDS = 5.0
 
-# How long a start waits for the server: longer than it takes to find out that it is unreachable.
+# How long a start waits for the server: longer than it takes to find it unreachable.
 _OPEN_SECONDS = 5.0
 
 _ASK_SECONDS = 0.03
@@ -57,12 +57,11 @@ class MongoStore:
     """See ``Store``. ``url`` names the database; without a name it is ``oplog``.
 
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
-    cap; None keeps the one it has. ``new_bytes``: the cap of a log created now.
-    ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
-    ``topics_max_bytes``: bound of all topics together, 0 for none; None keeps the one in the store.
-    ``lease``: seconds of silence after which another agent folds. ``clock``: the agent's.
-    ``timing`` and ``event_listeners`` (PyMongo's) are for tests. The attributes are the store's
-    parts. The constructor contacts nobody; it raises StoreError.
+    cap. ``new_bytes``: the cap of a log created now. ``topic_ttl``: time to live in seconds of
+    topics without one. ``topics_max_bytes``: bound of all topics together, 0 for none. None keeps
+    the values in the store. ``lease``: seconds of silence after which another agent folds.
+    ``clock``: the agent's. ``timing`` and ``event_listeners`` (PyMongo's) are for tests. The
+    attributes are the store's parts. The constructor makes no connection; it raises StoreError.
     """
 
     kind = "mongodb"
@@ -165,7 +164,7 @@ class MongoStore:
             return row.folded
 
     async def settle(self) -> None:
-        """Do as ``checkpoint``, but accept lost states: for a tool that replaces them."""
+        """Do ``checkpoint``, but accept lost states: for a tool that replaces them."""
         async with self._working():
             await self._all_folded()
 
@@ -197,10 +196,7 @@ class MongoStore:
         )
 
     async def purge(self, before_ms: int) -> int:
-        """Only the agent that folds does it.
-
-        Tombstones younger than ``Timing.purge_leases`` lease times stay.
-        """
+        """Only the agent that folds does it. Young tombstones stay: see ``Timing.purge_leases``."""
         async with self._working():
             stay_ms = int(1_000 * self.link.timing.purge_leases * self.lease.seconds)
             before_ms = min(before_ms, await self.link.before_ms(stay_ms))

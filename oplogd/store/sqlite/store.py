@@ -105,8 +105,7 @@ class SqliteStore:
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
-        """Open the file. If there is no room for an existing one, ``space`` completes the opening
-        later.
+        """Open the file. Without room for an existing one, ``space`` completes the opening later.
 
         All other failures are raised.
         """

@@ -89,9 +89,13 @@ class MongoTopics:
         async with self._working():
             try:
                 return await self.catalogue.create(name, ttl, pointers, max_bytes)
-            except TopicExistsError:
-                if not await self._finish(name):
+            except TopicExistsError:  # finish a deletion if the log has ended
+                topic = await self.catalogue.find(name)
+                head = None if topic is None else await self.heads.of(topic.log)
+                if topic is not None and (head is None or not head.is_ended):
                     raise
+                if topic is not None and head is not None:
+                    await self.catalogue.forget(topic.log, head.mark)
             return await self.catalogue.create(name, ttl, pointers, max_bytes)
 
     async def delete(self, name: TopicName) -> None:
@@ -108,7 +112,7 @@ class MongoTopics:
                 await self.catalogue.forget(topic.log, end)
 
     async def end_behind(self, log: int, head: Mark) -> bool:
-        """Delete a topic unless an entry follows this head. Return whether the topic is gone."""
+        """Delete a topic unless an entry follows this head. Return whether it is gone."""
         end = await self.appender.end(log, head.offset)
         if end is None:
             return False
@@ -137,14 +141,3 @@ class MongoTopics:
             found = await self._link.topics.find_one({"_id": CATALOGUE}) or {}
             most = whole(found.get("topics_max_bytes"))
             return TopicStats(topics, numbers, found.get("octets", 0), most, found.get("left", 0))
-
-    async def _finish(self, name: TopicName) -> bool:
-        """Finish the deletion of a topic whose log has ended. Return whether the name is free."""
-        topic = await self.catalogue.find(name)
-        if topic is None:
-            return True
-        head = await self.heads.of(topic.log)
-        if head is None or not head.is_ended:
-            return False
-        await self.catalogue.forget(topic.log, head.mark)
-        return True

@@ -1,7 +1,4 @@
-"""The client, shared by all parts of the store.
-
-It has the collections, the server's quirks and clock, and causally consistent reads.
-"""
+"""The client of all parts of the store: collections, quirks, clock, causally consistent reads."""
 
 import contextlib
 import warnings
@@ -45,7 +42,7 @@ _DEFAULTS = {
 _CLOCK_SECONDS = 10.0
 _STEPPED_SECONDS = 1.0
 
-# An answer that took longer does not tell the time well enough.
+# A later answer does not tell the time well enough.
 _PROMPT_SECONDS = 2.0
 
 
@@ -64,7 +61,7 @@ class Link:
     """One client of MongoDB.
 
     It reads at the primary with majority, and its writes wait for a majority, even if the URL says
-    otherwise. ``quirks`` describe MongoDB itself until ``greet`` was called.
+    otherwise. Until ``greet``, ``quirks`` describe MongoDB itself.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class Link:
     ) -> None:
         """Contact no server yet. ``brief``: for one question only.
 
-        Raises StoreFlagError for a URL that cannot be used.
+        Raises StoreFlagError for an unusable URL.
         """
         self.hosts = shown(url)
         self.clock = clock
@@ -135,7 +132,7 @@ class Link:
         self._clock_asked = float("-inf")
 
     async def greet(self) -> None:
-        """Learn the quirks and the clock of the server. Raises PyMongoError."""
+        """Learn the quirks and the clock of the server."""
         command = Quirks().hello_command
         began = self.clock.boot()
         try:
@@ -163,9 +160,9 @@ class Link:
         return ask
 
     def server_ms(self) -> int:
-        """Return the server's time as last read, and measured since then. Any thread may call it.
+        """Return the server's last read time plus the time since then. Any thread may call it.
 
-        Until the server's first answer: this machine's.
+        Before the server's first answer: this machine's.
         """
         told = self._told
         if told is None:
@@ -174,7 +171,6 @@ class Link:
         return self.clock.server_ms(int(told.ms + passed * 1000))
 
     async def keep_clock(self) -> None:
-        """See ``Store.keep_clock``."""
         await self._ask()
         if (saved := self.guarded.due()) is not None:
             row = {"$set": saved._asdict()}
@@ -183,7 +179,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncClientSession | None]:
-        """Provide a session that sees everything that earlier ones of this link saw.
+        """Provide a session whose reads see everything seen by earlier ones of this link.
 
         None if the server has no sessions.
         """
@@ -199,7 +195,7 @@ class Link:
             self.saw(session)
 
     def saw(self, session: AsyncClientSession | None) -> None:
-        """Let later sessions of ``reading`` see everything that this one saw."""
+        """Let later sessions of ``reading`` see everything seen by this one."""
         if session is None or session.operation_time is None:
             return
         if self._operation_time is None or session.operation_time > self._operation_time:
@@ -266,12 +262,12 @@ class Link:
             self._told = told
             self.guarded.begin(_saved(found))
         elif now - began <= _PROMPT_SECONDS:
-            # The time of a late answer is that of some moment while it was awaited.
+            # The time of a late answer is one of some moment while it was awaited.
             self._told = told
 
 
 def _saved(row: Document | None) -> Saved | None:
-    """Return the time that the store has kept; None if there is none that can be read."""
+    """Return the time kept in the store; None without a readable one."""
     if row is None:
         return None
     names = Saved._fields[:-1]

@@ -37,13 +37,13 @@ class BatchAppender:
         self._log = log
         self._appender = appender
         self._numbers, self._fenced_numbers = OwnNumbers(), OwnNumbers()
-        # Largest sequence in the log of each writer that is not in doubt.
+        # Largest sequence in the log of each writer without doubt.
         self._last: dict[str, int] = {}
 
     async def append(
         self, operations: Sequence[Operation], batch_id: BatchId | None = None
     ) -> None:
-        """Append the operations that are not in the log yet, by the writer's token and sequence."""
+        """Append the operations missing in the log, by the writer's token and sequence."""
         if not operations:
             return
         batch_id = batch_id or self._numbers.take(len(operations))
@@ -66,7 +66,7 @@ class BatchAppender:
 
 
 class WriterBatch(OrderedBatch):
-    """Its condition is that an operation is not in the log yet.
+    """Its condition: an operation is not in the log yet.
 
     ``last``: the writer's largest sequence in the log; None: in doubt.
     """
@@ -124,7 +124,7 @@ class WriterBatch(OrderedBatch):
 
 
 class FencedWriterBatch(WriterBatch):
-    """The operations of several batches, each with the condition that its fence holds.
+    """The operations of several batches, each with the condition of its fence.
 
     ``stale``: places of the batches whose fence does not hold. None of their operations is in the
     log.

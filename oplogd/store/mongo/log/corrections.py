@@ -1,9 +1,9 @@
-"""Corrections: appended only if no operation has touched their objects since the comparison.
+"""Appends corrections of objects without operations since the comparison.
 
 To judge corrections, read the checkpoint, then the states, then the log from the checkpoint to the
-head. After a duplicate key, read the log on from that head. If the log has a gap there, read the
-states again: they hold the entries that have left it. Corrections have no token: the states tell
-whether a late correction is in the log.
+head. After a duplicate key, read the log on from this head. If the log has a gap there, read the
+states again: they hold the entries that left it. Corrections have no token: the states tell whether
+a late correction is in the log.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class ObjectsAtHead:
         self._keys = keys
 
     def take(self, key: str, document: Document) -> None:
-        """Take a state, or the state that an entry leaves, if it is newer."""
+        """Take a state, or the state after an entry, if it is newer."""
         offset = int(document.get("n") or 0)
         known = self.last.get(key)
         if key in self._keys and (known is None or offset > known.offset):
@@ -42,8 +42,6 @@ class ObjectsAtHead:
 
 
 class CorrectionGuard:
-    """Appends corrections."""
-
     def __init__(self, link: Link, log: Log, appender: ConditionalAppender) -> None:
         self.clock = link.clock
         self._link = link
@@ -126,7 +124,7 @@ class CorrectionBatch:
         self.results = [CorrectionResult.APPLIED] * len(corrections)
         self._keys = {operation.key for _, operation in self.todo}
         self._objects: ObjectsAtHead | None = None
-        # Whether the objects are read up to their head, the last correction that was appended.
+        # Whether the objects are read up to their head, the last appended correction.
         self._is_read = False
         self._give_up_at = self._guard.clock.monotonic() + _PATIENCE_SECONDS
 
@@ -156,8 +154,8 @@ class CorrectionBatch:
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
         """Return the corrections that are or will be folded.
 
-        A correction may be left out although it was folded, if another operation on its object
-        followed. Then it is judged again, by that operation.
+        A folded correction may be missing, if another operation on its object followed. Then it is
+        judged again, by this operation.
         """
         folded, last = await self._guard.folded({operation.key for _, operation in landed})
         return [

@@ -1,8 +1,8 @@
 """Finding the newest and the oldest entry of the log.
 
 The log is dense from its oldest entry to its newest. An entry before the oldest is a stray: an
-insert carried out after the log had been trimmed past its place. No writer relies on it
-(see ``conditional``), and no reader counts it.
+insert carried out after the log was trimmed past its place. No writer relies on it (see
+``conditional``), and no reader counts it.
 """
 
 import itertools
@@ -97,8 +97,6 @@ class KnownLog:
 
 
 class LogEnds:
-    """Methods raise PyMongo's errors."""
-
     def __init__(self, link: Link, known: KnownLog) -> None:
         self._link = link
         self._known = known
@@ -132,8 +130,8 @@ class LogEnds:
         """Return the first entry after the last gap before ``head``; None if the log is empty.
 
         Without strays this is the entry with the smallest offset, and one more look-up confirms it.
-        The look-up probes at growing distances, so that it finds every gap that is at least as long
-        as the range of strays before it.
+        The look-up probes at growing distances. So it finds every gap at least as long as the range
+        of strays before it.
         """
         front = await self._end(1, session)
         if front is None:

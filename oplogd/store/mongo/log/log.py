@@ -1,4 +1,4 @@
-"""Reading the log collection in offset order. Every read sees entries that a majority has."""
+"""Reading the log collection in offset order. Every read sees entries of a majority."""
 
 from collections.abc import Awaitable, Callable
 
@@ -24,10 +24,10 @@ LOST_STATES = (
 
 
 class LogRow:
-    """The members of the row, checked. Times are milliseconds since 1970.
+    """The checked members of the row of the log. Times are milliseconds since 1970.
 
-    ``folded``: the checkpoint. ``set_aside``: spans of time, ends excluded, of logs that were set
-    aside because their clock was ahead. The rest: see ``LogBounds``.
+    ``folded``: the checkpoint. ``set_aside``: spans of time, ends excluded, of logs set aside
+    because their clock was ahead. The rest: see ``LogBounds``.
     """
 
     def __init__(self, document: Document) -> None:
@@ -91,7 +91,7 @@ class Log:
         return dense
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
-        """See ``Store.read``. With ``at_ms`` the entry at ``after`` is also read, and compared."""
+        """With ``at_ms`` the entry at ``after`` is also read, and compared."""
         async with self._link.reading() as session:
             if at_ms is None:
                 return [entry(document) for document in await self.documents(after, limit, session)]
@@ -108,7 +108,7 @@ class Log:
         return await self._link.log.find_one({"n": offset}, {"_id": 1}) is not None
 
     async def newest(self, known: Mark | None = None) -> Head:
-        """Return the newest entry; if the log is empty, the mark behind which it continues.
+        """Return the newest entry; of an empty log the mark before the next one.
 
         ``known``: a recent entry past which all others are wanted; by default the newest seen here.
         Raises as ``check_index``.
@@ -200,7 +200,7 @@ class Log:
             return await self._ends.last_upto(ms, bounds.oldest, bounds.head, session)
 
     async def empty_head(self, row: LogRow, session: AsyncClientSession | None = None) -> Mark:
-        """Return the mark behind which an empty log continues.
+        """Return the mark before the next entry of an empty log.
 
         No state and no folded entry has a larger offset or time.
         """

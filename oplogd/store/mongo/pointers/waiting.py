@@ -3,7 +3,7 @@
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.pointers.stored import Stored, StoredMessages, number_in
-from oplogd.store.topics import ENTRY_OCTETS
+from oplogd.store.topics import ENTRY_BYTES as ENTRY_OCTETS
 
 # Pointers of a topic that one look counts: the oldest ones.
 _MOST = 200

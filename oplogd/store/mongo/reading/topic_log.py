@@ -1,4 +1,4 @@
-"""Reading the log of one topic. Every read sees entries that a majority has."""
+"""Reading the log of one topic. Every read sees entries of a majority."""
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -244,8 +244,6 @@ class TopicReader:
 
 
 class MongoTopicLog:
-    """See ``TopicLog``. ``working`` guards each call."""
-
     def __init__(self, reader: TopicReader, topic: Topic, working: Working) -> None:
         self._reader = reader
         self._topic = topic

@@ -49,10 +49,7 @@ class Scan(NamedTuple):
 
 
 class Repair:
-    """Only the holder of the lease calls ``finish``.
-
-    Methods raise PyMongo's errors and StoreUnavailableError.
-    """
+    """Only the holder of the lease calls ``finish``."""
 
     def __init__(self, link: Link, log: Log, lost: Callable[[int], None]) -> None:
         """``lost`` is called with the number of entries that are neither folded nor stored."""
@@ -63,9 +60,9 @@ class Repair:
     async def begin(self, aside: str, size: int, epoch_ms: int | None = None) -> None:
         """Note that the log must be set aside as ``aside`` and rebuilt.
 
-        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: time at which a new epoch
-        begins. The states get this time, and only entries that are not folded go into the new log.
-        None: all entries go into the new log.
+        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: begin of a new epoch. The
+        states get this time, and only unfolded entries go into the new log. None: all entries go
+        there.
         """
         repair: Document = {
             "id": aside,
@@ -76,13 +73,6 @@ class Repair:
         await self._link.meta.update_one(
             {"_id": layout.LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}}
         )
-
-    async def noted(self) -> str | None:
-        """Return the id of the noted repair; None if there is none."""
-        row = await self._link.meta.find_one(
-            {"_id": layout.LOG, "repair": {"$exists": True}}, {"repair": 1}
-        )
-        return str(row["repair"]["id"]) if row else None
 
     async def finish(self, hold: HoldLease) -> None:
         """Carry out the noted repair, if there is one, to its end."""
@@ -120,7 +110,7 @@ class Repair:
         return Scan(dense, last, unfolded, without)
 
     async def floor(self, row: LogRow) -> Mark:
-        """Return the mark behind which a new log continues if the log is lost.
+        """Return the mark before a new log if the log is lost.
 
         No entry ever seen here has a larger offset or time.
         """

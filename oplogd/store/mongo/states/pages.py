@@ -17,8 +17,6 @@ _COUNT_SECONDS = 60.0
 
 
 class StatePages:
-    """``page`` raises PyMongo's errors and StoreUnavailableError."""
-
     def __init__(self, link: Link) -> None:
         self._link = link
         self._read_size = ReadSize()
@@ -26,7 +24,6 @@ class StatePages:
     async def page(
         self, start: StateCursor, upto: int, limit: int, *, live_only: bool
     ) -> StatesPage:
-        """See ``Store.states``."""
         async with self._link.reading() as session:
             if live_only:
                 # The agent that folds may not have created the index of live states yet.
@@ -82,14 +79,11 @@ class StatePages:
                 break
         self._read_size.saw(size, len(found))
         is_full = len(found) == limit or size > READ_CHARACTERS
-        if not is_full and upto:
-            await self._check_states(session)
-        return StatesPage(found, found[-1].cursor if is_full else None)
-
-    async def _check_states(self, session: AsyncClientSession | None) -> None:
-        """Raise StoreUnavailableError if the states were dropped: a copy would be incomplete."""
-        if len(await self._link.states.index_information(session=session)) < 2:
+        # States that were dropped would make an incomplete copy.
+        states = self._link.states
+        if not is_full and upto and len(await states.index_information(session=session)) < 2:
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: the collection {layout.STATES} was dropped; the"
                 " agent that folds repairs it"
             )
+        return StatesPage(found, found[-1].cursor if is_full else None)

@@ -1,7 +1,7 @@
 """The topics whose stamps are ahead. Their logs are noted in the store, for later starts.
 
-Looking up the heads of all topics would cost a request for each. So only those are known that an
-agent has used.
+Only logs in use by an agent are known. Looking up the heads of all topics would cost a request for
+each.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class AheadTopics:
         self._noted: set[int] | None = None
 
     async def newest_ms(self) -> int:
-        """Return the newest time that is ahead, or of deleted topics. Raises PyMongo's errors."""
+        """Return the newest time ahead, or of deleted topics."""
         latest = await self._link.now_ms() + MAX_LEAD_MS
         if self._noted is None:
             row = await self._link.meta.find_one({"_id": CLOCK}, {"ahead": 1}) or {}
@@ -43,17 +43,14 @@ class AheadTopics:
         if self._noted:
             await self._heads.newest(self._noted)
         ahead = self._heads.past(latest)
-        await self._note(self._noted, set(sorted(ahead)[:_MOST]))
-        return max([await self._catalogue.ended_ms(), *ahead.values()])
-
-    async def _note(self, before: set[int], ahead: set[int]) -> None:
-        chosen = {"_id": CLOCK}
-        if new := ahead - before:
+        noted, chosen = set(sorted(ahead)[:_MOST]), {"_id": CLOCK}
+        if new := noted - self._noted:
             change = {"$addToSet": {"ahead": {"$each": sorted(new)}}}
             await self._link.meta.update_one(chosen, change, upsert=True)
-        if gone := before - ahead:
+        if gone := self._noted - noted:
             await self._link.meta.update_one(chosen, {"$pull": {"ahead": {"$in": sorted(gone)}}})
-        self._noted = ahead
+        self._noted = noted
+        return max([await self._catalogue.ended_ms(), *ahead.values()])
 
     async def repair(self) -> None:
         """Repair the topics whose stamps are ahead, as a part of a new epoch. May be repeated.
@@ -113,7 +110,8 @@ class AheadTopics:
             if ahead:
                 first = first or after
                 await entries.bulk_write(_changes(ahead, following))
-                moved = moved or _moved(purged, ahead, following)
+                own = (own for own, each in enumerate(ahead, following) if _stamp(each) >= purged)
+                moved = moved or next(own, 0)
                 following += len(ahead)
         if purged > now:  # readers from before the removed entries learn of it as before
             await self._catalogue.update(topic, {"$set": {"purged": moved or following}})
@@ -133,12 +131,6 @@ def _changes(entries: Sequence[Document], first: int) -> list[UpdateOne]:
         change: Document = {"$set": members, "$unset": {"t": ""}}
         changes.append(UpdateOne({"_id": each["_id"]}, change))
     return changes
-
-
-def _moved(old: int, entries: Sequence[Document], first: int) -> int:
-    """Return the new stamp of the first of some entries that is not before a stamp; else 0."""
-    found = (own for own, each in enumerate(entries, first) if _stamp(each) >= old)
-    return next(found, 0)
 
 
 def _stamp(document: Document) -> int:

@@ -102,7 +102,7 @@ class Catalogue:
         return layout.topic_of(document)
 
     async def reserve(self, name: TopicName) -> int:
-        """Reserve the number of a new log. No log, deleted or not, is it or a larger one.
+        """Reserve the number of a new log. No log, deleted or not, has it or a larger one.
 
         Raises NoLogNumberError.
         """
@@ -126,13 +126,15 @@ class Catalogue:
                     if attempt >= _SINGLE_ATTEMPTS:
                         await self._pass_over(log)
                     continue
-                if not generation or await self._is_empty(log):
+                # A new log has entries if its number was lost with the collection of topics.
+                inside = {"_id": layout.places_of(log, begin_of(log))}
+                if not generation or await self._link.entries.find_one(inside, {"_id": 1}) is None:
                     return log
                 await topics.delete_one(layout.reserved(log))
         raise NoLogNumberError(used_up(f"MongoDB at {self._link.hosts}"))
 
     async def _pass_over(self, log: int) -> None:
-        """Let the next attempt look behind some numbers in use that follow that of a log."""
+        """Let the next attempt look behind some numbers in use that follow this one."""
         inside = {"_id": {"$gt": layout.reservation(log), "$lt": layout.NAMES_FROM}}
         found = self._link.topics.find(inside, {"_id": 1}).sort("_id", 1).limit(_PASSED_OVER)
         last = log
@@ -142,19 +144,11 @@ class Catalogue:
             last += 1
         await self._link.topics.update_one({"_id": layout.CATALOGUE}, {"$max": {"logs": last}})
 
-    async def _is_empty(self, log: int) -> bool:
-        """Return whether a new log has no entries.
-
-        It has some if its number was lost when the collection of topics was dropped.
-        """
-        inside = {"_id": layout.places_of(log, begin_of(log))}
-        return await self._link.entries.find_one(inside, {"_id": 1}) is None
-
     async def forget(self, log: int, end: Mark) -> None:
         """Free the name of a topic whose log has ended at a mark. May be repeated.
 
-        First the catalogue takes over the log's last stamp: a topic created afterwards continues
-        behind it. If that stamp is ahead, it concerns no topic but the next of this name.
+        First the catalogue takes over the log's last stamp: a later topic continues behind it. A
+        stamp ahead concerns only the next topic of this name.
         """
         topics, ended_stamp = self._link.topics, layout.stamp_of(end)
         found = await topics.find_one(layout.reserved(log))
@@ -239,21 +233,21 @@ class Catalogue:
         return 0 if found is None else unstamp(layout.number(found, "ended_stamp"))[0]
 
     async def version(self) -> tuple[int, int]:
-        """Return the version, and the number of floors that bounds in bytes have raised."""
+        """Return the version, and the number of floors raised by bounds in bytes."""
         found = await self._link.topics.find_one(
             {"_id": layout.CATALOGUE}, {"version": 1, "turn": 1}
         )
         return (0, 0) if found is None else (layout.number(found, "version"), found.get("turn", 0))
 
     async def floors(self, logs: Collection[int]) -> dict[int, int]:
-        """Return the offsets of the floors of these logs that have one."""
+        """Return the offsets of the floors of these logs."""
         floors = {
             log: layout.number(each, "floor") for log, each in (await self._documents(logs)).items()
         }
         return {log: floor for log, floor in floors.items() if floor}
 
     async def bump(self) -> None:
-        """Let the followers of all agents see that the catalogue has changed."""
+        """Tell the followers of all agents of a change."""
         await self._link.topics.update_one({"_id": layout.CATALOGUE}, {"$inc": {"version": 1}})
         self.changed.notify()
 
@@ -261,9 +255,9 @@ class Catalogue:
         return StoreUnavailableError(f"MongoDB at {self._link.hosts}: the topics are being set up")
 
     async def largest_log(self) -> int:
-        """Return the largest number of a log that is known, 0 if there is none.
+        """Return the largest known number of a log, 0 if there is none.
 
-        It may be known from entries only, if ``oplog_topics`` was dropped.
+        Only entries have it if ``oplog_topics`` was dropped.
         """
         last = await self._link.topics.find_one(layout.RESERVATIONS, {"_id": 1}, sort=[("_id", -1)])
         newest = await self._link.entries.find_one({}, {"_id": 1}, sort=[("_id", -1)])
@@ -279,7 +273,7 @@ def _past(counts: Mapping[str, int], after: str, limit: int) -> list[Namespace]:
 
 
 def new_log(log: int, floor_stamp: int, now_ms: int) -> Document:
-    """Return the members of a topic's document that describe a new, empty log."""
+    """Return the members of a topic's document for a new, empty log."""
     return {
         **layout.numbered(log),
         "floor": begin_of(log),

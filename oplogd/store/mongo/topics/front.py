@@ -1,4 +1,4 @@
-"""The front of a topic: which of its entries are gone."""
+"""The front of a topic."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,7 +11,7 @@ from oplogd.store.mongo.link.search import LookUp, last_before
 
 
 class Front:
-    """The topic's document, and the rule that tells which of its entries are gone."""
+    """The topic's document, with the rule of the entries that are gone."""
 
     def __init__(self, catalogue: Document, document: Document, present: Present) -> None:
         own = document["ttl"]
@@ -21,7 +21,8 @@ class Front:
         self.purged = layout.number(document, "purged") if "purged" in document else 0
         self._expired = max(self.floor.offset, layout.number(document, "expired"))
         self.present = present
-        # What is dated before this is gone, and what has a time in the store before the other one.
+        # Entries dated before this are gone, and those with a time in the store before the other
+        # one.
         self.oldest_date = present.ms - 1000 * ttl
         self.oldest_ms = present.ages.oldest(self.oldest_date)
         self._latest_ms = present.ms + MAX_LEAD_MS
@@ -34,7 +35,7 @@ class Front:
         return mark.ms > self._latest_ms
 
     def date(self, document: Document) -> int:
-        """Return the time from which the topic's time to live counts for an entry."""
+        """Return the start of the topic's time to live for an entry."""
         return self.present.date(layout.number(document, "ts"), document.get("t", 0))
 
     def is_gone(self, mark: Mark) -> bool:
@@ -63,10 +64,10 @@ async def mark_at(link: Link, log: int, offset: int) -> Mark | None:
 async def last_written_before(
     low: Mark, newest: Mark, rule: Front, look_up: LookUp, times: Mapping[int, int]
 ) -> Mark:
-    """Return the last mark of an entry that is gone by its time of writing; else ``low``.
+    """Return the last mark of an entry gone by its time of writing; else ``low``.
 
     For a log whose newest stamp is ahead. ``look_up`` notes times of writing in ``times``, by
-    offset. Entries without that time were stamped while the clock was ahead: before all others.
+    offset. Entries without such a time were stamped while the clock was ahead: before all others.
     """
 
     def is_before(mark: Mark) -> bool:

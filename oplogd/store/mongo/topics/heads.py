@@ -27,7 +27,7 @@ _REMEMBERED = 20_000
 class LogHead(NamedTuple):
     """The newest entry of a log, as a majority had it.
 
-    In an empty log the mark behind which it continues. ``is_ended``: the topic was deleted.
+    In an empty log the mark before the next one. ``is_ended``: the topic was deleted.
     """
 
     mark: Mark
@@ -35,17 +35,17 @@ class LogHead(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """The heads of logs; logs that are gone are missing."""
+    """The heads of logs without those that are gone."""
 
     logs: Mapping[int, LogHead]
     asked: AskTime
 
 
 class TopicHeads:
-    """Methods raise PyMongo's errors, and StoreUnavailableError if ``oplog_entries`` was dropped.
+    """Methods raise StoreUnavailableError if ``oplog_entries`` was dropped.
 
-    ``recent_seconds``: age up to which a remembered head is certainly not being swept. ``appended``
-    notifies of entries that this process has appended.
+    ``recent_seconds``: up to this age no sweep removes a remembered head. ``appended`` notifies of
+    entries appended by this process.
     """
 
     def __init__(self, link: Link, catalogue: Catalogue, recent_seconds: float) -> None:
@@ -53,8 +53,8 @@ class TopicHeads:
         self._catalogue = catalogue
         self._recent_seconds = recent_seconds
         self._known: dict[int, tuple[LogHead, float]] = {}
-        # The time in the seal, and the time at which another one was found: heads that were
-        # remembered before do not count.
+        # The time in the seal, and the time at which another one was found: older heads do not
+        # count.
         self._seal: object = None
         self._sealed_at = float("-inf")
         self.appended = Notifier()
@@ -99,12 +99,8 @@ class TopicHeads:
                     self._known.pop(log, None)
                 else:
                     found[log] = head
-                    self._remember(log, head, asked_at)
+                    self.saw(log, head, asked_at)
             return Heads(found, AskTime(asked_at, server_seconds(session)))
-
-    def saw(self, log: int, mark: Mark, asked_at: float) -> None:
-        """Note an own entry behind the head asked for at a time."""
-        self._remember(log, LogHead(mark), asked_at)
 
     def past(self, ms: int) -> dict[int, int]:
         """Return the times of the remembered heads past a time, by log."""
@@ -142,7 +138,8 @@ class TopicHeads:
             return LogHead(floor)
         return _head(newest)
 
-    def _remember(self, log: int, head: LogHead, asked_at: float) -> None:
+    def saw(self, log: int, head: LogHead, asked_at: float) -> None:
+        """Remember a head asked for at a time, or an own entry behind it."""
         if len(self._known) >= _REMEMBERED and log not in self._known:
             self._known.clear()
         self._known[log] = head, asked_at
@@ -151,7 +148,7 @@ class TopicHeads:
 def _behind(
     documents: Mapping[str, Document], log: int, known: Mark, probes: int
 ) -> LogHead | None:
-    """Return the head by the entries around a known one; None if they do not show it."""
+    """Return the head by the entries around a known one; None if it is not among them."""
     ahead = [
         layout.place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)
     ]

@@ -13,22 +13,18 @@ from oplogd.store.mongo.link import topic_layout as layout
 from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.timing import LONG_SECONDS
 from oplogd.store.mongo.topics.catalogue import Catalogue, new_log
 from oplogd.store.numbers import MAX_LOG
 from oplogd.store.topics import DEFAULT_TTL
-
-# Time limit of a command that goes through all entries.
-_LONG_SECONDS = 3600.0
 
 logger = logging.getLogger("oplogd.store")
 
 
 class TopicsSetup:
-    """``ttl``: the default of topics in seconds; None keeps the one in the store.
-    ``set_default_ttl`` changes it. ``max_bytes``: bound of all topics together, 0 for none; None
-    keeps the one in the store.
+    """``ttl``: the default of topics in seconds. ``set_default_ttl`` changes it.
 
-    Methods raise PyMongo's errors, and StoreUnavailableError.
+    ``max_bytes``: bound of all topics together, 0 for none. None keeps the values in the store.
     """
 
     def __init__(
@@ -66,7 +62,7 @@ class TopicsSetup:
             except DuplicateKeyError:
                 return False
         elif await self._link.topics.find_one({"_id": layout.CATALOGUE}, {"_id": 1}) is None:
-            # No writer may go on with a log that it remembers: no reader finds it any more.
+            # No writer may go on with a remembered log: no reader finds it any more.
             sealed = {"$set": {"ts": await self._link.now_ms()}}
             await self._link.entries.update_one({"_id": layout.SEAL}, sealed)
             await self._insert_catalogue()
@@ -89,13 +85,13 @@ class TopicsSetup:
         self._is_applied = True
 
     async def create_index(self) -> None:
-        """Create the index that only entries of transactions are in, unless it is there.
+        """Create the index of entries of transactions, unless it is there.
 
         Transactions are slow without it. In a large collection of an older version it takes a
         while, so the fold must not wait for it.
         """
         try:
-            with pymongo.timeout(_LONG_SECONDS):
+            with pymongo.timeout(LONG_SECONDS):
                 await self._link.entries.create_index(
                     [("x", 1)], name=layout.IDENTITY_INDEX, sparse=True
                 )

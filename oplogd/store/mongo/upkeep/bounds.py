@@ -1,11 +1,11 @@
 """The bounds in bytes of topics. The holder of the lease counts new entries, and raises floors.
 
-A floor that is raised hides its entries from all agents at once. They are removed when no writer
-can insert at their places any more, as by the sweep. The front stops before an entry that readers
-of an open or just decided pointer, or of a commit that is just decided, need. It passes the records
-of transactions, which stay as long as after a sweep. Those of a transaction that is open, or whose
-COMMIT entry the front has not passed, go on counting: ``kept`` in the topic's document,
-``[{txn: hexadecimal digits, octets}, ...]``.
+A raised floor hides its entries from all agents at once. They are removed when no writer can insert
+at their places any more, as by the sweep. The front stops before an entry that readers of an open
+or just decided pointer, or of a commit that is just decided, need. It passes the records of
+transactions, which stay as long as after a sweep. Those of a transaction that is open, or whose
+COMMIT entry is past the front, go on counting: ``kept`` in the topic's document, ``[{txn:
+hexadecimal digits, octets}, ...]``.
 
 ``full`` in the catalogue: ``[{log, reason}, ...]``, log 0 for all topics together. Every agent
 reads it and refuses publishes.
@@ -29,14 +29,14 @@ from oplogd.store.mongo.topics.segments import (
     counted,
     has_one,
     members,
-    octets_of,
     passed,
     segments_of,
+    size_of,
     total,
 )
 from oplogd.store.mongo.upkeep.look_ups import LookUps
 
-# Entries of one topic that one round counts. The others come in the next one.
+# Entries of one topic in a round. The others come in the next one.
 _ROUND = 50_000
 
 # Removes the entries of a topic up to an offset: the document, the rule, the offset.
@@ -65,7 +65,7 @@ class Bounds:
         self._next = float("-inf")
         # Reasons why publishes are refused, by log.
         self._full: dict[int, str] = {}
-        # Per log with entries that have left and are still there: a floor, and when it was seen.
+        # Per log with hidden entries that are still there: a floor, and when it was seen.
         self._left: dict[int, tuple[int, float]] = {}
 
     def reason(self, log: int) -> str | None:
@@ -107,15 +107,15 @@ class Bounds:
                 await self._remove_left(catalogue, document, head.mark)
                 found = await self._count(document, head.mark, most)
                 bound = document.get("max_bytes")
-                if bound is not None and found.octets > bound:
+                if bound is not None and found.size > bound:
                     before = found.floor.offset
-                    excess = found.octets - bound
+                    excess = found.size - bound
                     found, held_by = await self._shed(found, excess + slack(bound))
                     if held_by is not None and await self._spare(found) > bound:
-                        excess = found.octets - bound
+                        excess = found.size - bound
                         found, held_by = await self._shed(found, excess, newest=True)
                     removed += found.floor.offset - before
-                    if held_by is not None and found.octets > bound:
+                    if held_by is not None and found.size > bound:
                         full[found.log] = full_topic(
                             layout.name_of(document["_id"]), bound, held_by
                         )
@@ -124,16 +124,16 @@ class Bounds:
             before = passed(sized)
             sized = await self._keep_total(sized, most)
             removed += passed(sized) - before
-        octets = octets_of(sized)
-        if most is not None and octets > most:
+        size = size_of(sized)
+        if most is not None and size > most:
             full[0] = full_total(most)
-        await self._note(catalogue, full, octets)
+        await self._note(catalogue, full, size)
         return removed
 
     # --- Counting ---
 
     async def _count(self, document: Document, head: Mark, most: int | None) -> Sized:
-        """Count the entries of a topic that are new."""
+        """Count the new entries of a topic."""
         log, floor = layout.log_of(document), layout.floor_of(document)
         known = segments = segments_of(document, floor.offset)
         bound = document.get("max_bytes") or most or 0
@@ -162,7 +162,7 @@ class Bounds:
         head, segments = topic.head.offset, list(topic.segments)
         floor, kept = topic.floor.offset, dict(topic.kept)
         held_by = None
-        least = topic.octets - wanted
+        least = topic.size - wanted
         while topic.waiting + total(segments) + sum(kept.values()) > least and most > 0:
             last = min(segments[0].last, head - (not newest)) if segments else floor
             if last <= floor:
@@ -171,8 +171,8 @@ class Bounds:
                 break
             if held_by := await self._look_ups.needed(topic.log, floor, last):
                 break
-            for txn, octets in (await self._look_ups.records(topic.log, floor, last)).items():
-                kept[txn] = kept.get(txn, 0) + octets
+            for txn, size in (await self._look_ups.records(topic.log, floor, last)).items():
+                kept[txn] = kept.get(txn, 0) + size
             kept = await self._look_ups.still_kept(topic.log, kept, last)
             is_whole = segments[0].last == last
             segments = (
@@ -195,17 +195,17 @@ class Bounds:
 
     async def _keep_total(self, topics: Sequence[Sized], most: int) -> list[Sized]:
         """Let the oldest segments of all topics leave while they exceed their bound together."""
-        excess = octets_of(topics) - most
+        excess = size_of(topics) - most
         if excess <= 0:
             return [*topics]
         kept = await self._shed_oldest(topics, excess + slack(most))
-        if octets_of(kept) <= most or octets_of(filter(has_one, kept)) <= most:
+        if size_of(kept) <= most or size_of(filter(has_one, kept)) <= most:
             return kept
         spare = [await self._spare(each) for each in kept]
         if (alone := sum(spare) - most) <= 0:
             return kept
-        newest = [each for each, octets in zip(kept, spare, strict=True) if octets]
-        others = [each for each, octets in zip(kept, spare, strict=True) if not octets]
+        newest = [each for each, size in zip(kept, spare, strict=True) if size]
+        others = [each for each, size in zip(kept, spare, strict=True) if not size]
         return others + await self._shed_oldest(newest, alone, newest=True)
 
     async def _shed_oldest(
@@ -221,21 +221,21 @@ class Bounds:
             _, place_ = heapq.heappop(fronts)
             topic = current[place_]
             left, held_by = await self._shed(topic, wanted, most=1, newest=newest)
-            wanted -= topic.octets - left.octets
+            wanted -= topic.size - left.size
             current[place_] = left
             if held_by is None and left is not topic and left.segments:
                 heapq.heappush(fronts, (left.segments[0].ms, place_))
         return current
 
     async def _spare(self, topic: Sized) -> int:
-        """Return the bytes that the newest entry would free, if it alone is left and may leave."""
+        """Return the bytes of the newest entry, if it alone is left and may leave."""
         log, floor, head = topic.log, topic.floor.offset, topic.head.offset
         if not has_one(topic) or await self._look_ups.needed(log, floor, head):
             return 0
         if await self._look_ups.records(log, floor, head):
             return 0
         kept = await self._look_ups.still_kept(log, topic.kept, head)
-        return topic.octets - topic.waiting - sum(kept.values())
+        return topic.size - topic.waiting - sum(kept.values())
 
     async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> None:
         """Remove entries that left long enough ago."""
@@ -267,10 +267,10 @@ class Bounds:
         await self._catalogue.update(document, {"$set": update, **({"$max": most} if most else {})})
         document |= update | (most or {})
 
-    async def _note(self, catalogue: Document, full: dict[int, str], octets: int) -> None:
+    async def _note(self, catalogue: Document, full: dict[int, str], size: int) -> None:
         """Tell all agents which topics are full."""
         self._full = full
         listed = [{"log": log, "reason": reason} for log, reason in full.items()]
-        if listed != (catalogue.get("full") or []) or octets != catalogue.get("octets", 0):
-            update = {"$set": {"full": listed, "octets": octets}}
+        if listed != (catalogue.get("full") or []) or size != catalogue.get("octets", 0):
+            update = {"$set": {"full": listed, "octets": size}}
             await self._link.topics.update_one({"_id": layout.CATALOGUE}, update)

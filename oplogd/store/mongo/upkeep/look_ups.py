@@ -9,9 +9,9 @@ from oplogd.store.mongo.link import topic_layout as layout
 from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.pointers.published import end_of
-from oplogd.store.mongo.topics.segments import Segment
+from oplogd.store.mongo.topics.segments import TopicSegment
 from oplogd.store.mongo.transactions.row import TXNS
-from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, EntryKind
+from oplogd.store.topics import DECIDED_MS, ENTRY_BYTES, EntryKind
 
 # Entries of one look-up of sizes.
 _STEP = 1_000
@@ -23,7 +23,7 @@ class LookUps:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    async def sizes(self, log: int, after: int, upto: int) -> list[Segment]:
+    async def sizes(self, log: int, after: int, upto: int) -> list[TopicSegment]:
         """Return the sizes of some entries."""
         chosen = {"_id": layout.places_of(log, after, upto)}
         found = self._link.entries.find(chosen, {"z": 1, "ts": 1}).sort("_id", 1).limit(_STEP)
@@ -34,9 +34,9 @@ class LookUps:
             texts = self._link.entries.find({"_id": {"$in": keys}}, {"data": 1})
             sizes |= {each["_id"]: len(each["data"].encode()) async for each in texts}
         return [
-            Segment(
+            TopicSegment(
                 layout.number_and_offset(each["_id"])[1],
-                ENTRY_OCTETS + int(each.get("z", sizes.get(each["_id"], 0))),
+                ENTRY_BYTES + int(each.get("z", sizes.get(each["_id"], 0))),
                 layout.number(each, "ts"),
             )
             for each in documents
@@ -45,11 +45,11 @@ class LookUps:
     async def records(self, log: int, after: int, upto: int) -> dict[str, int]:
         """Return the bytes of the DEFERRED entries among these, by transaction."""
         chosen = {"_id": layout.places_of(log, after, upto), "kind": EntryKind.DEFERRED}
-        octets: dict[str, int] = {}
+        size: dict[str, int] = {}
         async for each in self._link.entries.find(chosen, {"x": 1, "z": 1}):
             txn = f"{layout.owner_of(each['x']):016x}"
-            octets[txn] = octets.get(txn, 0) + int(each.get("z", 0)) + ENTRY_OCTETS
-        return octets
+            size[txn] = size.get(txn, 0) + int(each.get("z", 0)) + ENTRY_BYTES
+        return size
 
     async def still_kept(self, log: int, kept: Mapping[str, int], floor: int) -> dict[str, int]:
         """Return the part whose transactions are open, or have committed past a floor."""

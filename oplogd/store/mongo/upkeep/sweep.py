@@ -1,16 +1,16 @@
-"""Removing the entries of topics that no reader can reach any more.
+"""Removing unreachable entries of topics.
 
 A writer may pause between reading the head and inserting. If the front passed its place meanwhile,
 the insert would meet no duplicate key. So a sweep removes only entries below a head that an earlier
-sweep saw ``Timing.settle_seconds`` ago, and a writer that paused for long checks the floor. For the
+sweep saw ``Timing.settle_seconds`` ago, and a writer checks the floor after a long pause. For the
 same reason a deleted topic goes so long after its deletion.
 
 The newest entry of a log always stays: it shows the log's last time and sequence. Records of
 transactions stay for another 20 minutes: a transaction lasts at most 15, and its commit brings them
-back for readers that had passed their place. Those of a transaction that is open, or has committed
-past the front, stay however old they are: a stop ends no transaction. COMMIT entries stay as long,
-so none leaves before its records: an agent that slept since the decision may write it again, and it
-must not bring them back.
+back for readers past their place. Those of a transaction that is open, or has committed past the
+front, stay however old they are: a stop ends no transaction. COMMIT entries stay as long, so none
+leaves before its records: an agent that slept since the decision may write it again, and it must
+not bring them back.
 
 PUBLISH entries and the decisions about pointers stay as long, too, for readers that have an entry
 and ask for its stored messages or its decision. The messages leave with their PUBLISH entry, and
@@ -39,7 +39,7 @@ _STAYING = (EntryKind.DEFERRED, EntryKind.COMMIT, EntryKind.PUBLISH)
 
 
 class Sweeper:
-    """Methods raise PyMongo's errors. Only the holder of the lease sweeps."""
+    """Only the holder of the lease sweeps."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Sweeper:
         self._seen: dict[int, tuple[int, float]] = {}
 
     async def sweep(self) -> int:
-        """See ``Topics.sweep``."""
         count = 0
         if not self._lease.held:
             self._seen.clear()
@@ -143,8 +142,8 @@ class Sweeper:
     ) -> tuple[int, bool]:
         """Remove the entries of a log up to an offset in small steps.
 
-        Those of transactions stay dated from a time on; without a rule none does. Return
-        the number of entries removed, and whether some have stayed.
+        Those of transactions stay if dated from a time on; without a rule none does. Return the
+        number of removed entries, and whether some have stayed.
         """
         count, after, has_left = 0, 0, False
         members = {"kind": 1, "ts": 1, "x": 1, "d": 1, "t": 1}
@@ -170,7 +169,7 @@ class Sweeper:
         return count, has_left
 
     async def _not_needed(self, log: int, entries: list[Document], front: int) -> list[Document]:
-        """Leave out the records that a transaction which is open, or its COMMIT entry, needs."""
+        """Leave out the records of open transactions, and of COMMIT entries past the front."""
         txns = {
             layout.owner_of(each["x"]) for each in entries if each["kind"] == EntryKind.DEFERRED
         }
@@ -184,14 +183,14 @@ class Sweeper:
         ]
 
     async def _date_again(self, *names: str) -> None:
-        """Let entries dated by a clock that was ahead begin now: or they stay until then."""
+        """Let entries dated by a clock ahead begin now: or they stay until then."""
         now_ms = await self._link.now_ms()
         for name in names:
             wrong = {**layout.RESERVATIONS, name: {"$gt": now_ms + MAX_LEAD_MS}}
             await self._link.topics.update_many(wrong, {"$set": {name: now_ms}})
 
     async def _sweep_deleted(self) -> int:
-        """Remove the logs of topics that were deleted long ago. Free numbers after their rest."""
+        """Remove the logs of topics deleted long ago. Free numbers after their rest."""
         if self._lease.held:
             rested_ms = await self._link.before_ms(REST_MS)
             await self._link.topics.delete_many(

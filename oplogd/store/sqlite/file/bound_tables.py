@@ -6,12 +6,12 @@ changes and removals, also in an agent of a version before.
 """
 
 from oplogd.store.numbers import MAX_LOG
-from oplogd.store.topics import ENTRY_OCTETS, MAX_OFFSET
+from oplogd.store.topics import ENTRY_BYTES, MAX_OFFSET
 
 
 def size(data: str) -> str:
     """Return the SQL for the bytes that a row counts. ``data``: its column."""
-    return f"({ENTRY_OCTETS} + length(CAST({data} AS BLOB)))"
+    return f"({ENTRY_BYTES} + length(CAST({data} AS BLOB)))"
 
 
 # `octets`: of the entries up to the offset `counted`, and of stored messages. `swept`: the last

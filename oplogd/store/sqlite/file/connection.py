@@ -36,7 +36,7 @@ _P = ParamSpec("_P")
 
 
 class StoreFile:
-    """The file that all connections of a store use.
+    """The file of all connections of a store.
 
     ``on_replaced`` is called on the first connection after another file took its place. ``disk``:
     None for one without a reserve. ``present_ms``: see ``connect``.
@@ -144,9 +144,7 @@ class ConnectionPool:
         return self._prepare is None
 
     async def close(self, *, interrupt: bool = False) -> None:
-        """Drop waiting calls and wait for running ones. ``interrupt``: they raise
-        StoreUnavailableError.
-        """
+        """Drop waiting calls and wait for running ones. ``interrupt``: those raise."""
         self._closing = True
         if interrupt:
             for db in tuple(self._open):

@@ -53,14 +53,10 @@ class Disk:
         self._reserve = Reserve(path)
         # The file may have the size of an earlier start. Later another agent may want it larger.
         self._has_fitted = False
-        self._refused = False
+        self.refused = False
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self._try_at = 0.0
         self._passed_at = -_SAME_EPISODE
-
-    @property
-    def refused(self) -> bool:
-        return self._refused
 
     def pragmas(self) -> str:
         """Return the SQL for a small write-ahead log on a small disk, else an empty text.
@@ -90,13 +86,13 @@ class Disk:
         )
         if is_full:
             now = self._clock()
-            if not self._refused:
+            if not self.refused:
                 if now - self._passed_at >= _SAME_EPISODE:
                     self._backoff.reset()
                 else:
                     self._backoff.grow()
             self._try_at = now + self._backoff.pause
-            self._refused = True
+            self.refused = True
         return is_full
 
     def free_reserve(self) -> bool:
@@ -109,13 +105,13 @@ class Disk:
         limits = limits_of(total, self._size)
         if self._keep(limits, free, in_file):
             total, free = self._measure()
-        return SpaceFigures(free, in_file, self._reserve.size(), self._refused, limits)
+        return SpaceFigures(free, in_file, self._reserve.size(), self.refused, limits)
 
     def _keep(self, limits: SpaceLimits, free: int, in_file: int) -> bool:
         """Return whether the reserve was changed."""
         present = self._reserve.size()
         missing = limits.reserve - present
-        if self._refused:
+        if self.refused:
             return self._try(limits, free, in_file, present)
         is_too_large, self._has_fitted = missing < 0 and not self._has_fitted, True
         if is_too_large or (missing > 0 and has_room_for_reserve(limits, free, in_file, missing)):
@@ -133,7 +129,7 @@ class Disk:
         if self._clock() < self._try_at or free < wanted:
             return False
         if self._reserve.make(present + added, beyond=wanted - added):
-            self._refused = False
+            self.refused = False
             self._passed_at = self._clock()
         else:
             self._backoff.grow()

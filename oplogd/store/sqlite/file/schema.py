@@ -243,7 +243,7 @@ MIGRATIONS = (
     ),
     # As above.
     Migration("rules for pointers", (CREATE_POINTER_RULES, CREATE_POINTER_RULES_LEAVE)),
-    # As above. Older agents do not know numbers that are used again.
+    # As above. Older agents do not know numbers in use again.
     Migration(
         "numbers of logs are used again",
         (f"CREATE UNIQUE INDEX topics_by_number ON topics (log & {MAX_LOG})",),

@@ -35,6 +35,7 @@ from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.log import clock_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import epoch as topic_epoch
+from oplogd.store.sqlite.topics.bound_statements import SET_MAX, TOTAL_LOG
 
 
 def prepare(
@@ -61,7 +62,7 @@ def prepare(
         if topic_ttl is not None:
             catalogue.set_default_ttl(db, topic_ttl, clock.removal())
         if topics_max_bytes is not None:
-            catalogue.set_total_bound(db, topics_max_bytes)
+            db.execute(SET_MAX, (topics_max_bytes or None, TOTAL_LOG))
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
     db.execute(sql.TRIM)  # the cap may be lower than before

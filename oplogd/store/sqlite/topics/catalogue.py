@@ -12,7 +12,7 @@ from oplogd.store.numbers import MAX_LOG, begin_of, is_log, used_up
 from oplogd.store.sqlite.file.connection import transaction
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.topics import entries as topic_entries
-from oplogd.store.sqlite.topics.bound_statements import SET_MAX, TOTAL_LOG
+from oplogd.store.sqlite.topics.bound_statements import SET_MAX
 from oplogd.store.topics import Namespace, Topic
 
 # Logs that one creation looks at for a free number: some hundredths of a second.
@@ -133,11 +133,6 @@ def set_default_ttl(db: sqlite3.Connection, ttl: int, now: Present) -> None:
         topic_entries.raise_floor(db, log, now)
     db.execute(_SET_DEFAULT_TTL, (ttl,))
     db.execute(_COUNT_CHANGE)
-
-
-def set_total_bound(db: sqlite3.Connection, max_bytes: int) -> None:
-    """Set the bound of all topics together in bytes; 0: none."""
-    db.execute(SET_MAX, (max_bytes or None, TOTAL_LOG))
 
 
 def default_ttl(db: sqlite3.Connection) -> int:

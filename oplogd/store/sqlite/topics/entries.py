@@ -50,10 +50,10 @@ Firsts = dict[int, tuple[int, int]]
 def append(
     db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int, bounded: bool = False
 ) -> list[Outcome]:
-    """Append the batches of topics that exist and whose fences hold, in one transaction.
+    """Append the batches of existing topics whose fences hold, in one transaction.
 
-    ``bounded``: those of topics over their bound in bytes count as deleted. Only for batches that
-    fit one statement together.
+    ``bounded``: topics over their bound in bytes count as deleted. Only for batches of one
+    statement.
     """
     fences = {batch.fence for batch in batches if batch.fence is not None}
     if not fences:
@@ -144,7 +144,6 @@ def _outcomes(
 
 
 def mark_of(offset: int, number: int) -> Mark:
-    """Return the mark of an entry with this offset and stamp."""
     return Mark(offset, *unstamp(number))
 
 
@@ -174,8 +173,8 @@ def _dated(
 ) -> list[TopicEntry]:
     """Add the times of writing to the entries whose stamps do not tell it.
 
-    An entry that is ahead without a time of its own, of an agent of the version before, was written
-    before the next one.
+    An entry ahead without such a time, of an agent of the version before, was written before the
+    next one.
     """
     rows = [tuple(map(int, line.split(" "))) for line in written.split("\n")] if written else []
     ends = [offset for _, offset, _ in rows]
@@ -204,10 +203,7 @@ def locate(
 
 
 def raise_floor(db: sqlite3.Connection, log: int, present: Present) -> Mark:
-    """Let the entries that are gone at this time stay gone, in the caller's transaction.
-
-    Return the front.
-    """
+    """Keep the entries that are gone now gone, in the caller's transaction. Return the front."""
     front = locate(db, log, 0, 0, present).front
     floor = {"log": log, "floor": front.offset, "stamp": stamp(front.ms, front.sequence)}
     db.execute(sql.SET_FLOOR, floor)

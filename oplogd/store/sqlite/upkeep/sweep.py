@@ -88,7 +88,7 @@ def forget(db: sqlite3.Connection, log: int, progress: SweepProgress) -> int:
 
 
 def forget_dated(db: sqlite3.Connection, now: Present) -> None:
-    """Forget when entries were written that are gone."""
+    """Forget the times of writing of removed entries."""
     db.execute(sql.FORGET_DATED, age_statements.given(now) | {"longer": RECORDS_STAY_MS})
 
 
@@ -100,7 +100,7 @@ def void(db: sqlite3.Connection, now: Present) -> int:
 def void_aborted(db: sqlite3.Connection, now: int, progress: SweepProgress) -> int:
     """Void some entries of pointers reported as aborted. Return their number.
 
-    Append an entry that names them, as a rollback does: they may be in the rings of agents.
+    Append an entry with their names, as a rollback does: they may be in the rings of agents.
     """
     room, count = STEP_ENTRIES, 0
     with transaction(db):
@@ -127,8 +127,10 @@ class Removed(NamedTuple):
 
 
 def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
-    """Return whether an entry stays behind the front: the decision about a pointer whose late
-    commit has published messages past the front. A rollback asks for it, and finds them by it.
+    """Return whether an entry stays behind the front.
+
+    It is the decision about a pointer with messages of a late commit past the front. A rollback
+    asks for the decision, and finds these messages by it.
     """
     decided = decided_by(kind, data)
     if decided is None:
@@ -137,7 +139,7 @@ def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
 
 
 def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> Removed:
-    """Remove up to ``limit`` rows that are of no use without this entry. Return their number."""
+    """Remove up to ``limit`` rows without use after this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
         marker = decode_marker(data.split(" ", 1)[1])
         return Removed(_forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit))
