@@ -13,8 +13,8 @@ class Lease(NamedTuple):
 
     ``holder``: None after a release. ``term``: persists and never falls. It rises by one whenever
     the lease is acquired and whenever its holder asks for a new term. ``left_ms``: time until
-    another client may acquire the lease, by the store's clock. 0: any client may. ``note``: text
-    of the holder for others.
+    another client may acquire the lease, by the store's clock. 0: any client may. ``note``: text of
+    the holder for others.
     """
 
     name: str

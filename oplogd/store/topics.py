@@ -162,8 +162,8 @@ class News(NamedTuple):
 class TopicStats(NamedTuple):
     """Figures for /status. ``numbers``: of logs in use, also those of topics deleted lately.
 
-    ``bytes``: of all topics, see ``Topics.shrink``. ``max_bytes``: bound of all topics
-    together, None without one. ``left``: entries removed because of bounds in bytes.
+    ``bytes``: of all topics, see ``Topics.shrink``. ``max_bytes``: bound of all topics together,
+    None without one. ``left``: entries removed because of bounds in bytes.
     """
 
     topics: int
