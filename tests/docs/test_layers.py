@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import grimp
 import pytest
 
 from tests.kits.agents.agent import DEADLINE
@@ -42,6 +43,19 @@ def test_each_drawing_is_a_contract() -> None:
     assert [(folder.replace("/", "."), layers.split("\n")) for folder, layers in drawn] == [
         (contract["containers"][0], contract["layers"]) for contract in LAYERS.values()
     ]
+
+
+def test_each_module_of_agent_and_client_that_other_packages_import_is_in_the_table() -> None:
+    text = pages.DESIGN.read_text().partition("| module | imported by |\n")[2].partition("\n\n")[0]
+    rows = [re.findall(r"`([^`]+)`", row) for row in text.splitlines()[1:]]
+    graph = grimp.build_graph(*(Path(package).name for package in PACKAGES), cache_dir=None)
+    users = {
+        module: sorted({each.partition(".")[0] for each in importers} - {module.partition(".")[0]})
+        for module in sorted(graph.modules)
+        if module.partition(".")[0] in ("oplogd", "oplogc")
+        and (importers := graph.find_modules_that_directly_import(module))
+    }
+    assert rows == [[module, *packages] for module, packages in users.items() if packages]
 
 
 def lint_imports(folder: Path) -> "subprocess.CompletedProcess[str]":
