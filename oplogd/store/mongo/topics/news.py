@@ -66,7 +66,7 @@ class NewsWatcher:
                 if heads:
                     self._floors = turn
                 return News(logs, version, floors)
-            # FerretDB reads the whole collection, for look-ups and for tails.
+            # Without tails that wait, a look reads the whole collection.
             is_quick = heads and self._link.quirks.awaits_tail
             pace = _PACE_SECONDS if is_quick else _SLOW_PACE_SECONDS
             pause = min(max(pace, _PACE_SHARE * (now - began)), give_up_at - now)
