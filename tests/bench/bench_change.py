@@ -56,6 +56,16 @@ def requests(make: Callable[[int, int], bytes], count: int, size: int) -> Work:
     return work
 
 
+def polls(count: int, size: int) -> Work:
+    """Return work: ``count`` polls of ``size`` messages each, which are published first."""
+
+    async def work(agent: NewAgent, parts: int) -> int:
+        await requests(topic_load.topic_request, 10, size)(agent, 1)
+        return await requests(topic_load.poll_request, count, size)(agent, parts)
+
+    return work
+
+
 async def udp(agent: NewAgent, parts: int) -> int:
     count = DATAGRAMS // parts
     before = agent.status()["events_ingested"]
@@ -98,6 +108,8 @@ WORK: dict[str, Work] = {
     f"POST {BATCH}": requests(topic_load.oplog_request, BATCHES, BATCH),
     "publish 1": requests(topic_load.topic_request, SINGLE, 1),
     f"publish {BATCH}": requests(topic_load.topic_request, BATCHES, BATCH),
+    "poll 1": polls(SINGLE, 1),
+    f"poll {BATCH}": polls(10 * BATCHES, BATCH),
     "UDP": udp,
     "fan-out": fan_out,
 }

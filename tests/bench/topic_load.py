@@ -42,6 +42,11 @@ def topic_request(topic: int, messages: int) -> bytes:
     return http_request(f"{topic_path(topic)}/publish", body)
 
 
+def poll_request(topic: int, messages: int) -> bytes:
+    """Return a poll of the oldest messages of a topic."""
+    return http_request(f"{topic_path(topic)}/poll", b'{"limit": %d}' % messages)
+
+
 def pointer_request(topic: int, messages: int) -> bytes:
     """Return a request as ``topic_request`` under a pointer. Each topic has one."""
     body = {"transactionWritePointer": topic, "messages": ["x" * PAYLOAD_BYTES] * messages}
