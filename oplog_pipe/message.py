@@ -1,5 +1,8 @@
 """The message of transforms and sinks. No I/O, and nothing of the engine."""
 
+import re
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -102,6 +105,12 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({self.op} {self.namespace!r} {self.id!r}, offset {self.offset})"
+
+
+def namespace_filter(pattern: str) -> Callable[[str], object]:
+    """Return a function that finds a regular expression in a namespace. Remembers 10,000."""
+    matches = lru_cache(10_000)(re.compile(pattern).search)
+    return matches
 
 
 def version_of(created: int, offset: int) -> int:

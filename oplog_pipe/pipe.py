@@ -5,12 +5,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.worker import Worker
@@ -20,11 +19,11 @@ from oplog_pipe.folder.failures import PipeFailures
 from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
 from oplog_pipe.folder.opening import Build, make_sinks, make_workers, tell_start
 from oplog_pipe.folder.private import close_to_others
-from oplog_pipe.folder.start import Copies, begin, held_by_others
+from oplog_pipe.folder.start import begin, held_by_others
 from oplog_pipe.follow.sources import Sources
 from oplog_pipe.model.exits import EXIT_OK
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SourceSettings
-from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus, SourceStatus
+from oplog_pipe.model.status import LogStatus, PipeStatus, SinkStatus
 from oplog_pipe.sinks.base import removes_at_end_of_copy
 from oplog_pipe.watch.ages import EntryAges
 from oplogc import __version__
@@ -37,19 +36,7 @@ _LOOK = 0.02
 logger = logging.getLogger("oplog_pipe")
 
 
-class SourcesOfPipe(Copies, Protocol):
-    """The pipe's interface to its sources."""
-
-    async def run(self) -> None:
-        """Append entries until cancelled. Raises SourceError, GapError, LogError.
-
-        However it ends, everything received is on disk.
-        """
-
-    def status(self) -> list[SourceStatus]: ...
-
-
-Open = Callable[[Sequence[SourceSettings], CommitLog, Path, LogRoom], SourcesOfPipe]
+Open = Callable[[Sequence[SourceSettings], CommitLog, Path, CommitLogRoom], Sources]
 
 
 class Pipe:
@@ -75,8 +62,8 @@ class Pipe:
         self._began = time.monotonic()
         self._ages = EntryAges()
         self._log: CommitLog | None = None
-        self._room: LogRoom | None = None
-        self._sources: SourcesOfPipe | None = None
+        self._room: CommitLogRoom | None = None
+        self._sources: Sources | None = None
         self._workers: list[Worker] = []
         self._keeper: SinkKeeper | None = None
         self._failures = PipeFailures()
@@ -137,7 +124,7 @@ class Pipe:
         log = self._log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
         letters = (settings.root / each.dead_letter for each in settings.sinks if each.dead_letter)
         close_to_others(settings.dir, letters)
-        room = self._room = LogRoom(log, settings.max_log_bytes)
+        room = self._room = CommitLogRoom(log, settings.max_log_bytes)
         self._sources = (self._open_sources or Sources)(settings.sources, log, settings.dir, room)
         starts = begin(settings, log, self._sources)
         workers = make_workers(
@@ -192,7 +179,7 @@ class Pipe:
                     if self._recovers:
                         logger.info("recovery is complete")
                     following = self._follow()
-                if self._has_copies and any(each.wants_copy for each in self._workers):
+                if self._has_copies and any(each.place.wants_copy for each in self._workers):
                     following = await self._copy_again(following)
                 if following is not None and following.done():
                     return following
@@ -219,7 +206,7 @@ class Pipe:
         one if a source had to begin again.
         """
         assert self._sources is not None
-        due = {each: each.copy_due for each in self._workers if each.wants_copy}
+        due = {each: each.place.copy_due for each in self._workers if each.place.wants_copy}
         names = self._sources.without_copy(max(due.values()))
         if names:
             logger.info(
@@ -234,7 +221,7 @@ class Pipe:
             self._sources.restart_copy(names)
             following = None if following is None else self._follow()
         for worker, offset in due.items():
-            worker.begin_copy(offset)
+            worker.place.begin_copy(offset)
         return following
 
     async def _drain(self, following: "asyncio.Task[None] | None") -> None:
@@ -258,7 +245,7 @@ class Pipe:
             if not worker.is_done:
                 logger.warning(
                     "sink %r hangs: stopping without it; it continues behind offset %d at the"
-                    " next start", worker.name, worker.offset,
+                    " next start", worker.name, worker.place.offset,
                 )  # fmt: skip
 
     async def _ended(self, deadline: float) -> None:

@@ -10,7 +10,7 @@ from oplog_kit.command.options import json_option
 from oplog_kit.command.value import Value
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import utc
-from oplog_pipe.commitlog import CommitLog, Entry
+from oplog_pipe.commitlog import CommitLog, LogEntry
 from oplog_pipe.errors import LogError
 from oplog_pipe.folder.operate import entries, record_of, view
 from oplog_pipe.model.settings import PipeSettings
@@ -87,7 +87,7 @@ def show(offsets: tuple[int, int], settings: PipeSettings, as_json: bool) -> Non
         raise LogError(_missing(log, first, last))
 
 
-def members(entry: Entry) -> dict[str, Any]:
+def members(entry: LogEntry) -> dict[str, Any]:
     """Return the JSON of an entry. Raises LogDamagedError."""
     record = record_of(entry)
     return {
@@ -104,7 +104,7 @@ def members(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _fields(entry: Entry) -> list[str]:
+def _fields(entry: LogEntry) -> list[str]:
     found = members(entry)
     found["timestamp"] = f"{utc(entry.timestamp)} ({entry.timestamp})"
     found["data"] = bytes(record_of(entry).data).decode()
@@ -117,7 +117,7 @@ def _fields(entry: Entry) -> list[str]:
     ]
 
 
-def _line(entry: Entry) -> str:
+def _line(entry: LogEntry) -> str:
     record = record_of(entry)
     parts = [str(entry.offset), utc(entry.timestamp), f"{entry.mode.name.lower():<8}"]
     if record.op in ("reset", "live"):

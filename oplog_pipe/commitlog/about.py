@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from oplog_pipe.commitlog.checksum import decode_checked, encode_checked
-from oplog_pipe.commitlog.files import Files, read_all, write_whole
+from oplog_pipe.commitlog.checksum import load_checked, save_checked
+from oplog_pipe.commitlog.files import Files
 
 _NAME = "pipe.json"
 _REMEDY = "restore the folder from a backup, or begin with an empty one: the sources copy again"
@@ -29,12 +29,8 @@ def new_id() -> str:
 
 def load_about(files: Files, folder: Path) -> About | None:
     """Return the content. None: the folder has no such file. Raises LogDamagedError, OSError."""
-    path = folder / _NAME
-    try:
-        return decode_checked(path, read_all(files.open(path)), About, _REMEDY)
-    except FileNotFoundError:
-        return None
+    return load_checked(files, folder / _NAME, About, _REMEDY)
 
 
 def save_about(files: Files, folder: Path, about: About) -> None:
-    write_whole(files, folder / _NAME, encode_checked(about))
+    save_checked(files, folder / _NAME, about)

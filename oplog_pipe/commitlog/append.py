@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Encoded, NewEntry, encode_all
+from oplog_pipe.commitlog.codec import NewEntry, encode_all
 from oplog_pipe.commitlog.files import File, Files
 from oplog_pipe.commitlog.index import INTERVAL, IndexMark, IndexWriter, index_path
 from oplog_pipe.commitlog.segment import Segment, segment_path
@@ -74,7 +74,7 @@ class Appender:
         if self._index is not None:
             self._index.finish()
 
-    def _write(self, written: list[_Written], encoded: Sequence[Encoded]) -> None:
+    def _write(self, written: list[_Written], encoded: Sequence[bytes]) -> None:
         at = 0
         while at < len(encoded):
             segment, file, marks = written[-1]
@@ -93,9 +93,8 @@ class Appender:
                 file.write(b"".join(encoded[at : at + count]), segment.bytes)
                 file.sync()
                 at += count
-                segment = segment._replace(
-                    newest=segment.newest + count, bytes=segment.bytes + size
-                )
+                newest, bytes_ = segment.newest + count, segment.bytes + size
+                segment = segment._replace(newest=newest, bytes=bytes_)
             more = at < len(encoded)
             written[-1] = _Written(segment._replace(closed=more), file, marks)
             if more:

@@ -8,7 +8,7 @@ everything before it, from the offset on.
 from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 from zlib import crc32
 
 
@@ -29,7 +29,7 @@ class NewEntry(NamedTuple):
     data: bytes
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     offset: int
     timestamp: int
     mode: Mode
@@ -38,20 +38,18 @@ class Entry(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """``at``: place in the buffer behind the last decoded entry.
+    """``at``: place in the buffer behind the last entry. ``expected``: the offset behind it.
 
-    ``expected``: the offset behind it. ``valid``: False if the bytes at ``at`` are no entry.
-    ``missing``: size of the entry at ``at``, if the buffer ends before the entry does; else 0.
+    ``valid``: False if the bytes at ``at`` are no entry. ``missing``: size of an entry cut by the
+    end of the buffer; else 0.
     """
 
-    entries: list[Entry]
+    entries: list[LogEntry]
     at: int
     expected: int
     valid: bool
     missing: int
 
-
-Encoded: TypeAlias = bytes  # a class with an attribute `bytes` cannot name the type
 
 _HEAD = Struct(">QIqBI")
 _NUMBER = Struct(">I")
@@ -64,14 +62,8 @@ def encode(offset: int, entry: NewEntry) -> bytes:
     """Return the bytes of an entry. Raises struct.error if a number or a size is too large."""
     timestamp, mode, key, data = entry
     name = key.encode()
-    body = b"".join(
-        (
-            _HEAD.pack(offset, _FIXED + len(name) + len(data), timestamp, mode, len(name)),
-            name,
-            _NUMBER.pack(len(data)),
-            data,
-        )
-    )
+    head = _HEAD.pack(offset, _FIXED + len(name) + len(data), timestamp, mode, len(name))
+    body = b"".join((head, name, _NUMBER.pack(len(data)), data))
     return body + _NUMBER.pack(crc32(body))
 
 
@@ -98,7 +90,7 @@ def decode(
     - ``expected``: offset of the first entry. Up to ``compacted``, entries may be missing.
     - ``start``: entries with smaller offsets are checked, and left out.
     """
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     add = entries.append
     view = memoryview(buffer)
     size = len(buffer)
@@ -109,9 +101,8 @@ def decode(
         offset, length, timestamp, mode, key_length = _HEAD.unpack_from(buffer, at)
         end = at + _BEFORE_LENGTH_ENDS + length
         data_at = at + _HEAD.size + key_length + _NUMBER.size
-        if data_at + _NUMBER.size > end or mode > 2:
-            return Decoded(entries, at, expected, False, 0)
-        if offset != expected and not expected < offset <= compacted + 1:
+        is_misplaced = offset != expected and not expected < offset <= compacted + 1
+        if is_misplaced or data_at + _NUMBER.size > end or mode > 2:
             return Decoded(entries, at, expected, False, 0)
         if end > size:
             return Decoded(entries, at, expected, True, end - at)
@@ -121,10 +112,9 @@ def decode(
             return Decoded(entries, at, expected, False, 0)
         if offset >= start:
             name = buffer[at + _HEAD.size : data_at - _NUMBER.size]
-            key = keys.get(name)
-            if key is None:
+            if (key := keys.get(name)) is None:
                 key = keys[name] = name.decode()
-            add(Entry(offset, timestamp, _MODES[mode], key, buffer[data_at:data_end]))
+            add(LogEntry(offset, timestamp, _MODES[mode], key, buffer[data_at:data_end]))
             room -= 1
         at = end
         expected = offset + 1
@@ -133,9 +123,9 @@ def decode(
 
 
 def holds_entry(buffer: bytes, least: int) -> bool:
-    """Return whether a valid entry begins anywhere, with an offset of ``least`` or a little more.
+    """Return whether a valid entry begins anywhere, from offset ``least`` on.
 
-    Offsets with the same upper 48 bits are looked for.
+    Only offsets with the same upper 48 bits count.
     """
     prefix = (least >> 16).to_bytes(6)
     at = buffer.find(prefix)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Entry, NewEntry, encode
+from oplog_pipe.commitlog.codec import LogEntry, NewEntry, encode
 from oplog_pipe.commitlog.files import Files
 from oplog_pipe.commitlog.index import INTERVAL, IndexMark
 from oplog_pipe.commitlog.segment import Segment, damaged, scan
@@ -20,9 +20,17 @@ class Compaction(NamedTuple):
 class LastEntries(NamedTuple):
     """The remaining entries of a segment. ``keys``: all its keys. ``removed``: number of others."""
 
-    entries: list[Entry]
+    entries: list[LogEntry]
     keys: set[str]
     removed: int
+
+
+class Rewritten(NamedTuple):
+    """``path``: of the new file of a segment. ``marks``: for its index."""
+
+    path: Path
+    segment: Segment
+    marks: list[IndexMark]
 
 
 def choose(files: Files, segment: Segment, later: Collection[str], compacted: int) -> LastEntries:
@@ -30,7 +38,7 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
 
     Raises LogDamagedError, OSError. Holds one entry per key in memory.
     """
-    last: dict[str, Entry] = {}
+    last: dict[str, LogEntry] = {}
     count = 0
     file = files.open(segment.path)
     for part in scan(file, 0, segment.bytes, segment.base, compacted=compacted):
@@ -42,13 +50,8 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
     return LastEntries(entries, set(last), count - len(entries))
 
 
-def write_kept(
-    files: Files, segment: Segment, entries: list[Entry]
-) -> tuple[Path, Segment, list[IndexMark]]:
-    """Write a new file for a segment, and put it on disk.
-
-    Returns its path, the segment as it will be, and the marks for its index.
-    """
+def write_kept(files: Files, segment: Segment, entries: list[LogEntry]) -> Rewritten:
+    """Write a new file for a segment, and put it on disk."""
     path = segment.path.with_name(segment.path.name + ".tmp")
     file = files.open(path, write=True)
     file.truncate(0)
@@ -63,4 +66,4 @@ def write_kept(
     file.sync()
     newest = entries[-1].offset
     marks.append(IndexMark(newest + 1, place))
-    return path, segment._replace(newest=newest, bytes=place), marks[1:]
+    return Rewritten(path, segment._replace(newest=newest, bytes=place), marks[1:])

@@ -3,17 +3,10 @@
 import threading
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Entry
+from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.commitlog.files import File, Files
 from oplog_pipe.commitlog.index import IndexMark, SegmentIndex
 from oplog_pipe.commitlog.segment import Segment, damaged, read_part
-
-
-class ReadLimits(NamedTuple):
-    """Of one read. At least 1."""
-
-    bytes: int
-    entries: int
 
 
 class Cursor(NamedTuple):
@@ -42,11 +35,12 @@ class Cursors:
         return Cursor(mark or IndexMark(segment.base, 0), segment.base, file, epoch)
 
     def read(
-        self, segment: Segment, cursor: Cursor, compacted: int, start: int, limits: ReadLimits
-    ) -> list[Entry]:
+        self, segment: Segment, cursor: Cursor, compacted: int, start: int, limits: tuple[int, int]
+    ) -> list[LogEntry]:
         """Return entries of a segment from ``start`` on. Empty: it has no more.
 
-        ``compacted``: offset up to which entries may be missing. Raises LogDamagedError.
+        ``compacted``: up to this offset entries may be missing. ``limits``: bytes and entries.
+        Raises LogDamagedError.
         """
         mark = cursor.mark
         while mark.place < segment.bytes:
@@ -57,8 +51,8 @@ class Cursors:
                 mark.offset,
                 compacted=compacted,
                 start=start,
-                max_bytes=limits.bytes,
-                max_entries=limits.entries,
+                max_bytes=limits[0],
+                max_entries=limits[1],
             )
             mark = IndexMark(part.expected, part.end)
             if part.entries:

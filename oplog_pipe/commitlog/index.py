@@ -1,8 +1,8 @@
 """The sparse index of a segment: derived data for finding an offset without a scan.
 
 A record is: offset 8, place 8, CRC32 4 (over both and the segment's base), big-endian. The entry
-at the place has the offset. The last record names the end of the segment as of the last fsync: all
-bytes before it are on disk. It is overwritten until it is far enough behind the one before.
+at the place has the offset. The last record names the end of the segment at the last fsync. It is
+overwritten until it is far enough behind the one before.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,19 +40,16 @@ class SegmentIndex:
         with suppress(FileNotFoundError):
             self._file = files.open(index_path(segment))
             self._count = self._file.size() // _RECORD.size
+        self.is_missing = self._file is None
 
-    @property
-    def is_missing(self) -> bool:
-        return self._file is None
+    def last(self) -> list[IndexMark]:
+        """Return the last two whole records."""
+        return self.marks(max(0, self._count - 3))[-2:]
 
-    def last(self) -> Sequence[IndexMark]:
-        """Return the last two records; a torn one is left out."""
-        numbers = range(max(0, self._count - 3), self._count)
-        return [mark for number in numbers if (mark := self._mark(number)) is not None][-2:]
-
-    def marks(self) -> list[IndexMark]:
-        """Return all whole records."""
-        return [mark for number in range(self._count) if (mark := self._mark(number)) is not None]
+    def marks(self, first: int = 0) -> list[IndexMark]:
+        """Return all whole records from a number on."""
+        found = map(self._mark, range(first, self._count))
+        return [mark for mark in found if mark is not None]
 
     def find(self, offset: int) -> IndexMark | None:
         """Return the last record up to an offset, else the segment's beginning.

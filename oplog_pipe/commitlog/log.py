@@ -3,20 +3,19 @@
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import msgspec
 
-from oplog_kit.disk import disk_failure
 from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
 from oplog_pipe.commitlog.append import Appender
-from oplog_pipe.commitlog.codec import Entry, NewEntry
+from oplog_pipe.commitlog.codec import LogEntry, NewEntry
 from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
-from oplog_pipe.commitlog.cursor import Cursors, ReadLimits
-from oplog_pipe.commitlog.files import FILES, Files
+from oplog_pipe.commitlog.cursor import Cursors
+from oplog_pipe.commitlog.files import FILES, Files, log_errors
 from oplog_pipe.commitlog.index import IndexMark, index_path, write_index
 from oplog_pipe.commitlog.recovery import create, recover, remove_leftovers, repair_index
 from oplog_pipe.commitlog.segment import Segment
@@ -40,7 +39,7 @@ class CommitLog:
         self._files = files
         self._about = about
         self._lock: object = None
-        self._segments: tuple[Segment, ...] = ()
+        self.segments: tuple[Segment, ...] = ()
         self._appender: Appender | None = None
         self._appending = threading.Lock()
         self._compacting = threading.Lock()
@@ -63,7 +62,7 @@ class CommitLog:
 
         Raises LogLockedError if another process has it open, LogDamagedError, LogError.
         """
-        with _translated(folder):
+        with log_errors(folder):
             files.make_folder(folder)
             lock = files.lock(folder / "lock")
             about = load_about(files, folder)
@@ -75,7 +74,7 @@ class CommitLog:
             log = cls(folder, files, about)
             log._lock = lock
             remove_leftovers(files, folder)
-            log._segments, file, index = recover(files, folder, about.compacted, write=True)
+            log.segments, file, index = recover(files, folder, about.compacted, write=True)
             assert file is not None
             log._appender = Appender(folder, files, max_segment_bytes, file, index)
         return log
@@ -84,8 +83,8 @@ class CommitLog:
     def view(cls, folder: Path, *, files: Files = FILES) -> Self:
         """Open a log as it is now, to read it; change nothing.
 
-        Another process may have it open: a torn tail is then no error, and ``refresh`` shows what
-        it has appended since. Raises LogError if there is no log, LogDamagedError.
+        Another process may have it open. Then a torn tail is no error, and ``refresh`` shows newer
+        entries. Raises LogError if there is no log, LogDamagedError.
         """
         log = cls(folder, files, About(0))
         log.refresh()
@@ -93,9 +92,8 @@ class CommitLog:
 
     def refresh(self) -> None:
         """Look again at the folder of a view. Raises LogDamagedError, LogError."""
-        with _translated(self._folder):
-            # Files may vanish or change while they are being read, because of a compaction.
-            for _ in range(_RELOADS):
+        with log_errors(self._folder):
+            for _ in range(_RELOADS):  # a compaction changes and removes files meanwhile
                 with suppress(FileNotFoundError, LogDamagedError):
                     self._refresh()
                     return
@@ -107,7 +105,7 @@ class CommitLog:
             raise LogError(f"{self._folder} holds no commit log")
         segments, _, _ = recover(self._files, self._folder, about.compacted, write=False)
         with self._changed:
-            self._about, self._segments = about, segments
+            self._about, self.segments = about, segments
             self._epoch += 1
 
     @property
@@ -126,13 +124,9 @@ class CommitLog:
         return self._about.compacted
 
     @property
-    def segments(self) -> Sequence[Segment]:
-        return self._segments
-
-    @property
     def end(self) -> int:
         """Offset of the next entry."""
-        return self._segments[-1].newest + 1
+        return self.segments[-1].newest + 1
 
     @property
     def oldest(self) -> int | None:
@@ -143,29 +137,31 @@ class CommitLog:
     def append(self, entries: Sequence[NewEntry]) -> int:
         """Append entries; return the offset of the first.
 
-        They are on disk when this returns, and not visible before. Raises LogError if they
-        cannot be written; then none of them is in the log.
+        They are on disk when this returns, and not visible before. After a LogError none of them
+        is in the log.
         """
-        with self._appending, _translated(self._folder):
+        with self._appending, log_errors(self._folder):
             first = self.end
             if self._appender is None:
                 raise LogError(f"{self._folder} is closed")
-            segments = self._appender.append(self._segments[-1], entries)
+            segments = self._appender.append(self.segments[-1], entries)
             with self._changed:
                 # Not the list of before: a compaction may have changed the closed ones.
-                self._segments = (*self._segments[:-1], *segments)
+                self.segments = (*self.segments[:-1], *segments)
                 self._changed.notify_all()
             self._appender.write_marks()
             return first
 
-    def read(self, start: int, max_bytes: int = 1 << 20, max_entries: int = 10_000) -> list[Entry]:
+    def read(
+        self, start: int, max_bytes: int = 1 << 20, max_entries: int = 10_000
+    ) -> list[LogEntry]:
         """Return entries from offset ``start`` on, ascending: at least one if there is one.
 
-        Missing entries are left out. The result may end before the limits, at the end of
-        a segment. Raises LogDamagedError, LogError.
+        The result may end before the limits, at the end of a segment. Raises LogDamagedError,
+        LogError.
         """
-        limits = ReadLimits(max(1, max_bytes), max(1, max_entries))
-        with _translated(self._folder):
+        limits = max(1, max_bytes), max(1, max_entries)
+        with log_errors(self._folder):
             try:
                 return self._read(start, limits)
             except (FileNotFoundError, LogDamagedError):
@@ -175,13 +171,13 @@ class CommitLog:
             self.refresh()
             return self._read(start, limits)
 
-    def _read(self, start: int, limits: ReadLimits) -> list[Entry]:
+    def _read(self, start: int, limits: tuple[int, int]) -> list[LogEntry]:
         while True:
             with self._changed:  # no compaction replaces the file before it is open
-                number = bisect_left(self._segments, start, key=lambda each: each.newest)
-                if number == len(self._segments):
+                number = bisect_left(self.segments, start, key=lambda each: each.newest)
+                if number == len(self.segments):
                     return []
-                segment = self._segments[number]
+                segment = self.segments[number]
                 cursor = self._cursors.at(segment, self._epoch, start)
             try:
                 found = self._cursors.read(segment, cursor, self.compacted, start, limits)
@@ -197,7 +193,7 @@ class CommitLog:
                 return found
             start = segment.newest + 1
 
-    def entry(self, offset: int) -> Entry | None:
+    def entry(self, offset: int) -> LogEntry | None:
         """Return one entry. None: it is missing, or was never appended."""
         found = self.read(offset, max_entries=1) if offset >= 0 else []
         return found[0] if found and found[0].offset == offset else None
@@ -223,8 +219,8 @@ class CommitLog:
 
         ``compacted`` is on disk before anything is removed. Raises LogDamagedError, LogError.
         """
-        with self._compacting, _translated(self._folder):
-            candidates = [each for each in self._segments if each.closed and each.newest <= up_to]
+        with self._compacting, log_errors(self._folder):
+            candidates = [each for each in self.segments if each.closed and each.newest <= up_to]
             if not candidates or candidates[-1].newest <= self._done:
                 return Compaction(0, 0)
             later: set[str] = set()
@@ -234,40 +230,35 @@ class CommitLog:
                 kept = choose(self._files, segment, later, self.compacted)
                 later |= kept.keys
                 if kept.removed:
-                    self._raise_compacted(segment.newest)
+                    if segment.newest > self.compacted:
+                        about = msgspec.structs.replace(self._about, compacted=segment.newest)
+                        save_about(self._files, self._folder, about)
+                        self._about = about
                     entries += kept.removed
                     removed += segment.bytes - self._rewrite(segment, kept.entries)
             self._done = candidates[-1].newest
             return Compaction(entries, removed)
 
-    def _raise_compacted(self, offset: int) -> None:
-        if offset > self.compacted:
-            about = msgspec.structs.replace(self._about, compacted=offset)
-            save_about(self._files, self._folder, about)
-            self._about = about
-
-    def _rewrite(self, segment: Segment, entries: list[Entry]) -> int:
+    def _rewrite(self, segment: Segment, entries: list[LogEntry]) -> int:
         """Return the new size."""
-        path = segment.path
-        new: list[Segment] = []
-        if entries:
-            other, smaller, marks = write_kept(self._files, segment, entries)
-            new = [smaller]
+        files, path = self._files, segment.path
+        kept = write_kept(files, segment, entries) if entries else None
         with self._changed:
-            if entries:
-                self._files.replace(other, path)
+            if kept:
+                files.replace(kept.path, path)
             else:
-                self._files.unlink(path)
-            at = self._segments.index(segment)
-            self._segments = (*self._segments[:at], *new, *self._segments[at + 1 :])
+                files.unlink(path)
+            at = self.segments.index(segment)
+            new = [kept.segment] if kept else []
+            self.segments = (*self.segments[:at], *new, *self.segments[at + 1 :])
             self._epoch += 1
-        self._files.sync_folder(self._folder)
-        if entries:
-            write_index(self._files, path, segment.base, marks)
-        else:
-            with suppress(FileNotFoundError):
-                self._files.unlink(index_path(path))
-        return sum(each.bytes for each in new)
+        files.sync_folder(self._folder)
+        if kept:
+            write_index(files, path, segment.base, kept.marks)
+            return kept.segment.bytes
+        with suppress(FileNotFoundError):
+            files.unlink(index_path(path))
+        return 0
 
     def close(self) -> None:
         """Release the lock and end all waits. Running reads end well, a compaction too."""
@@ -279,12 +270,4 @@ class CommitLog:
 
     @property
     def bytes(self) -> int:
-        return sum(segment.bytes for segment in self._segments)
-
-
-@contextmanager
-def _translated(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise LogError(disk_failure(error, folder, "dir")) from error
+        return sum(segment.bytes for segment in self.segments)

@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import quote, unquote
 
-from oplog_kit.disk import disk_failure
-from oplog_pipe.commitlog.codec import Entry, Mode, NewEntry, encode_all
-from oplog_pipe.commitlog.files import FILES, File, Files, write_whole
+from oplog_pipe.commitlog.codec import Mode, NewEntry, encode_all
+from oplog_pipe.commitlog.files import FILES, File, Files, log_errors, write_whole
 from oplog_pipe.commitlog.segment import scan
-from oplog_pipe.errors import LogDamagedError, LogError
+from oplog_pipe.errors import LogDamagedError
 
 _SUFFIX = ".log"
 _SPARE_ENTRIES = 1000
@@ -39,8 +39,7 @@ class OffsetLog:
     """The last acknowledged offset of each namespace of a sink, and what its copies lack.
 
     The file holds entries as the log does: key is the namespace, data the offset as decimal text.
-    The last one of a key counts. Keys such as ``copy//…`` are no namespaces. One thread uses
-    it at a time.
+    The last one of a key counts. Keys such as ``copy//…`` are no namespaces. One thread at a time.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -57,22 +56,12 @@ class OffsetLog:
 
         Nothing is created before the first ``write``. Raises LogDamagedError, LogError.
         """
-        log = cls(_path(folder, name), files)
-        try:
-            log._read(write=True)
-        except OSError as error:
-            raise LogError(f"cannot read {log._path}: {error.strerror}") from error
-        return log
+        return cls._read(folder, name, files, write=True)
 
     @classmethod
     def view(cls, folder: Path, name: str, files: Files = FILES) -> Self:
         """Read a sink's offsets and change nothing, also while another process writes them."""
-        log = cls(_path(folder, name), files)
-        try:
-            log._read(write=False)
-        except OSError as error:
-            raise LogError(f"cannot read {log._path}: {error.strerror}") from error
-        return log
+        return cls._read(folder, name, files, write=False)
 
     @staticmethod
     def names(folder: Path, files: Files = FILES) -> list[str]:
@@ -86,13 +75,9 @@ class OffsetLog:
     def delete(folder: Path, name: str, files: Files = FILES) -> None:
         """Remove a sink's offsets, if it has any. Raises LogError."""
         path = _path(folder, name)
-        try:
+        with log_errors(path, "cannot remove "), suppress(FileNotFoundError):
             files.unlink(path)
             files.sync_folder(path.parent)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise LogError(f"cannot remove {path}: {error.strerror}") from error
 
     @property
     def offsets(self) -> dict[str, int]:
@@ -108,24 +93,17 @@ class OffsetLog:
     def whole_since(self) -> int:
         """The sink has got every message behind this offset; -1: all.
 
-        It may be above ``offset``: after new settings, or after a torn write.
-
-        In a file of an earlier release: the offset.
+        It may be above ``offset``: after new settings, or after a torn write. In a file of an
+        earlier release it is the offset.
         """
-        found = self._offsets.get(WHOLE_SINCE)
-        if found is None:
-            found = self.offset
+        found = self._offsets.get(WHOLE_SINCE, self.offset)
         return -1 if found is None else found
 
     @property
     def not_whole(self) -> list[str]:
         """The sources whose last copy was not whole, sorted."""
-        begin = not_whole_key("")
-        return sorted(
-            key.removeprefix(begin)
-            for key, offset in self._offsets.items()
-            if key.startswith(begin) and offset >= 0
-        )
+        found = self._below(not_whole_key(""))
+        return sorted(source for source, offset in found.items() if offset >= 0)
 
     @property
     def copy_due(self) -> int:
@@ -135,11 +113,12 @@ class OffsetLog:
     @property
     def settings(self) -> dict[str, int]:
         """Numbers of the settings with which the sink was used last, by the part of them."""
-        return {
-            key.removeprefix(_SETTINGS): each
-            for key, each in self._offsets.items()
-            if key.startswith(_SETTINGS)
-        }
+        return self._below(_SETTINGS)
+
+    def _below(self, begin: str) -> dict[str, int]:
+        """Return the values of keys with a beginning, by their rest."""
+        found = self._offsets.items()
+        return {key.removeprefix(begin): each for key, each in found if key.startswith(begin)}
 
     def note_settings(self, settings: Mapping[str, int], whole_since: int) -> None:
         """Write numbers of settings, and the offset since which they hold. Raises LogError."""
@@ -147,10 +126,9 @@ class OffsetLog:
         self.write({**changes, WHOLE_SINCE: whole_since})
 
     def write(self, changes: Mapping[str, int]) -> None:
-        """Write offsets; they are on disk when this returns. Raises LogError.
+        """Write offsets. They are on disk when this returns. Raises LogError.
 
-        A crash of the machine leaves a part of them: each part is as safe as the old ones, because
-        what a copy must know comes first.
+        A crash of the machine leaves a part of them. Each part is safe: the marks come first.
         """
         if not changes:
             return
@@ -159,31 +137,24 @@ class OffsetLog:
             self.replace(offsets)
             return
         data = b"".join(encode_all(self._end, _entries(changes)))
-        try:
+        with log_errors(self._path, "cannot write "):
             try:
                 self._file.write(data, self._bytes)
                 self._file.sync()
             except OSError:
                 self._file.truncate(self._bytes)
                 raise
-        except OSError as error:
-            raise LogError(f"cannot write {disk_failure(error, self._path, 'dir')}") from error
         self._end += len(changes)
         self._bytes += len(data)
         self._offsets = offsets
 
     def replace(self, offsets: Mapping[str, int]) -> None:
-        """Forget all offsets and write these. A crash leaves the old ones or these.
-
-        Raises LogError.
-        """
+        """Forget all offsets and write these. A crash leaves old or new ones. Raises LogError."""
         data = b"".join(encode_all(0, _entries(offsets)))
-        try:
+        with log_errors(self._path, "cannot write "):
             self._files.make_folder(self._path.parent)
             write_whole(self._files, self._path, data)
             self._file = self._files.open(self._path, write=True)
-        except OSError as error:
-            raise LogError(f"cannot write {disk_failure(error, self._path, 'dir')}") from error
         self._end = len(offsets)
         self._bytes = len(data)
         self._offsets = dict(offsets)
@@ -208,29 +179,26 @@ class OffsetLog:
     def close(self) -> None:
         self._file = None
 
-    def _read(self, *, write: bool) -> None:
-        try:
-            file = self._files.open(self._path)
-        except FileNotFoundError:
-            return
-        if write:
-            file = self._files.open(self._path, write=True)
-        size = file.size()
-        for part in scan(file, 0, size, 0):
-            for entry in part.entries:
-                self._offsets[entry.key] = self._offset_of(entry)
-            self._bytes, self._end = part.end, part.expected
-        if write:
-            if self._bytes < size:
-                file.truncate(self._bytes)
+    @classmethod
+    def _read(cls, folder: Path, name: str, files: Files, *, write: bool) -> Self:
+        log = cls(_path(folder, name), files)
+        with log_errors(log._path, "cannot read "), suppress(FileNotFoundError):
+            file = files.open(log._path)
+            if write:
+                file = log._file = files.open(log._path, write=True)
+            size = file.size()
+            for part in scan(file, 0, size, 0):
+                for entry in part.entries:
+                    try:
+                        log._offsets[entry.key] = int(entry.data)
+                    except ValueError:
+                        told = f"{log._path} is damaged: entry {entry.offset}"
+                        raise LogDamagedError(told) from None
+                log._bytes, log._end = part.end, part.expected
+            if write and log._bytes < size:
+                file.truncate(log._bytes)
                 file.sync()
-            self._file = file
-
-    def _offset_of(self, entry: Entry) -> int:
-        try:
-            return int(entry.data)
-        except ValueError:
-            raise LogDamagedError(f"{self._path} is damaged: entry {entry.offset}") from None
+        return log
 
 
 def _path(folder: Path, name: str) -> Path:
@@ -244,10 +212,8 @@ def _entries(offsets: Mapping[str, int]) -> list[NewEntry]:
 
 
 def _rank(each: tuple[str, int]) -> tuple[int, int]:
-    """Return the place in a write: an offset is last, so that it never lacks its marks."""
+    """Return the place in a write. Offsets are last: they need their marks, as do settings."""
     key, offset = each
     if not key.startswith(_COPY):
         return 3, offset
-    if key.startswith(_SETTINGS):  # they count as noted, and need the offset since which they hold
-        return 2, 0
-    return 1 - (key == COPY_DUE), 0
+    return (2 if key.startswith(_SETTINGS) else 1 - (key == COPY_DUE)), 0

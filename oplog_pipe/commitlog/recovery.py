@@ -23,7 +23,7 @@ _SEARCHED = 1 << 20
 
 
 class Recovered(NamedTuple):
-    """``marks``: for a new index, the last one at the end of the valid entries."""
+    """``marks``: for a new index. The last one is at the end of the valid entries."""
 
     marks: list[IndexMark]
     valid: bool
@@ -45,10 +45,10 @@ def create(files: Files, folder: Path, clock: Callable[[], int]) -> About:
 
 def remove_leftovers(files: Files, folder: Path) -> None:
     """Remove the files a crash left behind."""
-    bases = set(_bases(files, folder))
-    for name in files.names(folder):
-        is_index = name.endswith(".index") and _index_base(name) not in bases
-        if is_index or name.endswith(".tmp"):
+    names = files.names(folder)
+    for name in names:
+        is_lone = name.endswith(".index") and name.removesuffix("index") + "log" not in names
+        if is_lone or name.endswith(".tmp"):
             files.unlink(folder / name)
 
 
@@ -95,10 +95,7 @@ def recover(
 def scan_marks(
     file: File, start: IndexMark, size: int, compacted: int, path: Path | None = None
 ) -> Recovered:
-    """Scan up to the first invalid entry. ``path``: of a segment read for lack of an index.
-
-    The log then tells how far it is.
-    """
+    """Scan up to the first invalid entry. ``path``: of a segment without index, told in the log."""
     marks = [start]
     end, valid = start, True
     progress = LongRead(f"reading {path}, which has no index", size)
@@ -144,8 +141,7 @@ def _newest(
     start = IndexMark(base, 0)
     if not last:
         found = scan_marks(file, start, size, compacted, path)
-        # A crash may lose the records, but not the file. Somebody has removed it, so that only the
-        # entries tell a torn tail from damage.
+        # A crash loses records only. Without the file, the entries tell a torn tail from damage.
         if not found.valid and index.is_missing:
             end = found.marks[-1]
             if holds_entry(file.read(_SEARCHED, end.place + 1), end.offset):
@@ -167,7 +163,3 @@ def _newest(
 def _bases(files: Files, folder: Path) -> list[int]:
     found = (segment_base(name) for name in files.names(folder))
     return [base for base in found if base is not None]
-
-
-def _index_base(name: str) -> int | None:
-    return segment_base(index_path(Path(name)).with_suffix(".log").name)

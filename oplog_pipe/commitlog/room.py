@@ -16,14 +16,13 @@ _TELL_AFTER = 10.0
 logger = logging.getLogger("oplog_pipe")
 
 
-class LogRoom:
+class CommitLogRoom:
     """``max_bytes`` of the log; None: no bound. ``clock``: seconds.
 
     - ``reason``: why the sources wait, as a sentence; None: they do not.
     - ``asked``: called when an append begins to wait, and at each of its looks.
 
-    One append waits at a time. Its wait has a number: a late answer is for another
-    wait, and does not count.
+    One append waits at a time. Its wait has a number, so a late answer does not count.
     """
 
     def __init__(
@@ -47,15 +46,8 @@ class LogRoom:
     def status(self) -> LogStatus:
         """Return the present state of the log. Any thread may call it."""
         log = self._log
-        return LogStatus(
-            log.oldest,
-            log.end,
-            log.bytes,
-            len(log.segments),
-            log.compacted,
-            self.max_bytes,
-            self.reason,
-        )
+        figures = log.oldest, log.end, log.bytes, len(log.segments), log.compacted
+        return LogStatus(*figures, self.max_bytes, self.reason)
 
     def wait(self, size: int, is_over: Callable[[], bool]) -> bool:
         """Wait until the log has room for so many bytes.

@@ -1,21 +1,21 @@
 """One file of the log, and how it is scanned."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.commitlog.codec import Entry, decode
+from oplog_pipe.commitlog.codec import LogEntry, decode
 from oplog_pipe.commitlog.files import File
 from oplog_pipe.errors import LogDamagedError
 
 _CHUNK = 1 << 20
-_SUFFIX = ".log"
+_NAME = re.compile(r"([0-9]{20})\.log")
 
 
 class Segment(NamedTuple):
-    """A segment as it is now.
+    """``base``: offset in its name. ``newest``: of its last entry; ``base`` - 1: it has none.
 
-    ``base``: offset in its name. ``newest``: offset of its last entry; ``base`` - 1: it has none.
     ``closed``: nothing is appended any more.
     """
 
@@ -27,12 +27,9 @@ class Segment(NamedTuple):
 
 
 class SegmentPart(NamedTuple):
-    """Consecutive entries. ``at``: place of the first. ``end``: behind the last.
+    """``at``: place of the first. ``end``: behind the last. ``valid``: see ``Decoded``."""
 
-    ``valid``: False if the bytes at ``end`` are no entry.
-    """
-
-    entries: list[Entry]
+    entries: list[LogEntry]
     at: int
     end: int
     expected: int
@@ -40,15 +37,13 @@ class SegmentPart(NamedTuple):
 
 
 def segment_path(folder: Path, base: int) -> Path:
-    return folder / f"{base:020d}{_SUFFIX}"
+    return folder / f"{base:020d}.log"
 
 
 def segment_base(name: str) -> int | None:
     """Return the offset in the name of a segment. None: of no segment."""
-    number = name.removesuffix(_SUFFIX)
-    return (
-        int(number) if name.endswith(_SUFFIX) and len(number) == 20 and number.isdecimal() else None
-    )
+    found = _NAME.fullmatch(name)
+    return None if found is None else int(found[1])
 
 
 def read_part(
@@ -65,9 +60,8 @@ def read_part(
     """Read entries from place ``at``, at most ``max_bytes``, but at least one before ``end``."""
     size = min(max_bytes, end - at)
     while True:
-        found = decode(
-            file.read(size, at), expected, compacted=compacted, start=start, max_entries=max_entries
-        )
+        data = file.read(size, at)
+        found = decode(data, expected, compacted=compacted, start=start, max_entries=max_entries)
         if found.at or not found.valid or not found.missing:
             return SegmentPart(found.entries, at, at + found.at, found.expected, found.valid)
         if at + found.missing > end:

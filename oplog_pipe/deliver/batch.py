@@ -9,8 +9,6 @@ class Batch:
     - ``bytes``: of the entries of its messages. ``deadline``: at which it is written.
     """
 
-    __slots__ = ("_limits", "bytes", "deadline", "keys", "messages", "next")
-
     def __init__(self, next: int, limits: settings.BatchLimits) -> None:
         self._limits = limits
         self.next = next
@@ -22,10 +20,6 @@ class Batch:
     @property
     def room_messages(self) -> int:
         return self._limits.messages - len(self.messages)
-
-    @property
-    def room_bytes(self) -> int:
-        return max(self._limits.bytes - self.bytes, 1)
 
     @property
     def is_full(self) -> bool:

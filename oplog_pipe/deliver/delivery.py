@@ -4,15 +4,16 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from oplog_pipe.commitlog.codec import Entry
+from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import not_whole_key
 from oplog_pipe.deliver.batch import Batch
-from oplog_pipe.deliver.letters import HOLD_SECONDS, Letters
+from oplog_pipe.deliver.letters import HOLD_SECONDS, DeadLetters, Letters
 from oplog_pipe.deliver.patience import Patience
 from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.preparing import Prepared, Preparing
-from oplog_pipe.deliver.retry import Retry
+from oplog_pipe.deliver.retry import Retry, RetryClock
+from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.model.exits import PROGRAM
@@ -33,7 +34,7 @@ class SinkDelivery:
 
     - ``single_until``: messages up to this offset are written one at a time; ``FOR_EVER``: all.
     - ``draining``: nothing is appended after it is set. ``left``: stop behind the present message.
-    - ``now``: seconds. ``worked``: called after a call of the sink has succeeded.
+    - ``worked``: called after a call of the sink has succeeded.
     - ``written``, ``filtered``: numbers of messages since the start.
     - ``is_at_copy``: whether a call for the begin or end of a copy runs or is repeated.
     """
@@ -42,29 +43,28 @@ class SinkDelivery:
         self,
         settings: SinkSettings,
         sink: Sink,
-        preparing: Preparing,
-        patience: Patience,
+        steps: Steps,
         log: CommitLog,
         place: SinkPlace,
-        letters: Letters,
-        retry: Retry,
+        dead_letters: DeadLetters | None,
+        clock: RetryClock,
         *,
         single_until: int,
         draining: threading.Event,
         left: threading.Event,
-        now: Callable[[], float],
         worked: Callable[[], None],
     ) -> None:
         self.written = self.filtered = 0
         self.is_at_copy = False
         self.single_until = single_until
+        self.letters = Letters(dead_letters, settings.dead_letter_limit, clock.now)
+        self.retry = Retry(settings.name, settings.retry_for, draining, clock)
         self._name = settings.name
         self._sink = sink
-        self._prepare, self._patience = preparing, patience
+        self._patience = Patience(settings.retry_for, clock.now)
+        self._prepare = Preparing(settings, steps, log.created, self._patience)
         self._log, self._place = log, place
-        self._letters = letters
-        self._retry = retry
-        self._now, self._worked = now, worked
+        self._now, self._worked = clock.now, worked
         self._draining, self._left = draining, left
         # Keys of entries behind a held letter.
         self._pending: dict[str, int] = {}
@@ -77,15 +77,15 @@ class SinkDelivery:
         Raises SinkError, LeftError, LogError.
         """
         is_last = self._draining.is_set()  # read before the end of the log
-        if self._is_passed_over():
+        if self._is_passed_over:
             self._begin_again()
-        if self._letters.held or self._batch.next <= self.single_until:
+        if self.letters.held or self._batch.next <= self.single_until:
             if entries := self._log.read(self._batch.next, max_entries=_READ_TOGETHER):
                 self._deliver_singly(entries)
                 return True
-            if self._letters.held:
-                if is_last:
-                    return False  # the next start takes them again
+            if self.letters.held and is_last:
+                return False  # the next start takes them again
+            if self.letters.held:
                 waited = self._log.wait(self._batch.next, HOLD_SECONDS)
                 if not waited and not self._draining.is_set():
                     self._release()
@@ -106,19 +106,20 @@ class SinkDelivery:
             return True
 
     def fail(self, error: Exception) -> None:
-        """Begin again behind the last acknowledged entry, after a failure of the sink."""
+        """Begin again behind the last acknowledged entry."""
         if not (isinstance(error, SinkError) and error.transient):
             # One at a time, the sink stops exactly at the refused message.
             self.single_until = max(self.single_until, self._batch.next - 1)
         self._begin_again()
         self._patience.forget()
 
+    @property
     def _is_passed_over(self) -> bool:
-        """Return whether the sink has given up the place of the batch."""
+        """Whether the sink has given up the place of the batch."""
         return self._batch.next <= self._place.offset
 
     def _begin_again(self) -> None:
-        self._letters.forget()
+        self.letters.held.clear()
         self._pending.clear()
         self._batch = Batch(self._place.offset + 1, self._limits)
 
@@ -127,17 +128,15 @@ class SinkDelivery:
     def _deliver(self, is_last: bool) -> bool:
         batch = self._batch
         most = min(batch.room_messages, self._prepare.most)
-        entries = self._log.read(batch.next, batch.room_bytes, most)
+        entries = self._log.read(batch.next, self._limits.bytes - batch.bytes, most)
         if not entries:
             return self._idle(is_last)
-        for at, entry in enumerate(entries):
-            if is_control_key(entry.key):
-                if at:
-                    entries = entries[:at]
-                    break
-                self._write_batch()
-                self._control(entry)
-                return True
+        control = next((at for at, each in enumerate(entries) if is_control_key(each.key)), None)
+        if control == 0:
+            self._write_batch()
+            self._control(entries[0])
+            return True
+        entries = entries[:control]
         if not batch.messages:
             batch.deadline = self._now() + self._limits.time
         if (prepared := self._prepared(entries)) is None:
@@ -152,7 +151,7 @@ class SinkDelivery:
             self._write_batch()
         return True
 
-    def _prepared(self, entries: Sequence[Entry]) -> Prepared | None:
+    def _prepared(self, entries: Sequence[LogEntry]) -> Prepared | None:
         """Return the next messages of the batch. None: first write the ones it has."""
         batch = self._batch
         if batch.messages:
@@ -161,9 +160,9 @@ class SinkDelivery:
             except Exception:  # tried again alone: the others need not wait until it succeeds
                 return None
         try:
-            return self._retry(lambda: self._prepare(entries))
+            return self.retry(lambda: self._prepare(entries))
         except SinkError:
-            failed = next(each for each in entries if each.key in self._prepare.namespaces)
+            failed = next(each for each in entries if self._prepare.matches(each.key))
             batch.next = failed.offset + 1
             raise
 
@@ -183,10 +182,8 @@ class SinkDelivery:
 
     def _write_batch(self) -> None:
         batch = self._batch
-        if messages := batch.messages:
-            self._write(messages)
-            self.written += len(messages)
-            self._letters.succeed(len(messages))
+        if batch.messages:
+            self._write(batch.messages)
         if batch.keys:
             self._place.acknowledge(batch.next - 1, batch.keys)
             self._patience.forget()
@@ -195,15 +192,17 @@ class SinkDelivery:
     def _write(self, messages: Sequence[Message]) -> None:
         self._call(lambda: self._sink.write(messages))
         self._place.wrote()
+        self.written += len(messages)
+        self.letters.breaker.succeed(len(messages))
 
     # One at a time
 
-    def _deliver_singly(self, entries: Sequence[Entry]) -> None:
+    def _deliver_singly(self, entries: Sequence[LogEntry]) -> None:
         for entry in entries:
-            if self._left.is_set() or self._is_passed_over():
+            if self._left.is_set() or self._is_passed_over:
                 return
             # Compaction may have removed the last one.
-            if not self._letters.held and entry.offset > self.single_until:
+            if not self.letters.held and entry.offset > self.single_until:
                 self.single_until = self._batch.next - 1
                 return
             if is_control_key(entry.key):
@@ -211,21 +210,21 @@ class SinkDelivery:
                 self._control(entry)
                 continue
             is_written = self._deliver_one(entry)
-            if is_written and self._patience.may_try_again(self._letters.offsets):
+            if is_written and self._patience.may_try_again(self.letters.offsets):
                 self.single_until = max(self.single_until, entry.offset)
                 self._begin_again()
                 return
             self._batch.next = entry.offset + 1
             self._pending[entry.key] = entry.offset
-            if is_written or not self._letters.held:
+            if is_written or not self.letters.held:
                 self._release()
             else:
                 self._place.see(entry.offset)
 
-    def _deliver_one(self, entry: Entry) -> bool:
+    def _deliver_one(self, entry: LogEntry) -> bool:
         """Write one message, or hold its letter. Return whether the sink has written it."""
         try:
-            messages = self._retry(lambda: self._prepare([entry])).messages
+            messages = self.retry(lambda: self._prepare([entry])).messages
             if messages:
                 self._write(messages)
         except SinkError as error:
@@ -233,18 +232,14 @@ class SinkDelivery:
                 raise
             message = self._prepare.message(entry)
             logger.warning("sink %r: %r is refused: %s", self._name, message, error)
-            self._letters.hold(message, error)
+            self.letters.hold(message, error)
             return False
-        if not messages:
-            self.filtered += 1
-            return False
-        self.written += 1
-        self._letters.succeed(1)
-        return True
+        self.filtered += not messages
+        return bool(messages)
 
     def _release(self) -> None:
         """Write the held letters, and acknowledge everything up to here."""
-        offsets = self._letters.release()
+        offsets = self.letters.release()
         if self._pending:
             keys, self._pending = self._pending, {}
             missed = offsets[-1] if offsets else None
@@ -253,11 +248,12 @@ class SinkDelivery:
 
     def _may_be_dead(self, error: SinkError) -> bool:
         """Return whether a message is at fault, and there is a file for it."""
-        return self._letters.has_file and not error.transient and not isinstance(error, TargetError)
+        is_of_message = not error.transient and not isinstance(error, TargetError)
+        return is_of_message and self.letters.file is not None
 
     # Copies
 
-    def _control(self, entry: Entry) -> None:
+    def _control(self, entry: LogEntry) -> None:
         record = decode_record(entry.data)
         found = content(entry.offset, entry.timestamp, entry.key, record, self._log.created)
         keys = {entry.key: entry.offset}
@@ -279,8 +275,7 @@ class SinkDelivery:
             self._place.wrote()  # also if it had no message for this sink
             logger.info("sink %r: the copy of %s is complete", self._name, source)
             return True
-        if isinstance(self._sink, Abandoning):
-            sink = self._sink
+        if isinstance(sink := self._sink, Abandoning):
             self._call(lambda: sink.abandon_copy(generation, source), at_copy=True)
         if not self._place.is_followed(begin):
             logger.warning(
@@ -294,7 +289,7 @@ class SinkDelivery:
         """Call the sink, again and again while it fails for a while."""
         self.is_at_copy = at_copy
         try:
-            self._retry(call)
+            self.retry(call)
         finally:
             self.is_at_copy = False
         self._worked()

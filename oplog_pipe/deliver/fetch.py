@@ -3,7 +3,7 @@
 import asyncio
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from contextlib import aclosing
 
 import httpx
 
@@ -12,6 +12,7 @@ from oplog_pipe.errors import TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_status
 from oplog_pipe.model.settings import BatchLimits, FetchStep
+from oplog_pipe.sinks.parts.calls import basic_auth
 from oplogc.follow.stream import origin
 from oplogc.http.address import shown
 from oplogc.http.answers import describe, printable
@@ -19,8 +20,7 @@ from oplogc.http.client import hide_query, http_client
 
 MAX_OBJECT_BYTES = 16_000_000
 _MAX_REDIRECTS = 5
-# Requests for one object, if the server is busy or ends the connection. Were it one, a server that
-# fails now and then would hardly ever pass a batch of a thousand objects.
+# Requests for one object, if the server is busy or ends the connection: it may fail now and then.
 _ATTEMPTS = 3
 # Of an answer without an object; if it is longer, the connection is not used again.
 _MAX_REST_BYTES = 64_000
@@ -35,14 +35,10 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip"}
 class Fetcher:
     """Fetches the objects of several messages at a time, over persistent connections.
 
-    The user and password of the step take precedence over those of an address. They are sent to
-    the address a message gives, and to redirects within its scheme, host and port; others are
-    refused, and so are hosts the step does not name, if it names some.
+    User and password of the step take precedence over those of an address. Redirects are followed
+    within scheme, host and port of the address. Hosts the step does not allow are refused.
 
-    - ``max_bytes``: of an object.
-    - ``together``: bytes of the objects of one call. Requests under way when the bound is reached
-      come on top.
-
+    ``max_bytes``: of an object. ``together``: bytes of one call; requests under way come on top.
     Raises ValueError for an unusable file.
     """
 
@@ -54,17 +50,8 @@ class Fetcher:
         self._together = together
         # By offset and address; None: the object is gone. Of the last call, for the next one.
         self._fetched: dict[tuple[int, str], bytes | None] = {}
-        self._auth = (
-            None
-            if step.user is None and step.password is None
-            else httpx.BasicAuth(step.user or "", step.password or "")
-        )
-        self._options: dict[str, Any] = {
-            "verify": tls_context(step.tls.ca_file, step.tls.cert_file, step.tls.key_file),
-            "limits": httpx.Limits(
-                max_keepalive_connections=step.concurrency, keepalive_expiry=_IDLE_SECONDS
-            ),
-        }
+        self._auth = basic_auth(step.user, step.password)
+        self._verify = tls_context(step.tls.ca_file, step.tls.cert_file, step.tls.key_file)
         self._client: httpx.AsyncClient | None = None
         self._runner = asyncio.Runner()
         self._closed = False
@@ -72,9 +59,9 @@ class Fetcher:
     def __call__(self, messages: Sequence[Message]) -> list[Message | None]:
         """Set ``data`` of the first messages, and return them in their order.
 
-        None stands for a message without an object. Deletions stay as they are. The
-        result ends before the first message whose object cannot be fetched; raises TransformError
-        if this is the first one of all. A later call asks again only for missing objects.
+        None stands for a missing object. Deletions stay as they are. The result ends before the
+        first failure; TransformError if it is the first message. A later call asks only for the
+        other objects.
         """
         return self._runner.run(self._all(messages))
 
@@ -96,7 +83,7 @@ class Fetcher:
         size = fetched = 0
 
         def is_ill() -> bool:
-            """Return whether others are not asked for, because they would fail as well."""
+            """Return whether others would fail as well."""
             many = len(errors) >= self._step.concurrency and len(errors) > fetched
             return many or any(each.transient and not each.of_object for each in errors.values())
 
@@ -111,11 +98,11 @@ class Fetcher:
                 try:
                     url = self._address(message)
                     key = message.offset, str(url)
-                    if key in known:
-                        body = known[key]
-                    else:
+                    if key not in known:
                         body = await self._fetch(url)
                         fetched += 1
+                    else:
+                        body = known[key]
                     if body is None:
                         found[place] = None
                     else:
@@ -138,9 +125,8 @@ class Fetcher:
         data = message.data
         ref = data.get("ref") if isinstance(data, dict) else None
         if not isinstance(ref, str):
-            raise TransformError(
-                f"fetch: {message!r} has no ref: start the agent with --object-url"
-            )
+            told = f"fetch: {message!r} has no ref: start the agent with --object-url"
+            raise TransformError(told)
         try:
             url = httpx.URL(ref)
         except (httpx.InvalidURL, ValueError):
@@ -157,14 +143,13 @@ class Fetcher:
 
     async def _fetch(self, url: httpx.URL) -> bytes | None:
         """Return the body of an object; None if there is none. Raises TransformError."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        for _ in range(_ATTEMPTS - 1):
             try:
                 return await self._ask(url, _place(url))
             except TransformError as error:
-                timed_out = isinstance(error.__context__, TimeoutError)
-                if not error.transient or timed_out or attempt == _ATTEMPTS:
+                if not error.transient or isinstance(error.__context__, TimeoutError):
                     raise
-        raise AssertionError
+        return await self._ask(url, _place(url))
 
     def _may_ask(self, url: httpx.URL) -> bool:
         hosts = self._step.hosts
@@ -195,19 +180,20 @@ class Fetcher:
     async def _get(self, url: httpx.URL, place: str) -> bytes | None:
         """Return the body of an object; None if there is none."""
         if self._client is None:
-            self._client = http_client(None, **self._options)
+            limits = httpx.Limits(
+                max_keepalive_connections=self._step.concurrency, keepalive_expiry=_IDLE_SECONDS
+            )
+            self._client = http_client(None, verify=self._verify, limits=limits)
         auth = self._auth
         if auth is None and url.userinfo:
             auth = httpx.BasicAuth(url.username, url.password)
         request = self._client.build_request("GET", url.copy_with(userinfo=b""), headers=_HEADERS)
         for _ in range(_MAX_REDIRECTS + 1):
-            response = await self._client.send(hide_query(request), stream=True, auth=auth)
-            try:
+            sending = self._client.send(hide_query(request), stream=True, auth=auth)
+            async with aclosing(await sending) as response:
                 following = response.next_request
                 if following is None:
                     return await self._body(response, place)
-            finally:
-                await response.aclose()
             if origin(following.url) != origin(request.url):
                 raise TransformError(f"{place}: redirects to another host: {shown(following.url)}")
             following.url = following.url.copy_with(userinfo=b"")

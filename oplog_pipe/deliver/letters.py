@@ -1,14 +1,20 @@
 """Refused messages on their way to the dead-letter file, and the breaker before it.
 
-One refused message is bad. Many in a row mean an ill target: their letters would
-drain the log into a file. So the letters of a row are held until a later message succeeds.
+Many refused messages in a row mean an ill target: their letters would drain the log into a file. So
+the letters of a row are held until a later message succeeds.
 """
 
+import os
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
-from oplog_pipe.deliver.dead_letters import DeadLetters
+import msgspec
+
+from oplog_kit.disk import disk_failure
+from oplog_pipe.commitlog.files import FILE_MODE, FILES
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 
@@ -23,11 +29,44 @@ class Letter(NamedTuple):
     reason: str
 
 
+class DeadLetters:
+    """Adds JSON lines to a file: a message as the log has it, and the reason.
+
+    A message may have two lines after a crash. The file is created by the first one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, message: Message, reason: str) -> None:
+        """Add a line. It is on disk when this returns. Raises SinkError."""
+        names = ("offset", "op", "timestamp", "namespace", "id")
+        members = {name: getattr(message, name) for name in names}
+        members |= {"data": msgspec.Raw(message.json()), "error": reason}
+        line = msgspec.json.encode(members)
+        try:
+            is_new = not self._path.exists()
+            private = partial(os.open, mode=FILE_MODE)
+            with open(self._path, "ab+", opener=private) as file:
+                if file.tell():
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":  # a crash has torn the last line
+                        line = b"\n" + line
+                file.write(line + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
+                FILES.sync_folder(self._path.parent)
+        except OSError as error:
+            told = disk_failure(error, self._path, "dead_letter")
+            raise SinkError(f"dead_letter: {told}") from error
+
+
 class Breaker:
     """Tells a bad message from an ill target. No I/O.
 
-    Trips at ``limit`` refusals in a row, or if within a minute at least five times as many messages
-    were refused, and as many as were written. ``limit`` 0: never. ``now``: seconds.
+    Trips at ``limit`` refusals in a row. Also at five times as many within a minute, if no more
+    messages were written. ``limit`` 0: never. ``now``: seconds.
     """
 
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
@@ -68,28 +107,20 @@ class Letters:
     """The refused messages of a sink. ``file`` None: none may be refused."""
 
     def __init__(self, file: DeadLetters | None, limit: int, now: Callable[[], float]) -> None:
-        self._file = file
-        self._breaker = Breaker(limit, now)
+        self.file = file
+        self.breaker = Breaker(limit, now)
         self.held: list[Letter] = []
         self.written = 0
-
-    @property
-    def has_file(self) -> bool:
-        return self._file is not None
 
     @property
     def offsets(self) -> list[int]:
         """Of the messages whose letters are held."""
         return [each.message.offset for each in self.held]
 
-    def succeed(self, count: int) -> None:
-        """Note messages the sink has written."""
-        self._breaker.succeed(count)
-
     def hold(self, message: Message, error: SinkError) -> None:
         """Hold a letter. Raises SinkError if the breaker trips: no letter is held then."""
         self.held.append(Letter(message, str(error)))
-        if self._breaker.refuse():
+        if self.breaker.refuse():
             count, first = len(self.held), self.held[0]
             self.held.clear()
             raise SinkError(
@@ -98,18 +129,13 @@ class Letters:
                 f" {first.message!r}: {first.reason}"
             )
 
-    def forget(self) -> None:
-        """Hold no letter any more: their messages come again."""
-        self.held.clear()
-
     def release(self) -> list[int]:
         """Write the held letters. Return the offsets of their messages. Raises SinkError."""
-        assert self._file is not None or not self.held
         offsets = []
         while self.held:
             message, reason = self.held[0]
-            if self._file is not None:
-                self._file.add(message, reason)
+            assert self.file is not None
+            self.file.add(message, reason)
             offsets.append(message.offset)
             del self.held[0]
         self.written += len(offsets)

@@ -6,14 +6,11 @@ _REST = 0.1
 
 
 class Patience:
-    """Gives each such message its time. After it the message is refused.
+    """Gives each such message its time. Then the message is refused.
 
-    A server with an error or a time-out for one object may serve other objects, or
-    may be ill. So of several refused messages in a row the first has all the time, and each later
-    one a tenth of it. Once another message succeeds, the server is well: the refused ones get one
-    attempt more.
-
-    ``seconds``: of the first. ``now``: seconds.
+    A failing server may serve other objects, or may be ill. So of several refused messages in a row
+    the first has ``seconds``, and each later one a tenth of them. Once another message succeeds,
+    the refused ones get one attempt more.
     """
 
     def __init__(self, seconds: float, now: Callable[[], float]) -> None:

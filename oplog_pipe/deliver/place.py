@@ -11,23 +11,22 @@ class SinkPlace:
     """Any thread may read it.
 
     - ``offset``: the last acknowledged one; -1: none. ``flushed``: the one on disk.
-    - ``copy_due``: up to this offset the sink has given up its place, and needs a copy; -1: it
-      needs none.
-    - ``ready_at``: at this offset the sink is ready.
+    - ``copy_due``: up to this offset the sink has given up its place; -1: it needs no copy.
+    - ``ready_at``: at this offset the sink is ready. ``wholeness``: None: of a sink without a past.
     - ``changed``: called once it is ready, or can take the copy.
     """
 
     def __init__(
         self,
         offset: int,
-        wholeness: Wholeness,
+        wholeness: Wholeness | None = None,
         *,
         copy_due: int = -1,
         ready_at: int = -1,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self.offset = self.flushed = self._seen = offset
-        self._wholeness = wholeness
+        self._wholeness = wholeness or Wholeness(offset)
         self._ready_at = ready_at
         self._changed = changed
         self.copy_due = self._given_up = copy_due
@@ -89,11 +88,8 @@ class SinkPlace:
             self._wholeness.miss(offset)
             self.offset = self.copy_due = self._given_up = offset
             self._has_returned = False
-            self._unflushed |= {
-                "": offset,
-                WHOLE_SINCE: self._wholeness.since,
-                COPY_DUE: offset,
-            }
+            marks = {WHOLE_SINCE: self._wholeness.since, COPY_DUE: offset}
+            self._unflushed |= {"": offset, **marks}
         self.see(offset)
         return True
 

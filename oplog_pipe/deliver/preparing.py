@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from oplog_pipe.commitlog.codec import Entry
+from oplog_pipe.commitlog.codec import LogEntry
 from oplog_pipe.deliver.patience import Patience
-from oplog_pipe.deliver.steps import Namespaces, Steps, TakenMessages
+from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.errors import TransformError
-from oplog_pipe.message import Message, Op, version_of
-from oplog_pipe.model.record import decode_record
+from oplog_pipe.message import Message, namespace_filter
+from oplog_pipe.model.record import content, decode_record
 from oplog_pipe.model.settings import SinkSettings
 
 _FEW = 16
@@ -18,7 +18,7 @@ class Prepared(NamedTuple):
     """``messages`` of the first ``entries``. ``bytes``: of their data after the steps."""
 
     messages: list[Message]
-    entries: Sequence[Entry]
+    entries: Sequence[LogEntry]
     bytes: int
 
 
@@ -32,24 +32,29 @@ class Preparing:
     def __init__(
         self, settings: SinkSettings, steps: Steps, created: int, patience: Patience
     ) -> None:
-        self.namespaces = Namespaces(settings.namespace)
+        self.matches = namespace_filter(settings.namespace)
         self._steps = steps
         self._created = created
         self._patience = patience
         self._messages = settings.batch.messages
         self.most = self._messages
 
-    def __call__(self, entries: Sequence[Entry]) -> Prepared:
+    def __call__(self, entries: Sequence[LogEntry]) -> Prepared:
         """Take the first entries, at least one: filter, change, fetch.
 
-        Raises SinkError for the first one the namespace matches. Its ``transient`` is false
-        once an object has had its time.
+        Raises SinkError for the first matching one: not ``transient`` once its object has had its
+        time.
         """
-        namespaces = self.namespaces
-        wanted = [entry for entry in entries if entry.key in namespaces]
+        matches, message = self.matches, self.message
+        wanted = [entry for entry in entries if matches(entry.key)]
         if not wanted:
             return Prepared([], entries, 0)
-        messages, taken = self._attempt(wanted)
+        try:
+            messages, taken = self._steps([message(entry) for entry in wanted])
+        except TransformError as error:
+            if error.of_object:
+                error.transient = not self._patience.is_over(wanted[0].offset)
+            raise
         if taken < len(wanted):
             end = wanted[taken].offset
             entries = [each for each in entries if each.offset < end]
@@ -60,26 +65,8 @@ class Preparing:
             self._patience.succeed()
         return Prepared(messages, entries, sum([each.size for each in messages]))
 
-    def _attempt(self, wanted: Sequence[Entry]) -> TakenMessages:
-        message = self.message
-        try:
-            return self._steps([message(entry) for entry in wanted])
-        except TransformError as error:
-            if error.of_object:
-                error.transient = not self._patience.is_over(wanted[0].offset)
-            raise
-
-    def message(self, entry: Entry) -> Message:
-        """Return a message as it is before all steps."""
+    def message(self, entry: LogEntry) -> Message:
+        """Return the message of an entry before all steps. ``entry``: no control entry."""
         offset, timestamp, _, key, data = entry
-        record = decode_record(data)
-        return Message(
-            cast(Op, record.op),  # only control entries have other ones
-            timestamp,
-            key,
-            record.data,
-            id=record.id,
-            offset=offset,
-            version=version_of(self._created, offset),
-            source=record.source,
-        )
+        found = content(offset, timestamp, key, decode_record(data), self._created)
+        return cast(Message, found)

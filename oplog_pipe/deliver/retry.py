@@ -55,13 +55,11 @@ class Retry:
     def __call__(self, call: Callable[[], T]) -> T:
         """Return the result of the first successful call.
 
-        Pauses grow from 0.1 s to 10 s. Raises LeftError, and SinkError: with ``transient`` if it
-        could not be repeated for longer. Other PipeErrors pass; other exceptions are permanent,
-        also ``sys.exit``: a sink is code of others.
+        Pauses grow from 0.1 s to 10 s. Raises LeftError, and SinkError: ``transient`` after
+        ``retry_for``. Other PipeErrors pass. Other exceptions are permanent, ``sys.exit`` too.
         """
         clock, backoff = self._clock, Backoff(FIRST_PAUSE, LONGEST_PAUSE)
-        give_up: float | None = None
-        failures = 0
+        give_up, failures = 0.0, 0
         while True:
             last = self._leaving.is_set()
             try:
@@ -83,7 +81,7 @@ class Retry:
             if last:
                 raise LeftError(str(failure)) from failure
             now = clock.now()
-            if give_up is None:
+            if not failures:
                 give_up = now + self._retry_for
             if now >= give_up:
                 raise failure

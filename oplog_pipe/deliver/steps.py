@@ -1,12 +1,11 @@
 """A sink's namespace filter and its steps, in order. Nothing of the engine."""
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, get_args
+from typing import Protocol, get_args
 
 from oplog_pipe.errors import ConfigError, SinkError, TransformError
-from oplog_pipe.message import Message, Op
+from oplog_pipe.message import Message, Op, namespace_filter
 from oplog_pipe.model.imports import load
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import FetchStep, FunctionStep, SinkSettings
@@ -14,8 +13,6 @@ from oplog_pipe.model.settings import FetchStep, FunctionStep, SinkSettings
 Function = Callable[[Message], Message | None]
 
 _OPS = get_args(Op)
-# More namespaces than this are searched again and again.
-_REMEMBERED = 10_000
 
 
 class SinkStep(Protocol):
@@ -30,46 +27,23 @@ class SinkStep(Protocol):
     def close(self) -> None: ...
 
 
-class Namespaces:
-    """Tells which namespaces a regular expression is found in. Remembers them."""
-
-    def __init__(self, pattern: str) -> None:
-        self._search = re.compile(pattern).search
-        self._known: dict[str, bool] = {}
-
-    def __contains__(self, namespace: str) -> bool:
-        known = self._known.get(namespace)
-        if known is None:
-            known = self._search(namespace) is not None
-            if len(self._known) < _REMEMBERED:
-                self._known[namespace] = known
-        return known
-
-
-class TakenMessages(NamedTuple):
-    """``messages``: those left of the first ``number`` ones."""
-
-    messages: list[Message]
-    number: int
-
-
 class Steps:
     """The steps of one sink. A message a step's namespace does not match goes no further."""
 
     def __init__(self, steps: Sequence[tuple[str, SinkStep]]) -> None:
         """``steps``: each with its namespace."""
-        self._steps = [(Namespaces(namespace), step) for namespace, step in steps]
+        self._steps = [(namespace_filter(namespace), step) for namespace, step in steps]
 
-    def __call__(self, messages: Sequence[Message]) -> TakenMessages:
-        """Take the first messages, at least one, and return what is left of them.
+    def __call__(self, messages: Sequence[Message]) -> tuple[list[Message], int]:
+        """Take the first messages, at least one. Return their rest, and their number.
 
-        A step sees the result of the step before it. Steps change the messages themselves: give
-        fresh ones to repeat a call. Raises SinkError with ``index`` 0 for the first message.
+        Steps change the messages themselves: give fresh ones to repeat a call. Raises SinkError
+        with ``index`` 0 for the first message.
         """
         left = list(enumerate(messages))
         count = len(messages)
-        for namespaces, step in self._steps:
-            left = [(place, each) for place, each in left if each.namespace in namespaces]
+        for matches, step in self._steps:
+            left = [(place, each) for place, each in left if matches(each.namespace)]
             if not left:
                 break
             try:
@@ -77,7 +51,7 @@ class Steps:
             except SinkError as error:
                 if error.index is None or not left[error.index][0]:
                     raise
-                return TakenMessages([], left[error.index][0])  # the messages before it are dropped
+                return [], left[error.index][0]  # the messages before it are dropped
             if len(results) < len(left):
                 count = left[len(results)][0]
             left = [
@@ -85,7 +59,7 @@ class Steps:
                 for (place, _), result in zip(left, results, strict=False)
                 if result is not None
             ]
-        return TakenMessages([each for _, each in left], count)
+        return [each for _, each in left], count
 
     def close(self) -> None:
         for _, step in self._steps:
@@ -100,10 +74,7 @@ class FunctionCalls:
         self._function = function
 
     def __call__(self, messages: Sequence[Message]) -> list[Message | None]:
-        """Return the results up to the first failure.
-
-        Raises TransformError, which names the function and the message, if the first one fails.
-        """
+        """Return the results up to the first failure. Raises TransformError if there is none."""
         found: list[Message | None] = []
         for message in messages:
             try:
@@ -154,25 +125,18 @@ def build_steps(sink: SinkSettings, root: Path, place: str) -> Steps:
     steps: list[tuple[str, SinkStep]] = []
     for number, each in enumerate(sink.transforms):
         try:
-            step = (
-                _function(each, root)
-                if isinstance(each, FunctionStep)
-                else _fetch(each, sink.batch.bytes)
-            )
+            steps.append((each.namespace, _step(each, root, sink.batch.bytes)))
         except ConfigError as error:
             raise ConfigError(f"{place}.transforms[{number}]: {error}") from error.__cause__
-        steps.append((each.namespace, step))
     return Steps(steps)
 
 
-def _function(step: FunctionStep, root: Path) -> SinkStep:
+def _step(step: FunctionStep | FetchStep, root: Path, together: int) -> SinkStep:
+    if isinstance(step, FetchStep):
+        from oplog_pipe.deliver.fetch import Fetcher  # its HTTP client is needed only here
+
+        return Fetcher(step, together=together)
     function = load(step.function, root)
     if not callable(function):
         raise ConfigError(f"{step.function} is no function")
     return FunctionCalls(step.function, function)
-
-
-def _fetch(step: FetchStep, together: int) -> SinkStep:
-    from oplog_pipe.deliver.fetch import Fetcher  # its HTTP client is needed only here
-
-    return Fetcher(step, together=together)

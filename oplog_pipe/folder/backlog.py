@@ -3,19 +3,17 @@
 from collections.abc import Sequence
 
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.deliver.steps import Namespaces
+from oplog_pipe.folder.operate import entries
 from oplog_pipe.folder.start import topics_of
+from oplog_pipe.message import namespace_filter
 from oplog_pipe.model.record import decode_record, is_control_key
 from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
-
-_READ_TOGETHER = 1000
 
 
 class RecoveryBacklog:
     """What one sink has still to write. Not for several threads.
 
     Entries from before the start may be of sources removed or changed since.
-    Later ones are of sources in the settings.
     """
 
     def __init__(
@@ -30,9 +28,9 @@ class RecoveryBacklog:
         self._log = log
         self._is_removed = is_removed
         self._end = log.end
-        self._wanted = Namespaces(sink.namespace)
+        self._wants = namespace_filter(sink.namespace)
         self._copied = {
-            each.name: Namespaces(each.namespace) for each in sources if each.log == OPLOG
+            each.name: namespace_filter(each.namespace) for each in sources if each.log == OPLOG
         }
         self._topics = topics_of(sink, sources)
         self._at = 0
@@ -58,14 +56,13 @@ class RecoveryBacklog:
         if self._source and at == self._at:
             return self._source
         self._source = ""
-        while at < self._end and (entries := self._log.read(at, max_entries=_READ_TOGETHER)):
-            for entry in entries:
-                if is_control_key(entry.key) or entry.key not in self._wanted:
-                    continue
-                source = decode_record(entry.data).source
-                if entry.offset < self._end and entry.key not in self._copied.get(source, ()):
-                    self._at, self._source = entry.offset, source
-                    return source
-            at = entries[-1].offset + 1
-        self._at = at
+        for entry in entries(self._log, at, self._end - 1):
+            if is_control_key(entry.key) or not self._wants(entry.key):
+                continue
+            source = decode_record(entry.data).source
+            copies = self._copied.get(source)
+            if not (copies and copies(entry.key)):
+                self._at, self._source = entry.offset, source
+                return source
+        self._at = max(at, self._end)
         return None

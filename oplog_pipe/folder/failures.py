@@ -38,7 +38,7 @@ class PipeFailures:
         elif worker is not None and isinstance(error, SinkError):
             logger.error(
                 "sink %r stops the pipe: %s; its offset is %d, and the next start takes the"
-                " messages behind it one at a time", worker.name, error, worker.offset,
+                " messages behind it one at a time", worker.name, error, worker.place.offset,
             )  # fmt: skip
         else:
             logger.error("%s", error)
@@ -46,11 +46,5 @@ class PipeFailures:
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code of a failure."""
-    for kind, code in (
-        (ConfigError, EXIT_USAGE),
-        (SinkError, EXIT_SINK),
-        (GapError, EXIT_GAP),
-    ):
-        if isinstance(error, kind):
-            return code
-    return EXIT_FAILED
+    codes = {ConfigError: EXIT_USAGE, SinkError: EXIT_SINK, GapError: EXIT_GAP}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), EXIT_FAILED)

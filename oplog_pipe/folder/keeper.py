@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.offsets import OffsetLog, newest
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.offsets import OffsetLog
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.backlog import RecoveryBacklog
 from oplog_pipe.folder.making_room import GiveUp, Holder, Wait, decide
@@ -49,7 +49,7 @@ class SinkKeeper:
         *,
         held: Mapping[str, int],
         interval: float,
-        room: LogRoom | None = None,
+        room: CommitLogRoom | None = None,
         tick: Callable[[], None] = lambda: None,
         failed: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
@@ -57,20 +57,19 @@ class SinkKeeper:
         self.error: BaseException | None = None
         self._log = log
         self._kept = kept
+        self._places = [each.worker.place for each in kept]  # also after ``close``
         self._held = held
         self._interval = interval
         self._tick = tick
         self._failed = failed
         self._now = now
         self._flushing = threading.Lock()
-        self._flushed = {each.worker.name: each.worker.offset for each in kept}
         # When a sink has last acknowledged something, had nothing to do, or was at a copy.
-        self._moved = dict.fromkeys(self._flushed, now())
+        self._moved = {each.worker.name: now() for each in kept}
         self._stopping = threading.Event()
         self._advanced = threading.Event()
         self._advanced.set()
-        self._compacted = -1
-        self._room = LogRoom(log) if room is None else room
+        self._room = CommitLogRoom(log) if room is None else room
         self._room.asked = self._advanced.set
         self._threads = [
             threading.Thread(target=self._guard, args=(target,), name=name, daemon=True)
@@ -82,10 +81,7 @@ class SinkKeeper:
             thread.start()
 
     def stop(self, seconds: float) -> None:
-        """End the threads, wait for them for this time, and flush for the last time.
-
-        Raises LogError if a flush fails.
-        """
+        """End the threads, wait for them for this time, and flush once more. Raises LogError."""
         self._stopping.set()
         self._advanced.set()
         for thread in self._threads:
@@ -113,35 +109,28 @@ class SinkKeeper:
     def _flush(self) -> None:
         with self._flushing:
             for worker, offsets, _ in self._kept:
-                if changes := worker.take_unflushed():
+                changes = worker.place.take_unflushed()
+                if changes:
                     offsets.write(changes)
-                    worker.flushed(changes)
-                    self._flushed[worker.name] = max(self._flushed[worker.name], newest(changes))
-                    self._moved[worker.name] = self._now()
-                elif worker.is_at_copy or worker.offset == self._log.end - 1:
+                    worker.place.flush(changes)
+                if changes or worker.is_at_copy or worker.place.offset == self._log.end - 1:
                     self._moved[worker.name] = self._now()
 
     def compact(self) -> None:
         """Compact closed segments below every flushed offset. Raises LogError."""
-        lowest = min((*self._flushed.values(), *self._held.values()), default=-1)
-        newest = max(
-            (each.newest for each in self._log.segments if each.closed and each.newest <= lowest),
-            default=-1,
-        )
-        if newest > self._compacted:
-            removed = self._log.compact(lowest)
-            self._compacted = newest
-            if removed.entries:
-                logger.info(
-                    "compacted up to offset %d: removed %d entries, %d bytes",
-                    newest, removed.entries, removed.bytes,
-                )  # fmt: skip
+        flushed = [each.flushed for each in self._places]
+        removed = self._log.compact(min((*flushed, *self._held.values()), default=-1))
+        if removed.entries:
+            logger.info(
+                "compacted up to offset %d: removed %d entries, %d bytes",
+                self._log.compacted, removed.entries, removed.bytes,
+            )  # fmt: skip
 
     def make_room(self) -> None:
         """Compact until a waiting append has room, or must wait for a sink.
 
-        Sinks a copy can restore give up their place if they do not work. It is on disk before
-        anything is removed. Raises LogError.
+        Failed sinks give up their place if a copy can restore it. This is on disk before anything
+        is removed. Raises LogError.
         """
         self.compact()
         while (number := self._room.lacking) is not None and not self._stopping.is_set():
@@ -163,28 +152,26 @@ class SinkKeeper:
 
     def _holders(self) -> list[Holder]:
         running = [
-            Holder(each.worker.name, self._flushed[each.worker.name], self._stays(each))
+            Holder(each.worker.name, each.worker.place.flushed, self._stays(each))
             for each in self._kept
         ]
-        return running + [
-            Holder(
-                name,
-                offset,
+        for name, offset in self._held.items():
+            reason = (
                 f"sink {name!r} is not in the settings, and its offset {offset} holds the log; if"
-                f" it does not come back, stop the pipe and run `{PROGRAM} offset delete {name}`",
+                f" it does not come back, stop the pipe and run `{PROGRAM} offset delete {name}`"
             )
-            for name, offset in self._held.items()
-        ]
+            running.append(Holder(name, offset, reason))
+        return running
 
     def _stays(self, kept: KeptSink) -> str | None:
         """Return why a sink does not give up its place; None: it does."""
         worker = kept.worker
         has_failed = worker.is_parked or self._now() - self._moved[worker.name] >= _HANGS_AFTER
-        waits = counted(self._log.end - 1 - self._flushed[worker.name], "entry", "entries")
+        waits = counted(self._log.end - 1 - worker.place.flushed, "entry", "entries")
         if not has_failed:
             present = "begins or ends a copy, and " if worker.is_at_copy else ""
             return f"sink {worker.name!r} {present}has still to write {waits}"
-        if kept.backlog and (lost := kept.backlog.lost_behind(self._flushed[worker.name])):
+        if kept.backlog and (lost := kept.backlog.lost_behind(worker.place.flushed)):
             return (
                 f"sink {worker.name!r} does not work, has still to write {waits}, and {lost}:"
                 " mend its target, raise max_log_bytes, or give the sink up: remove it from the"
@@ -194,8 +181,8 @@ class SinkKeeper:
 
     def _give_up(self, names: Sequence[str], offset: int) -> None:
         for worker in (each.worker for each in self._kept if each.worker.name in names):
-            before, was_due = worker.offset, worker.copy_due >= 0
-            if worker.give_up(offset) and not was_due:  # told once until the copy comes
+            before, was_due = worker.place.offset, worker.place.copy_due >= 0
+            if worker.place.give_up(offset) and not was_due:  # told once until the copy comes
                 logger.warning(
                     "sink %r gives up its place, because the commit log has reached max_log_bytes:"
                     " it does not get %d entries from offset %d to %d; %s",

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from oplog_kit.texts import counted
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.deliver.dead_letters import DeadLetters
 from oplog_pipe.deliver.delivery import FOR_EVER
+from oplog_pipe.deliver.letters import DeadLetters
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps, build_steps
 from oplog_pipe.deliver.worker import Worker
@@ -32,12 +33,9 @@ class Made(NamedTuple):
 
 def make_sinks(settings: PipeSettings, build: Build) -> list[Made]:
     """Return each sink with its steps. Raises ConfigError."""
-    steps = [
-        build_steps(each, settings.root, f"sinks[{number}]")
-        for number, each in enumerate(settings.sinks)
-    ]
-    sinks = [build(each, settings.root) for each in settings.sinks]
-    return list(map(Made, sinks, steps))
+    root, sinks = settings.root, settings.sinks
+    steps = [build_steps(each, root, f"sinks[{at}]") for at, each in enumerate(sinks)]
+    return [Made(build(each, root), own) for each, own in zip(sinks, steps, strict=True)]
 
 
 def make_workers(
@@ -53,31 +51,27 @@ def make_workers(
     """Return a worker for each sink. They have not started."""
     end = log.end - 1
     workers = []
-    for number, (each, (sink, steps), start) in enumerate(
-        zip(settings.sinks, made, starts, strict=True)
-    ):
+    for each, (sink, steps), start in zip(settings.sinks, made, starts, strict=True):
         if isinstance(sink, Owned):
             sink.own(owner_of(settings, each, log))
         if isinstance(sink, Mirroring):
             sink.mirror(f"{log.id}/{each.name}")
         single_until = -1 if start.is_new else end
-        workers.append(
-            Worker(
-                each,
-                sink,
-                steps,
-                log,
-                offset=start.offset,
-                wholeness=Wholeness(start.whole_since, start.offsets.not_whole),
-                copy_due=start.offsets.copy_due,
-                single_until=FOR_EVER if one_at_a_time else single_until,
-                recover_until=single_until,
-                dead_letters=_dead_letters(each, settings.root),
-                place=f"sinks[{number}]",
-                changed=changed,
-                clock=clock,
-            )
+        place = SinkPlace(
+            start.offset,
+            Wholeness(start.whole_since, start.offsets.not_whole),
+            copy_due=start.offsets.copy_due,
+            ready_at=single_until,
+            changed=changed,
         )
+        dead = each.dead_letter
+        worker = Worker(
+            each, sink, steps, log, place,
+            single_until=FOR_EVER if one_at_a_time else single_until,
+            dead_letters=DeadLetters(settings.root / dead) if dead else None,
+            changed=changed, clock=clock,
+        )  # fmt: skip
+        workers.append(worker)
     return workers
 
 
@@ -89,7 +83,7 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
         ", ".join(each.name for each in settings.sources),
         ", ".join(f"{each.name} ({each.type})" for each in settings.sinks),
     )  # fmt: skip
-    for name in [each.name for each in workers if each.copy_due >= 0]:
+    for name in [each.name for each in workers if each.place.copy_due >= 0]:
         if any(each.log == OPLOG for each in settings.sources):
             logger.warning("sink %r %s; %s", name, GAVE_UP, WAITS_FOR_COPY)
         else:
@@ -100,16 +94,11 @@ def tell_start(settings: PipeSettings, log: CommitLog, workers: Sequence[Worker]
             )  # fmt: skip
     for sentence in remarks(settings):
         logger.warning("%s", sentence)
-    backlogs = [
-        f"{each.name} {log.end - 1 - each.offset:,}" for each in workers if not each.is_ready
-    ]
-    if backlogs:
+    waiting = [each for each in workers if not each.place.is_ready]
+    if waiting:
         logger.info(
             "recovery: the sources wait until sinks have written their backlogs, one message"
-            " at a time: %s", ", ".join(backlogs),
-        )  # fmt: skip
-    return bool(backlogs)
-
-
-def _dead_letters(sink: SinkSettings, root: Path) -> DeadLetters | None:
-    return None if sink.dead_letter is None else DeadLetters(root / sink.dead_letter)
+            " at a time: %s",
+            ", ".join(f"{each.name} {log.end - 1 - each.place.offset:,}" for each in waiting),
+        )
+    return bool(waiting)

@@ -3,33 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
-from oplog_pipe.commitlog import CommitLog, Entry, OffsetLog
-from oplog_pipe.commitlog.room import LogRoom
-from oplog_pipe.errors import ConfigError, LogDamagedError, LogError, LogLockedError
+from oplog_pipe.commitlog import CommitLog, LogEntry, OffsetLog
+from oplog_pipe.commitlog.room import CommitLogRoom
+from oplog_pipe.errors import ConfigError, LogDamagedError, LogLockedError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import START, is_oplog
 from oplog_pipe.model.record import EntryRecord, decode_record, is_control_key
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import LogStatus
 
-# Views of a log a compaction may spoil, before an error counts.
-_VIEWS = 3
-
-
-class OffsetError(ConfigError):
-    """An offset cannot be acknowledged, or set."""
-
 
 @dataclass(frozen=True)
 class SinkOffsets:
     """``type``: None: the sink is not in the settings. ``offset``: None: nothing was flushed.
 
-    ``not_whole``: sources whose last copy was not whole. ``copy_due``: the sink has given up its
-    place, and gets a copy once it has written a message.
+    ``not_whole``, ``copy_due``: see ``SinkStatus``.
     """
 
     name: str
@@ -54,26 +45,13 @@ class Folder:
 
 
 def view(settings: PipeSettings) -> Folder:
-    """Read the folder without the lock, also while a pipe runs. Changes nothing.
-
-    Raises LogDamagedError, LogError: also if there is no log.
-    """
+    """Read the folder without the lock, also while a pipe runs. Raises LogError without a log."""
     checkpoints = Checkpoints(settings.dir)
-    sources = {
-        name: found for name in checkpoints.names() if (found := checkpoints.load(name)) is not None
-    }
+    sources = {name: checkpoints.load(name) for name in checkpoints.names()}
     # Offsets before the log: they may not be larger than its end.
     sinks = [offsets_of(settings, name) for name in sink_names(settings)]
-    return Folder(_view_log(settings.dir), sinks, sources)
-
-
-def _view_log(folder: Path) -> CommitLog:
-    for _ in range(_VIEWS - 1):
-        try:
-            return CommitLog.view(folder)
-        except LogError:  # a compaction may have replaced a segment meanwhile
-            pass
-    return CommitLog.view(folder)
+    present = {name: each for name, each in sources.items() if each}
+    return Folder(CommitLog.view(settings.dir), sinks, present)
 
 
 def sink_names(settings: PipeSettings) -> list[str]:
@@ -86,10 +64,8 @@ def offsets_of(settings: PipeSettings, name: str) -> SinkOffsets:
     """Return the flushed offsets of a sink. Raises ConfigError for an unknown name, LogError."""
     check_name(settings, name)
     log = OffsetLog.view(settings.dir, name)
-    kinds = {sink.name: sink.type for sink in settings.sinks}
-    return SinkOffsets(
-        name, kinds.get(name), log.offset, log.offsets, log.not_whole, log.copy_due >= 0
-    )
+    kind = next((each.type for each in settings.sinks if each.name == name), None)
+    return SinkOffsets(name, kind, log.offset, log.offsets, log.not_whole, log.copy_due >= 0)
 
 
 def check_name(settings: PipeSettings, name: str) -> None:
@@ -100,10 +76,10 @@ def check_name(settings: PipeSettings, name: str) -> None:
 
 
 def log_status(log: CommitLog, settings: PipeSettings) -> LogStatus:
-    return LogRoom(log, settings.max_log_bytes).status()
+    return CommitLogRoom(log, settings.max_log_bytes).status()
 
 
-def record_of(entry: Entry) -> EntryRecord:
+def record_of(entry: LogEntry) -> EntryRecord:
     """Raises LogDamagedError."""
     try:
         return decode_record(entry.data)
@@ -111,57 +87,50 @@ def record_of(entry: Entry) -> EntryRecord:
         raise LogDamagedError(f"the entry {entry.offset} is no record: {error}") from None
 
 
-def entries(log: CommitLog, first: int, last: int) -> Iterator[Entry]:
+def entries(log: CommitLog, first: int, last: int) -> Iterator[LogEntry]:
     """Yield the present entries from ``first`` to ``last``. Raises LogError."""
-    while first <= last:
-        found = log.read(first)
-        if not found:
-            return
-        for entry in found:
-            if entry.offset > last:
-                return
-            yield entry
+    while first <= last and (found := log.read(first)):
+        yield from (each for each in found if each.offset <= last)
         first = found[-1].offset + 1
 
 
 def ended_copies(log: CommitLog, first: int, last: int) -> set[str]:
     """Return the sources of which the end of a copy is from ``first`` to ``last``.
 
-    A sink without it removes nothing. Raises LogError, LogDamagedError.
+    Raises LogError, LogDamagedError.
     """
     controls = (each for each in entries(log, first, last) if is_control_key(each.key))
     records = map(record_of, controls)
     return {each.source for each in records if each.op == "live" and each.copy is not None}
 
 
-def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> Entry:
+def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) -> LogEntry:
     """Acknowledge the next entry of a sink, and flush. Return the entry.
 
     A copy under way, or with its end in these entries, is then not whole for this sink.
-
-    ``force``: also an entry behind the next one; the sink never gets those between. Raises
-    OffsetError, ConfigError for an unknown name, LogLockedError while a pipe runs, LogError.
+    ``force``: also an entry behind the next one. The sink never gets those between. Raises
+    ConfigError, LogLockedError while a pipe runs, LogError.
     """
     with _locked(settings, name) as (log, offsets):
         if offsets.offset is None and log.compacted >= 0:
-            raise OffsetError(f"OFFSET: {name} has no offset yet: start the pipe first")
+            raise ConfigError(f"OFFSET: {name} has no offset yet: start the pipe first")
         acknowledged = -1 if offsets.offset is None else offsets.offset
         if offset <= acknowledged:
-            raise OffsetError(
+            raise ConfigError(
                 f"OFFSET: {name} has acknowledged {offset}: its offset is {acknowledged};"
                 " use `offset reset` to go back"
             )
         following = log.read(acknowledged + 1, max_entries=1)
         if not following:
-            raise OffsetError(f"OFFSET: {name} has acknowledged every entry of the log")
+            raise ConfigError(f"OFFSET: {name} has acknowledged every entry of the log")
         if offset != following[0].offset and not force:
-            raise OffsetError(
+            raise ConfigError(
                 f"OFFSET: the next entry of {name} is {following[0].offset}, not {offset};"
                 " --force passes over those between"
             )
         entry = log.entry(offset)
         if entry is None:
-            raise OffsetError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
+            raise ConfigError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
         offsets.skip(entry.key, offset, ended_copies(log, acknowledged + 1, offset))
         return entry
 
@@ -169,16 +138,16 @@ def acknowledge(settings: PipeSettings, name: str, offset: int, *, force: bool) 
 def reset(settings: PipeSettings, name: str, offset: int) -> int | None:
     """Let a sink continue behind an offset; -1: from offset 0 on. Return its offset before.
 
-    Raises OffsetError, ConfigError for an unknown name, LogLockedError while a pipe runs, LogError.
+    Raises ConfigError, LogLockedError while a pipe runs, LogError.
     """
     with _locked(settings, name) as (log, offsets):
         if offset < log.compacted:
-            raise OffsetError(
+            raise ConfigError(
                 f"OFFSET: entries behind {offset} are gone: the log is compacted up to"
                 f" {log.compacted}; use `offset delete` and `start: copy` for all objects"
             )
         if offset >= log.end:
-            raise OffsetError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
+            raise ConfigError(f"OFFSET: the log has no entry {offset}: {_extent(log)}")
         before = offsets.offset
         first = 0 if before is None else before + 1
         offsets.reset(offset, ended_copies(log, first, offset))
@@ -214,16 +183,15 @@ def copy_again(settings: PipeSettings, names: Sequence[str]) -> list[str]:
         raise ConfigError("sources: all of them are topics, which have no copy")
     with locked_log(settings) as log:
         for name in chosen:
-            Checkpoints(settings.dir).save(
-                name, SourceCheckpoint(sources[name].log, START, log.end)
-            )
+            checkpoint = SourceCheckpoint(sources[name].log, START, log.end)
+            Checkpoints(settings.dir).save(name, checkpoint)
     return chosen
 
 
 @contextmanager
 def locked_log(settings: PipeSettings) -> Iterator[CommitLog]:
     """Open the log alone. Raises LogLockedError while a pipe runs, LogError: also without a log."""
-    _view_log(settings.dir)  # raises if there is none: the next line would create it
+    CommitLog.view(settings.dir)  # raises if there is none: the next line would create it
     try:
         log = CommitLog.open(settings.dir, max_segment_bytes=settings.segment_bytes)
     except LogLockedError:

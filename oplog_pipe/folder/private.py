@@ -11,16 +11,14 @@ from oplog_pipe.commitlog.files import FILE_MODE, FOLDER_MODE
 
 _OTHERS = 0o077
 _OWN = re.compile(r"lock|(pipe\.json|\d{20}\.(log|index))(\.tmp)?", re.ASCII)
-# Folders of a pipe, below its own.
-_FOLDERS = ("offsets", "sources")
 logger = logging.getLogger("oplog_pipe")
 
 
 def close_to_others(folder: Path, files: Iterable[Path]) -> None:
     """Take the rights of other users from the files of an earlier release.
 
-    ``files``: more of them, such as dead letters. The folder itself may have been made by an
-    administrator, so that it is left as it is, and a warning tells how to close it.
+    ``files``: more of them, such as dead letters. The folder itself may be an administrator's: a
+    warning tells how to close it.
     """
     for path, mode in [*_of_folder(folder), *((each, FILE_MODE) for each in files)]:
         try:
@@ -40,11 +38,8 @@ def close_to_others(folder: Path, files: Iterable[Path]) -> None:
 
 def _of_folder(folder: Path) -> Iterator[tuple[Path, int]]:
     """Yield the files and folders a pipe makes, each with its mode."""
-    for name in os.listdir(folder):
-        if _OWN.fullmatch(name):
-            yield folder / name, FILE_MODE
-    for name in _FOLDERS:
-        below = folder / name
+    yield from ((folder / each, FILE_MODE) for each in os.listdir(folder) if _OWN.fullmatch(each))
+    for below in (folder / "offsets", folder / "sources"):
         if below.is_dir():
             yield below, FOLDER_MODE
             yield from ((below / each, FILE_MODE) for each in os.listdir(below))

@@ -2,15 +2,15 @@
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE, OffsetLog
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder.fingerprint import fingerprints
+from oplog_pipe.follow.sources import Sources
 from oplog_pipe.message import version_of
 from oplog_pipe.model.exits import PROGRAM
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SinkSettings, SourceSettings
@@ -19,27 +19,11 @@ from oplog_pipe.sinks.parts.ownership import Owner
 logger = logging.getLogger("oplog_pipe")
 
 
-class Copies(Protocol):
-    """The sources, as a sink before a copy needs them."""
-
-    def restart_copy(self, names: Iterable[str]) -> None:
-        """Let sources of the oplog begin a new copy. It is on disk when this returns.
-
-        Not while they run.
-        """
-
-    def without_copy(self, since: int) -> list[str]:
-        """Return the sources of the oplog without a copy behind an offset.
-
-        Copies count from behind ``since``: coming ones, present ones and complete ones.
-        """
-
-
 @dataclass(frozen=True)
 class Start:
     """``offset``: last acknowledged, -1: none. ``is_new``: the folder did not know the sink.
 
-    ``whole_since``: the sink has got, or will get, every message behind this offset.
+    ``whole_since``: the sink gets every message behind this offset.
     """
 
     offsets: OffsetLog
@@ -53,32 +37,29 @@ def owner_of(settings: PipeSettings, sink: SinkSettings, log: CommitLog) -> Owne
     return Owner(settings.name or log.id, sink.name, lambda: version_of(log.created, log.end - 1))
 
 
-def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start]:
+def begin(settings: PipeSettings, log: CommitLog, sources: Sources) -> list[Start]:
     """Return the start of each sink. A new one gets its offset log.
 
     Raises ConfigError for a sink with a gap before its entries. Then nothing has changed.
     """
-    folder = settings.dir
-    found = [OffsetLog.open(folder, sink.name) for sink in settings.sinks]
-    offsets = [
-        _first_offset(f"sinks[{number}]", sink, settings.sources, log)
-        if each.offset is None
-        else _checked(f"sinks[{number}]", sink, each.offset, log)
-        for number, (sink, each) in enumerate(zip(settings.sinks, found, strict=True))
-    ]
-    for number, (sink, each) in enumerate(zip(settings.sinks, found, strict=True)):
-        _check_changes(f"sinks[{number}]", sink, settings.sources, each)
-    starts = [
-        Start(each, offset, True, offset)
-        if each.offset is None
-        else Start(each, offset, False, _whole_since(sink, settings.sources, each, log))
-        for sink, each, offset in zip(settings.sinks, found, offsets, strict=True)
-    ]
+    starts = []
+    needs_copy = False
+    for number, sink in enumerate(settings.sinks):
+        place, offsets = f"sinks[{number}]", OffsetLog.open(settings.dir, sink.name)
+        changed = _changes(sink, settings.sources, offsets)
+        if offsets.offset is None:
+            offset = whole_since = _first_offset(place, sink, settings.sources, log)
+        else:
+            offset = _checked(place, sink, offsets.offset, log)
+            # Changed settings hold from the end of the log on: a copy under way is not whole.
+            whole_since = log.end - 1 if changed else offsets.whole_since
+        if changed:
+            _check_changes(place, sink, settings.sources, changed)
+        start = Start(offsets, offset, offsets.offset is None, whole_since)
+        starts.append(start)
+        needs_copy |= sink.start == "copy" and (start.is_new or bool(changed))
     # Before the offsets: after a crash in between the copy begins again.
-    if log.end and any(
-        sink.start == "copy" and (start.is_new or _changes(sink, settings.sources, start.offsets))
-        for sink, start in zip(settings.sinks, starts, strict=True)
-    ):
+    if log.end and needs_copy:
         sources.restart_copy([each.name for each in settings.sources if each.log == OPLOG])
     for sink, start in zip(settings.sinks, starts, strict=True):
         if start.is_new:
@@ -88,13 +69,6 @@ def begin(settings: PipeSettings, log: CommitLog, sources: Copies) -> list[Start
         if not numbers.items() <= start.offsets.settings.items():
             start.offsets.note_settings(numbers, start.whole_since)
     return starts
-
-
-def _whole_since(
-    sink: SinkSettings, sources: Sequence[SourceSettings], offsets: OffsetLog, log: CommitLog
-) -> int:
-    """Changed settings hold from the end of the log on: a copy under way is not whole."""
-    return log.end - 1 if _changes(sink, sources, offsets) else offsets.whole_since
 
 
 def _changes(
@@ -110,12 +84,9 @@ def _changes(
 
 
 def _check_changes(
-    place: str, sink: SinkSettings, sources: Sequence[SourceSettings], offsets: OffsetLog
+    place: str, sink: SinkSettings, sources: Sequence[SourceSettings], changed: Sequence[str]
 ) -> None:
     """Raise ConfigError if objects would be missing, or left over, without a word."""
-    changed = _changes(sink, sources, offsets)
-    if not changed:
-        return
     if sink.start is None:
         raise ConfigError(
             f"{place}: settings of sink {sink.name!r} have changed that decide which rows go where:"
@@ -169,19 +140,16 @@ def topics_of(sink: SinkSettings, sources: Sequence[SourceSettings]) -> list[str
 
 
 def _checked(place: str, sink: SinkSettings, offset: int, log: CommitLog) -> int:
-    delete = f"`{PROGRAM} offset delete {sink.name}`"
     if offset < log.compacted:
-        raise ConfigError(
-            f"{place}: sink {sink.name!r} is at offset {offset}, and the log is compacted up to"
-            f" {log.compacted}: entries are gone. Run {delete}, and set start: copy or start: end"
-        )
-    if offset >= log.end:
-        raise ConfigError(
-            f"{place}: sink {sink.name!r} is at offset {offset}, and the log ends at"
-            f" {log.end - 1}: it is not the log that the sink has read. Run {delete}, and set"
-            " start: copy or start: end"
-        )
-    return offset
+        fault = f"is compacted up to {log.compacted}: entries are gone"
+    elif offset >= log.end:
+        fault = f"ends at {log.end - 1}: it is not the log that the sink has read"
+    else:
+        return offset
+    raise ConfigError(
+        f"{place}: sink {sink.name!r} is at offset {offset}, and the log {fault}. Run"
+        f" `{PROGRAM} offset delete {sink.name}`, and set start: copy or start: end"
+    )
 
 
 def held_by_others(folder: Path, sinks: Sequence[SinkSettings]) -> dict[str, int]:

@@ -5,10 +5,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from oplog_kit.disk import disk_failure
-from oplog_pipe.commitlog.checksum import decode_checked, encode_checked
-from oplog_pipe.commitlog.files import FILES, Files, read_all, write_whole
-from oplog_pipe.errors import LogError
+from oplog_pipe.commitlog.checksum import load_checked, save_checked
+from oplog_pipe.commitlog.files import FILES, Files, log_errors
 from oplog_pipe.follow.streams import is_replicated
 
 _SUFFIX = ".json"
@@ -18,9 +16,8 @@ _REMEDY = "take it away, then the position is looked up in the log"
 class Witness(msgspec.Struct, frozen=True):
     """Everything up to ``position`` was received when ``head`` was the newest id of the oplog.
 
-    A copy leaves out objects with changes meanwhile: it relies on their operations, which come
-    behind ``live``. A store with ``head`` has them still. A store restored from an
-    older backup does not know it.
+    A copy leaves out objects with changes meanwhile: their operations come behind ``live``. A store
+    with ``head`` still has these operations. A store from an older backup does not know ``head``.
     """
 
     position: str
@@ -36,10 +33,7 @@ class Witness(msgspec.Struct, frozen=True):
         return not self.is_of_state and position >= self.head
 
     def before(self, position: str) -> str:
-        """Return the position from which a source at ``position`` resumes.
-
-        An earlier one, if states behind it came after the witness.
-        """
+        """Return where a source at ``position`` resumes: not behind the witness."""
         if not self.is_of_state:
             return position
         is_earlier = is_replicated(position) and int(position) < int(self.position)
@@ -78,10 +72,8 @@ class Checkpoints:
 
     def names(self) -> list[str]:
         """Return the names of the sources with a checkpoint. Raises LogError."""
-        try:
+        with log_errors(self._folder):
             names = self._files.names(self._folder)
-        except OSError as error:
-            raise _translated(self._folder, error) from None
         return [unquote(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)]
 
     def load(self, source: str) -> SourceCheckpoint | None:
@@ -90,23 +82,12 @@ class Checkpoints:
         Raises LogDamagedError, which names the file, and LogError.
         """
         path = self.path(source)
-        try:
-            raw = read_all(self._files.open(path))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _translated(path, error) from None
-        return decode_checked(path, raw, SourceCheckpoint, _REMEDY)
+        with log_errors(path):
+            return load_checked(self._files, path, SourceCheckpoint, _REMEDY)
 
     def save(self, source: str, checkpoint: SourceCheckpoint) -> None:
         """Replace the checkpoint: a crash leaves the old one or the new one. Raises LogError."""
         path = self.path(source)
-        try:
+        with log_errors(path):
             self._files.make_folder(self._folder)
-            write_whole(self._files, path, encode_checked(checkpoint))
-        except OSError as error:
-            raise _translated(path, error) from None
-
-
-def _translated(path: Path, error: OSError) -> LogError:
-    return LogError(disk_failure(error, path, "dir"))
+            save_checked(self._files, path, checkpoint)

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from msgspec import Raw
 
 from oplog_pipe.commitlog.codec import Mode, NewEntry, size_of
 from oplog_pipe.commitlog.log import CommitLog, now_ms
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.streams import Change, Item, is_replicated
 from oplog_pipe.follow.track import Track
@@ -33,8 +32,8 @@ _Step = tuple[Callable[[], None], "asyncio.Future[None]"]
 class Recorder:
     """Appends the entries of sources, then saves their checkpoints. Made in an event loop.
 
-    ``tracks``: of all sources. ``bound``: of the log; None: it has none. ``max_bytes``: see
-    ``room``. ``save_interval``: seconds.
+    ``bound``: of the log; None: it has none. ``max_bytes``: see ``room``. ``save_interval``:
+    seconds.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class Recorder:
         log: CommitLog,
         checkpoints: Checkpoints,
         tracks: Sequence[Track],
-        bound: LogRoom | None = None,
+        bound: CommitLogRoom | None = None,
         *,
         max_bytes: int = MAX_BYTES,
         save_interval: float = SAVE_SECONDS,
@@ -50,7 +49,7 @@ class Recorder:
         self._log = log
         self._checkpoints = checkpoints
         self._tracks = tracks
-        self._bound = LogRoom(log) if bound is None else bound
+        self._bound = CommitLogRoom(log) if bound is None else bound
         self._max_bytes = max_bytes
         self._save_interval = save_interval
         self._saved: dict[str, SourceCheckpoint] = {}
@@ -71,16 +70,8 @@ class Recorder:
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Wait until all is on disk for which there is room, and the checkpoints are saved.
-
-        Raises LogError.
-        """
+    async def __aexit__(self, *_: object) -> None:
+        """Wait until all that has room is on disk, with the checkpoints. Raises LogError."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -93,10 +84,14 @@ class Recorder:
 
     async def room(self) -> None:
         """Wait until less than ``max_bytes`` are received and not on disk."""
-        while self._waiting_bytes + self._appending_bytes >= self._max_bytes:
+        while self._is_full:
             self._progress.clear()
-            if self._waiting_bytes + self._appending_bytes >= self._max_bytes:
+            if self._is_full:
                 await self._progress.wait()
+
+    @property
+    def _is_full(self) -> bool:
+        return self._waiting_bytes + self._appending_bytes >= self._max_bytes
 
     def put(self, track: Track, items: list[Item]) -> None:
         """Append items of a source soon. Call ``room`` before."""
@@ -128,7 +123,12 @@ class Recorder:
                 if groups and not self._append(groups):
                     closing = True  # nothing may follow what is missing
                 elif steps:
-                    self._carry_out(steps)
+                    for step, _ in steps:
+                        step()
+                    self._dirty = True
+                    self._save()
+                    for _, done in steps:
+                        self._tell(partial(_end, done, None))
                 if closing or time.monotonic() >= self._saved_at + self._save_interval:
                     self._save()
         except BaseException as caught:
@@ -148,14 +148,6 @@ class Recorder:
             steps, self._steps = self._steps, []
             self._appending_bytes, self._waiting_bytes = self._waiting_bytes, 0
             return groups, steps, self._closing
-
-    def _carry_out(self, steps: Sequence[_Step]) -> None:
-        for step, _ in steps:
-            step()
-        self._dirty = True
-        self._save()
-        for _, done in steps:
-            self._tell(partial(_end, done, None))
 
     def _append(self, groups: Sequence[tuple[Track, list[Item]]]) -> bool:
         """Return False if the end comes before there is room."""
@@ -212,17 +204,14 @@ def _encode(
         if type(item) is not Change:
             continue
         op = item.op
-        if op == "reset":
-            copy = last_copy = end + len(entries)
-            copied, is_live = 0, False
-            record = EntryRecord(name, position, op, copy=copy)
-            entries.append(NewEntry(now_ms(), Mode.COPY, control_key(name), encode_record(record)))
-            continue
-        if op == "live":
-            mode = Mode.SYNC if copy is None else Mode.COMPLETE
+        if op in ("reset", "live"):
+            if is_reset := op == "reset":
+                copy = last_copy = end + len(entries)
+                copied = 0
+            mode = Mode.COPY if is_reset else Mode.SYNC if copy is None else Mode.COMPLETE
             record = EntryRecord(name, position, op, copy=copy)
             entries.append(NewEntry(now_ms(), mode, control_key(name), encode_record(record)))
-            copy, is_live = None, True
+            copy, is_live = (copy, False) if is_reset else (None, True)
             continue
         received += 1
         is_live = not is_replicated(position)

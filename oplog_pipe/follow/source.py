@@ -65,27 +65,20 @@ class LogSource:
         try:
             tls = settings.tls
             self._verify = tls_context(tls.ca_file, tls.cert_file, tls.key_file)
+            name, log = consumer_name(settings.name), settings.log
             if self._is_oplog:
-                self._endpoints = oplog_endpoints(agents, password, consumer_name(settings.name))
+                self._endpoints = oplog_endpoints(agents, password, name)
                 self._format = oplog_format()
             else:
-                self._endpoints = topic_endpoints(
-                    agents,
-                    password,
-                    settings.log,
-                    settings.isolation,
-                    consumer_name(settings.name),
-                )
-                self._format = topic_format(settings.log)
+                isolation = settings.isolation
+                self._endpoints = topic_endpoints(agents, password, log, isolation, name)
+                self._format = topic_format(log)
         except ValueError as error:
             raise ConfigError(f"source {settings.name!r}: {error}") from None
         self._urls = dict(zip(self._endpoints, agents, strict=True))
 
     async def follow(self, recorder: Recorder) -> None:
-        """Follow until cancelled.
-
-        Raises SourceError if an agent refuses for good, and GapError.
-        """
+        """Follow until cancelled. Raises SourceError if an agent refuses for good, and GapError."""
         self._position = self._track.position
         receiver = self._receiver = Receiver(
             self._endpoints,
@@ -121,7 +114,7 @@ class LogSource:
     # The store behind the agents
 
     async def _opened(self, recorder: Recorder, endpoint: Endpoint, store: str | None) -> str:
-        """Return the position from which this agent's stream may be recorded.
+        """Return the position for this agent's stream.
 
         Raises SourceError if another agent has another store, and GapError.
         """
@@ -133,9 +126,8 @@ class LogSource:
             if self._is_oplog:
                 logger.warning(
                     "source %r: %s has another store than before: copying all objects again",
-                    self._settings.name,
-                    shown(endpoint.url),
-                )
+                    self._settings.name, shown(endpoint.url),
+                )  # fmt: skip
             else:
                 self._gap(f"{shown(endpoint.url)} has another store than before")
             return await self._restart(recorder, store)
@@ -147,9 +139,8 @@ class LogSource:
             logger.warning(
                 "source %r: the log of %s does not go on from before: its store was restored from"
                 " a backup, or has a new epoch: copying all objects again",
-                self._settings.name,
-                shown(endpoint.url),
-            )
+                self._settings.name, shown(endpoint.url),
+            )  # fmt: skip
             return await self._restart(recorder, track.store)
         self._position = track.witness.before(self._position)
         return self._position
@@ -194,19 +185,12 @@ class LogSource:
         else:
             recorder.put(track, items)
         self._position = position
-        if self._is_witness_due:
-            self._asking = asyncio.create_task(
-                self._renew_witness(recorder), name="oplog-pipe-witness"
-            )
-
-    @property
-    def _is_witness_due(self) -> bool:
-        witness = self._track.witness
-        return (
-            (has_states(self._position) or (witness is not None and witness.is_of_state))
-            and time.monotonic() - self._asked_at >= WITNESS_SECONDS
-            and (self._asking is None or self._asking.done())
-        )
+        witness = track.witness
+        is_used = has_states(position) or (witness is not None and witness.is_of_state)
+        is_old = time.monotonic() - self._asked_at >= WITNESS_SECONDS
+        if is_used and is_old and (self._asking is None or self._asking.done()):
+            renewing = self._renew_witness(recorder)
+            self._asking = asyncio.create_task(renewing, name="oplog-pipe-witness")
 
     async def _renew_witness(self, recorder: Recorder) -> None:
         position, connections = self._position, self._receiver.connections
@@ -243,10 +227,8 @@ class LogSource:
         if self._position == START:
             return
         name, log = self._settings.name, self._settings.log
-        text = (
-            f"source {name!r}: messages of {log} after the position {self._position} are gone: "
-            f"{reason}"
-        )
+        gone = f"messages of {log} after the position {self._position} are gone"
+        text = f"source {name!r}: {gone}: {reason}"
         if self._settings.on_gap == "stop":
             self._track.error = text
             raise GapError(f"{text}; set on_gap: continue to go on with the oldest message")
@@ -258,10 +240,7 @@ class LogSource:
 
 
 class Failures:
-    """Logs failures of a source: the first, second, fourth, eighth … of a series.
-
-    ``clock``: seconds.
-    """
+    """Logs the first, second, fourth, eighth … failure of a series. ``clock``: seconds."""
 
     def __init__(self, source: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import aclosing
 from itertools import count
 from typing import NamedTuple
 
@@ -42,12 +43,9 @@ _read = msgspec.json.Decoder(_Status).decode
 
 async def ask_store(url: str, password: str | None, verify: ssl.SSLContext | bool) -> Told | None:
     """Ask the agent at an address. None: it does not answer."""
-    http = Http(None, _TIMEOUT_SECONDS, verify=verify)
-    try:
+    async with aclosing(Http(None, _TIMEOUT_SECONDS, verify=verify)) as http:
         endpoint = below(base_endpoint(url, password), "/status")
         answer = await http.ask("GET", endpoint, None, {"Accept": "application/json"})
-    finally:
-        await http.aclose()
     if not isinstance(answer, Answer):
         return None
     store = answer.headers.get(STORE_HEADER)
@@ -69,26 +67,18 @@ async def knows(
 
     ``store``: the expected identity. Raises DisconnectedError, and OplogError for good.
     """
-    client = http_client(None, verify=verify)
+    limit = _TIMEOUT_SECONDS
     try:
-        async with asyncio.timeout(_TIMEOUT_SECONDS):
-            response = await open_stream(
-                client, endpoint, position, _TIMEOUT_SECONDS, stream_format.refused
-            )
-            stream = Stream(
-                response, stream_format, position, count(1), _TIMEOUT_SECONDS, lambda _: None
-            )
-            try:
+        async with http_client(None, verify=verify) as client, asyncio.timeout(limit):
+            response = await open_stream(client, endpoint, position, limit, stream_format.refused)
+            stream = Stream(response, stream_format, position, count(1), limit, lambda _: None)
+            async with aclosing(stream):
                 other = named_store(response)
                 if None not in (store, other) and store != other:
                     raise DisconnectedError("its answers come from different stores")
                 # The agent sends the position first if its log continues there.
                 while not (items := await stream.read()):
                     pass
-            finally:
-                await stream.aclose()
     except TimeoutError:
-        raise DisconnectedError(f"no answer within {_TIMEOUT_SECONDS:g} s") from None
-    finally:
-        await client.aclose()
+        raise DisconnectedError(f"no answer within {limit:g} s") from None
     return not is_reset(items[0])

@@ -29,8 +29,8 @@ _MS = timedelta(milliseconds=1)
 class Change(msgspec.Struct, frozen=True, gc=False):
     """An operation, a message, ``reset`` or ``live``, as a stream brought it.
 
-    ``event_id``: the position behind it. ``timestamp``: ms since 1970; 0 of ``reset`` and ``live``.
-    ``data``: JSON of the operation as streamed, or of the message as a poll shows it.
+    ``event_id``: the position behind it. ``timestamp``: ms since 1970, or 0. ``data``: JSON of the
+    operation as streamed, or of the message as a poll shows it.
     """
 
     event_id: str

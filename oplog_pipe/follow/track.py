@@ -1,24 +1,22 @@
 """The present state of a source. No I/O."""
 
-import re
 from collections.abc import Callable
 from typing import Literal
 
 from oplog_pipe.follow.checkpoints import SourceCheckpoint
 from oplog_pipe.follow.streams import START, is_oplog, is_replicated
+from oplog_pipe.message import namespace_filter
 from oplog_pipe.model.settings import SourceSettings
 from oplog_pipe.model.status import SourceStatus
 
 Phase = Literal["copy", "changes", "sync"]
 
-_MAX_REMEMBERED = 10_000
-
 
 class Track:
     """The state of a source behind its last entry on disk, and its figures since the start.
 
-    The recorder's thread changes it; ``error``, ``connected``, ``copy_total`` and ``witness``
-    belong to the source. Any thread may read it.
+    The recorder's thread changes it, and the source ``error``, ``connected``, ``copy_total`` and
+    ``witness``. Any thread may read it.
 
     - ``copy``: offset at which the present copy began; None: there is none.
     - ``last_copy``: the same of the last one, under way or complete; -1: not known.
@@ -63,16 +61,8 @@ class Track:
         witness = self.witness
         if witness is not None and witness.is_reached(self.position):
             witness = None
-        return SourceCheckpoint(
-            self.log,
-            self.position,
-            end,
-            self.copy,
-            self.copied,
-            self.copy_total,
-            self.store,
-            witness,
-        )
+        figures = self.copy, self.copied, self.copy_total
+        return SourceCheckpoint(self.log, self.position, end, *figures, self.store, witness)
 
     def status(self) -> SourceStatus:
         connected = self.connected()
@@ -96,19 +86,3 @@ class Track:
         if self.copy is not None or self.position == START:
             return "copy"
         return "sync" if self.is_live else "changes"
-
-
-def namespace_filter(pattern: str) -> Callable[[str], bool]:
-    """Return whether a namespace matches a regular expression. Namespaces are few: remember."""
-    search = re.compile(pattern).search
-    remembered: dict[str, bool] = {}
-
-    def matches(namespace: str) -> bool:
-        known = remembered.get(namespace)
-        if known is None:
-            if len(remembered) >= _MAX_REMEMBERED:
-                remembered.clear()
-            known = remembered[namespace] = search(namespace) is not None
-        return known
-
-    return matches

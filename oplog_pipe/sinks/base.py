@@ -10,41 +10,42 @@ from oplog_pipe.sinks.parts.ownership import Owner
 class Sink(Protocol):
     """Takes messages, in the order of the log. One thread calls the methods, one after another.
 
-    Messages may come again after a crash or a failure: write them by ``version``, so that an older
-    one never replaces a newer one. Raise SinkError, with ``transient`` if a repetition may help;
-    any other exception counts as permanent.
+    Messages may come again. Write nothing over a larger ``version``. Raise SinkError, with
+    ``transient`` if a repetition may help. Any other exception counts as permanent.
     """
 
     def open(self) -> None:
         """Connect. Called once, before everything else. Raises SinkError."""
+        return
 
     def write(self, messages: Sequence[Message]) -> None:
         """Write messages. They count as acknowledged when this returns.
 
-        At least one, in ascending order of their offsets. Several of them may concern one object.
+        At least one, in ascending order of offsets. Several of them may concern one object.
         """
 
     def begin_copy(self, generation: int, source: str) -> None:
-        """A copy of all objects of a source begins. ``generation``: the version at which it does.
+        """A copy of all objects of a source begins. ``generation``: version of its beginning.
 
-        May be called again with the same arguments. A copy may begin while another one of the
-        source has not ended, and never will.
+        May be called again with the same arguments. An earlier copy of the source may lack its end.
         """
+        return
 
     def end_copy(self, generation: int, source: str) -> None:
         """The copy is complete: remove the source's objects of a version below ``generation``."""
+        return
 
     def close(self) -> None:
         """Disconnect. Called once at the end, also after a failure. Nothing is written any more."""
+        return
 
 
 @runtime_checkable
 class Owned(Protocol):
     """A sink whose rows name their owner.
 
-    ``write`` raises SinkError with the index of a message whose row belongs to another owner, and
-    ConfigError if rows of this owner in the target are newer than its folder. ``end_copy``
-    removes rows of this owner only.
+    ``write`` raises SinkError with the index of a message for a row of another owner, and
+    ConfigError for rows of this owner from a newer folder. ``end_copy`` removes own rows only.
     """
 
     def own(self, owner: Owner) -> None:
@@ -60,8 +61,7 @@ class Owned(Protocol):
 def removes_at_end_of_copy(sink: Sink) -> bool:
     """Return whether ``end_copy`` lets the target forget deleted objects.
 
-    Sinks with owners do. Any other one says so with an attribute ``removes_at_end_of_copy`` that is
-    true. Without it a deletion the sink has not written is lost, whatever copies come.
+    Sinks with owners do. Any other one says so with a true attribute of this name.
     """
     return isinstance(sink, Owned) or getattr(sink, "removes_at_end_of_copy", False) is True
 
@@ -82,10 +82,7 @@ class Upgrading(Protocol):
     """A sink whose places may lack something only an administrator can add."""
 
     def missing(self) -> list[str]:
-        """Return a statement for each change the target needs. Called after ``open``.
-
-        Raises SinkError.
-        """
+        """Return a statement for each needed change. Called after ``open``. Raises SinkError."""
 
 
 @runtime_checkable
@@ -113,15 +110,3 @@ class Abandoning(Protocol):
 
     def abandon_copy(self, generation: int, source: str) -> None:
         """The copy has ended and is not whole. Called instead of ``end_copy``."""
-
-
-@runtime_checkable
-class Versioned(Protocol):
-    """A sink without owners, but with versions in its target."""
-
-    def newest_version(self) -> int | None:
-        """Return it; None if the target is empty. Called after ``open``. Raises SinkError.
-
-        If it is above the version of the newest entry, the target belongs to another folder,
-        and would ignore new messages.
-        """

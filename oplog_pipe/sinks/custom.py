@@ -32,29 +32,23 @@ class CustomOptions(SinkOptions):
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def sink(self, namespace: str, root: Path) -> Sink:
-        return custom_sink(self, root)
+        """Import the class and create its object with the arguments. Raises ConfigError.
 
-
-def custom_sink(options: CustomOptions, root: Path) -> Sink:
-    """Import the class and create its object with the arguments. Raises ConfigError.
-
-    The class has all methods of ``Sink``. A subclass of ``Sink`` inherits empty ones,
-    and needs ``write`` only.
-    """
-    make = load(options.target, root)
-    missing = [name for name in _METHODS if not callable(getattr(make, name, None))]
-    if not isinstance(make, type):
-        raise ConfigError(f"{options.target}: is no class")
-    if getattr(make, "write", None) is Sink.write:
-        missing.append("write")
-    if missing:
-        raise ConfigError(
-            f"{options.target}: the class has no {', '.join(missing)}; a subclass of"
-            " oplog_pipe.sinks.base.Sink needs only write"
-        )
-    try:
-        return cast(Sink, make(**options.options))
-    except (Exception, SystemExit) as error:  # the class's own code runs here
-        raise ConfigError(
-            f"{options.target}: the sink cannot be created: {of_code(error)}"
-        ) from error
+        A class needs all methods of ``Sink``, a subclass of ``Sink`` only ``write``.
+        """
+        make = load(self.target, root)
+        missing = [name for name in _METHODS if not callable(getattr(make, name, None))]
+        if not isinstance(make, type):
+            raise ConfigError(f"{self.target}: is no class")
+        if getattr(make, "write", None) is Sink.write:
+            missing.append("write")
+        if missing:
+            raise ConfigError(
+                f"{self.target}: the class has no {', '.join(missing)}; a subclass of"
+                " oplog_pipe.sinks.base.Sink needs only write"
+            )
+        try:
+            return cast(Sink, make(**self.options))
+        except (Exception, SystemExit) as error:  # the class's own code runs here
+            told = f"{self.target}: the sink cannot be created: {of_code(error)}"
+            raise ConfigError(told) from error

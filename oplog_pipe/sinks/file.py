@@ -16,6 +16,7 @@ from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.model.fields import Field, Kind
 from oplog_pipe.model.options import SinkOptions
+from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.parts.lines import encode_lines
 
 _BEGINS = b'{"offset":'
@@ -53,14 +54,14 @@ class FileOptions(SinkOptions):
         return FileSink(self, root)
 
 
-class FileSink:
+class FileSink(Sink):
     """Appends a line per message, and syncs the file before a write returns.
 
     - A last line without a line feed is cut off when the file is opened.
     - With ``rotate_bytes``, a write renames a file with this size to ``PATH.1``, ``PATH.2`` and
-      so on, one above the largest number, and begins a new file.
+      so on, and begins a new file.
     - If another process renames or removes the file, the next write begins a new one.
-    - One process at a time writes the file: it is locked with ``flock``.
+    - ``flock`` lets one process at a time write the file. It is a history: copies change nothing.
     """
 
     def __init__(self, options: FileOptions, root: Path) -> None:
@@ -70,10 +71,7 @@ class FileSink:
         self._file: int | None = None
 
     def probe(self) -> str:
-        """Return a sentence about a writable file. Raises SinkError."""
-        place = self._path
-        while not place.exists() and place != place.parent:
-            place = place.parent
+        place = next(each for each in (self._path, *self._path.parents) if each.exists())
         if place == self._path and not place.is_file():
             raise SinkError(f"{str(place)!r} is no file")
         if place != self._path and not place.is_dir():
@@ -97,18 +95,12 @@ class FileSink:
             # good. Were this permanent, a dead-letter file would swallow the rest of the log.
             raise self._failed(error, transient=True) from error
 
-    def begin_copy(self, generation: int, source: str) -> None:
-        """Write nothing: a file keeps the history."""
-
-    def end_copy(self, generation: int, source: str) -> None:
-        """Write nothing: a file keeps the history."""
-
     def close(self) -> None:
         if self._file is not None:
             file, self._file = self._file, None
             os.close(file)
 
-    def _open(self) -> None:
+    def _open(self) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         file = os.open(self._path, flags, 0o666)
         try:
@@ -124,6 +116,7 @@ class FileSink:
             os.close(file)
             raise
         self._file = file
+        return file
 
     def _cut_torn_line(self, file: int) -> None:
         size = os.fstat(file).st_size
@@ -138,30 +131,26 @@ class FileSink:
         os.fsync(file)
 
     def _append(self, block: bytes) -> None:
-        if self._file is not None and not self._is_in_place(self._file):
+        file = self._file
+        if file is None or not self._is_in_place(file):
             self.close()
-        if self._file is None:
-            self._open()
-        if self._rotate_bytes and self._size() >= self._rotate_bytes:
+            file = self._open()
+        size = os.fstat(file).st_size
+        if self._rotate_bytes and size >= self._rotate_bytes:
             self._set_aside()
-            self._open()
-        assert self._file is not None
-        size = self._size()
+            file = self._open()
+            size = os.fstat(file).st_size
         try:
             rest = memoryview(block)
             while rest:
-                rest = rest[os.write(self._file, rest) :]
-            os.fsync(self._file)
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
         except OSError:
             try:
-                os.ftruncate(self._file, size)  # the block comes again
+                os.ftruncate(file, size)  # the block comes again
             finally:
                 self.close()  # the next write looks for a torn line
             raise
-
-    def _size(self) -> int:
-        assert self._file is not None
-        return os.fstat(self._file).st_size
 
     def _is_in_place(self, file: int) -> bool:
         try:

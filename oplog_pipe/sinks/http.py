@@ -16,8 +16,8 @@ from oplog_pipe.model import checks
 from oplog_pipe.model.fields import TLS, USER, Field, Kind, timeout
 from oplog_pipe.model.options import SinkOptions, TlsOptions
 from oplog_pipe.model.reasons import of_status, of_url
-from oplog_pipe.sinks.parts.calls import Requests
-from oplog_pipe.sinks.parts.headers import check_headers
+from oplog_pipe.sinks.base import Sink
+from oplog_pipe.sinks.parts.calls import Requests, check_headers
 from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
 from oplogc.http.address import Endpoint
 from oplogc.http.answers import Answer
@@ -30,7 +30,7 @@ _OF_TARGET = (401, 403, 404, 405, 407, 410)
 
 
 @dataclass(frozen=True)
-class HttpOptions(SinkOptions):
+class HttpSinkOptions(SinkOptions):
     """``headers``: sent with each request; they may hold secrets."""
 
     type_name = "http"
@@ -70,35 +70,30 @@ class HttpOptions(SinkOptions):
         return HttpSink(self)
 
 
-class HttpSink:
-    """Sends each batch in one POST request. A status of 2xx acknowledges it.
+class HttpSink(Sink):
+    """Sends each batch in one POST request. A status of 2xx acknowledges it. Opening sends nothing.
 
-    - No answer, 408, 425, 429 and 5xx are transient. Until the time of a ``Retry-After`` nothing is
-      sent.
+    - No answer, 408, 425, 429 and 5xx are transient. ``Retry-After`` delays the next request.
     - After 413 the batch is sent in two halves, one after the other.
     - Every other status is permanent. Redirects are not followed.
 
-    Of the address, errors have scheme, host and port only: its path may be a secret. Of an answer
-    they have the status only: its body may quote messages.
+    Errors have no path, which may be a secret, and no body, which may quote messages.
     """
 
     def __init__(
-        self, options: HttpOptions, *, clock: Callable[[], float] = time.monotonic
+        self, options: HttpSinkOptions, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """``clock``: seconds. Raises ValueError for an unusable option."""
         self._to = _endpoint(options)
         self._url = of_url(str(self._to.url))
         self._is_array = options.format == "json"
-        self._copies = self.removes_at_end_of_copy = options.copies
+        self.removes_at_end_of_copy = options.copies
         media_type = "application/json" if self._is_array else "application/x-ndjson"
         check_headers(options.headers, "headers")
         self._headers = {"Content-Type": media_type, **options.headers}
         self._requests = Requests(options.tls, options.timeout, _MAX_ANSWER_BYTES)
         self._clock = clock
         self._wait_until = 0.0
-
-    def open(self) -> None:
-        """Send nothing: only a message shows whether the receiver takes messages."""
 
     def write(self, messages: Sequence[Message]) -> None:
         self._post(encode_lines(messages, full_line), 0)
@@ -116,13 +111,14 @@ class HttpSink:
         self._requests.close()
 
     def _announce(self, op: str, generation: int, source: str) -> None:
-        if self._copies:
+        if self.removes_at_end_of_copy:
             notice = {"op": op, "source": source, "generation": version_text(generation)}
             self._post([msgspec.json.encode(notice) + b"\n"], None)
 
     def _post(self, lines: Sequence[bytes], start: int | None) -> None:
         """Send lines. ``start``: number of the first one in the batch; None: of a notice."""
-        answer = self._ask(self._body(lines))
+        body = b"[" + b",".join(line[:-1] for line in lines) + b"]"
+        answer = self._ask(body if self._is_array else b"".join(lines))
         if answer.status // 100 == 2:
             return
         if answer.status == _TOO_LARGE and len(lines) > 1 and start is not None:
@@ -130,21 +126,16 @@ class HttpSink:
             self._post(lines[:half], start)
             self._post(lines[half:], start + half)
             return
-        index = start if len(lines) == 1 else None
+        told = f"{self._url}: {of_status(answer.status)}"
         if answer.passes:
             self._wait_until = self._clock() + answer.retry_after
-            raise SinkError(f"{self._url}: {of_status(answer.status)}", transient=True)
+            raise SinkError(told, transient=True)
         if answer.status // 100 == 3:
             to = f" to {of_url(answer.location)}" if answer.location else ""
             raise TargetError(f"url: {self._url} redirects{to}; give the address of the receiver")
         if answer.status in _OF_TARGET:
-            raise TargetError(f"{self._url}: {of_status(answer.status)}")
-        raise SinkError(f"{self._url}: {of_status(answer.status)}", index=index)
-
-    def _body(self, lines: Sequence[bytes]) -> bytes:
-        if not self._is_array:
-            return b"".join(lines)
-        return b"[" + b",".join(line[:-1] for line in lines) + b"]"
+            raise TargetError(told)
+        raise SinkError(told, index=start if len(lines) == 1 else None)
 
     def _ask(self, body: bytes) -> Answer:
         left = self._wait_until - self._clock()
@@ -156,8 +147,8 @@ class HttpSink:
         return answer
 
 
-def _endpoint(options: HttpOptions) -> Endpoint:
-    """Return the address without user and password; these as Basic auth. Raises ValueError."""
+def _endpoint(options: HttpSinkOptions) -> Endpoint:
+    """Return the address, with user and password as Basic auth. Raises ValueError."""
     try:
         urlsplit(options.url).port  # noqa: B018  # raises for a number beyond 65535
         url = httpx.URL(options.url)

@@ -2,7 +2,7 @@
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.model.fields import AGENTS, LOG, TLS, Field, Kind, timeout
 from oplog_pipe.model.options import SinkOptions, TlsOptions
+from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.origin import Circles, Own, PolledMessage, marked, origins
 from oplogc.follow.stream import STORE_HEADER
@@ -61,19 +62,17 @@ class OplogOptions(SinkOptions):
         return self.agents, str(topic_name(self.log))
 
 
-class OplogSink:
+class OplogSink(Sink):
     """Sends operations to ``system/oplog``, or messages to a topic, which must exist.
 
-    The agent has no versions: repeated messages are appended again, in their order. At the
-    end of a copy nothing is removed. Messages of a topic from the target, or through
-    this sink, are not sent: see ``origin``. Raises ValueError for an unusable option.
+    Repeated messages are appended again, in their order: the agent has no versions. The end of a
+    copy removes nothing. Messages of a topic from the target, or through this sink, are not sent:
+    see ``origin``. Raises ValueError for an unusable option.
     """
 
     def __init__(self, options: OplogOptions) -> None:
-        topic = topic_name(options.log)
-        self._is_oplog = topic == OPLOG
-        self._topic = topic
-        self._encode: Callable[[Message], bytes] = operation if self._is_oplog else self._payload
+        self._topic = topic_name(options.log)
+        self._is_oplog = self._topic == OPLOG
         self._hop = ""
         self._may_poll = True
         self._circles = Circles()
@@ -99,7 +98,8 @@ class OplogSink:
             if place in returned:
                 continue
             try:
-                bodies.append((place, self._encode(message)))
+                body = operation(message) if self._is_oplog else payload(message, self._hop)
+                bodies.append((place, body))
             except (ValueError, TypeError) as error:
                 raise SinkError(f"{message!r}: {error}", index=place) from None
         if bodies:
@@ -107,17 +107,8 @@ class OplogSink:
         if self._is_oplog and (told := self._circles.see(messages)):
             self._tell("circle", told)
 
-    def begin_copy(self, generation: int, source: str) -> None:
-        pass
-
-    def end_copy(self, generation: int, source: str) -> None:
-        pass
-
     def close(self) -> None:
         self._calls.close()
-
-    def _payload(self, message: Message) -> bytes:
-        return payload(message, self._hop)
 
     def _returned(self, messages: Sequence[Message]) -> set[int]:
         """Return the places of messages sent by this sink or by the target."""
@@ -128,7 +119,7 @@ class OplogSink:
             for each in origins(message.data) if is_of_topic(message) else ():
                 if each.hop == self._hop:
                     own.add(place)
-                    self._tell_own(message)
+                    self._tell(f"own {message.source}", self._own.see(message), once=True)
                     break
                 if each.log == log:
                     ids.setdefault(each.id, []).append(place)
@@ -143,16 +134,12 @@ class OplogSink:
             at = max(bisect_right(wanted, page[-1].id), at + 1) if page else len(wanted)
         return own
 
-    def _tell_own(self, message: Message) -> None:
-        told = self._own.see(message)
-        self._tell(f"own {message.source}", told, log=self._own.is_new)
-
-    def _tell(self, subject: str, told: str, *, log: bool = True) -> None:
-        """Set the notice about a subject, beside those about others."""
+    def _tell(self, subject: str, told: str, *, once: bool = False) -> None:
+        """Set the notice about a subject, beside those about others, and log it."""
+        if not (once and subject in self._notices):
+            logger.warning("%s: %s", self._calls.server, told)
         self._notices[subject] = f"{self._calls.server}: {told}"
         self.notice = "; ".join(self._notices.values())
-        if log:
-            logger.warning("%s", self._notices[subject])
 
     def _poll(self, start: str, limit: int) -> list[PolledMessage]:
         """Return messages of the target from an id on. Raises SinkError."""
@@ -160,11 +147,8 @@ class OplogSink:
         answer = self._ask("POST", f"{self._topic.path}/poll", _encode(asked), _JSON)
         if answer.status in (401, 403):
             self._may_poll = False
-            self._tell(
-                "poll",
-                f"the password of the sink may not read {self._topic}: a message that comes back"
-                " from there is sent once more",
-            )
+            told = f"the password of the sink may not read {self._topic}: a message that comes back"
+            self._tell("poll", f"{told} from there is sent once more")
             return []
         if answer.status != 200:
             raise self._refused(answer)
@@ -175,9 +159,7 @@ class OplogSink:
             raise SinkError(told, transient=True) from None
 
     def _send(self, bodies: list[Body]) -> None:
-        raw = [body for _, body in bodies]
-        verdict = self._operations(raw) if self._is_oplog else self._messages(raw)
-        match verdict:
+        match self._verdict([body for _, body in bodies]):
             case Delivered():
                 return
             case Invalid(bad) if bad:
@@ -195,10 +177,9 @@ class OplogSink:
                 reason = f"{self._calls.server}: {reason}"
                 raise SinkError(reason, transient=True) if status is None else TargetError(reason)
 
-    def _operations(self, bodies: list[bytes]) -> Verdict:
-        return judge(self._ask("POST", "/ops", b"\n".join(bodies), _NDJSON), len(bodies))
-
-    def _messages(self, bodies: list[bytes]) -> Verdict:
+    def _verdict(self, bodies: list[bytes]) -> Verdict:
+        if self._is_oplog:
+            return judge(self._ask("POST", "/ops", b"\n".join(bodies), _NDJSON), len(bodies))
         body = b'{"messages":[' + b",".join(bodies) + b"]}"
         answer = self._ask("POST", f"{self._topic.path}/publish", body, _JSON)
         if answer.status == 200 and not answer.body:
@@ -215,18 +196,16 @@ class OplogSink:
             self._see_store(answer.headers.get(STORE_HEADER, ""))
             return answer.sentence() if answer.passes else None
 
-        return self._calls.ask(method, path, body, headers, fault)
+        return self._calls.first_answer(method, path, body, headers, fault)
 
     def _see_store(self, store: str) -> None:
         """Tell if a store is not the one before. ``store``: its identity; empty: not known."""
         before, self._store = self._store, store or self._store
         if before in ("", self._store):
             return
-        then = (
-            "`oplog-pipe copy SOURCE` sends the objects of an oplog again"
-            if self._is_oplog
-            else "the pipe cannot send them again"
-        )
+        then = "the pipe cannot send them again"
+        if self._is_oplog:
+            then = "`oplog-pipe copy SOURCE` sends the objects of an oplog again"
         told = f"another store answers than before, {store} instead of {before}"
         self._tell("store", f"{told}. It may lack what was sent until now; {then}")
 
@@ -253,10 +232,9 @@ def is_of_topic(message: Message) -> bool:
 def payload(message: Message, hop: str = "") -> bytes:
     """Return a message for a topic.
 
-    A message of a topic keeps payload, key and headers. ``hop``: id of the sink for the header with
-    the origin; empty: it gets none. Otherwise the key is the id, and the
-    payload the data, null for a delete: text as it is, other data as JSON. Raises ValueError or
-    TypeError if it cannot be expressed.
+    A message of a topic keeps payload, key and headers. ``hop``: id of the sink, for a header with
+    the origin; empty: no header. Otherwise the key is the id. The payload is the data: text as it
+    is, other data as JSON, null for a delete. Raises ValueError, TypeError.
     """
     data: Any = message.data
     if is_of_topic(message):

@@ -28,9 +28,8 @@ from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_mongodb
 from oplog_pipe.sinks.mongodb import MongodbOptions
 from oplog_pipe.sinks.mongodb.writes import PASSING, Document, Writes
-from oplog_pipe.sinks.parts.collapse import collapse
 from oplog_pipe.sinks.parts.ownership import OwnedRows
-from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.parts.template import Template, collapse
 
 Result = TypeVar("Result")
 
@@ -45,15 +44,15 @@ _LABELS = ("RetryableWriteError", "TransientTransactionError", "SystemOverloaded
 class MongodbSink(OwnedRows):
     """Writes a batch with one unordered bulk write per collection.
 
-    A deleted object leaves nothing behind: until its delete comes again, an older, repeated message
-    brings it back.
+    A deleted object leaves nothing behind. So an older message, repeated, brings the object back
+    until its delete comes again.
     """
 
     def __init__(self, options: MongodbOptions, namespace: str = ".*") -> None:
         """``namespace``: regular expression of the namespaces the sink gets."""
         super().__init__()
-        self._namespace = re.compile(namespace)
         self._options = options
+        self._namespace = re.compile(namespace)
         self._collection = Template(options.collection)
         self._id = Template(options.id)
         self._client: MongoClient[Document] | None = None
@@ -79,9 +78,7 @@ class MongodbSink(OwnedRows):
         for name, objects in collapse(messages, self._collection.of, self._id.of).items():
             index = next(iter(objects.values()))[0]
             writes = Writes(objects, name, self._owner)
-            if name not in self._judged:
-                self._run(partial(self._judge_new, name), index)
-            self._run(writes.run, index)
+            self._run(partial(self._write, name, writes), index)
 
     def end_copy(self, generation: int, source: str) -> None:
         old = {"owner": str(self._owner), "source": source, "version": {"$lt": generation}}
@@ -95,10 +92,7 @@ class MongodbSink(OwnedRows):
         self._run(remove)
 
     def adopt(self, former: str) -> int:
-        """Change all documents of the former owner, one collection after the other.
-
-        After a failure a part of them is changed: call it again.
-        """
+        """Change all documents of the former owner. After a failure, call it again."""
 
         def work(database: Database[Document]) -> int:
             collections = self._collections(database)
@@ -113,12 +107,13 @@ class MongodbSink(OwnedRows):
 
     def close(self) -> None:
         if self._client is not None:
-            client, self._client = self._client, None
-            client.close()
+            self._client.close()
 
-    def _judge_new(self, name: str, database: Database[Document]) -> None:
-        self._judge(database[name], str(self._owner))
-        self._judged.add(name)
+    def _write(self, name: str, writes: Writes, database: Database[Document]) -> None:
+        if name not in self._judged:
+            self._judge(database[name], str(self._owner))
+            self._judged.add(name)
+        writes.run(database)
 
     def _judge(self, collection: Collection[Document], owner: str) -> None:
         """Judge the newest version of an owner's documents. Raises ConfigError."""
@@ -159,7 +154,6 @@ def _passes(error: PyMongoError) -> bool:
 def _reason(error: PyMongoError) -> str:
     if isinstance(error, OperationFailure):
         details = error.details or {}
-        return of_mongodb(
-            error.code, str(details.get("errmsg", "")), str(details.get("codeName", ""))
-        )
+        words, name = str(details.get("errmsg", "")), str(details.get("codeName", ""))
+        return of_mongodb(error.code, words, name)
     return " ".join(str(error).split())  # of the connection: servers and times

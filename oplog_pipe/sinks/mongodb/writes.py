@@ -15,13 +15,12 @@ from pymongo.errors import BulkWriteError
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import is_of_id, of_mongodb
-from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.parts.template import Numbered
 
 Document = Mapping[str, Any]
 
-# Transient codes: hosts and networks; elections and shutdown; time-outs; conflicts;
-# no room on the disk.
+# Transient codes: hosts and networks, elections and shutdown, time-outs, conflicts, a full disk.
 PASSING = frozenset((
     6, 7, 89, 9001, 91, 189, 10058, 10107, 11600, 11602, 13435, 13436, 50, 64, 202, 262, 112, 14031,
 ))  # fmt: skip
@@ -57,8 +56,7 @@ class Writes:
     def _judge(self, collection: Collection[Document], details: Mapping[str, Any]) -> None:
         """Raise SinkError unless each refused message is older than its document.
 
-        The upsert of an older message finds no document of its version or below, and cannot insert
-        a second one with this id.
+        The upsert of an older message fails as a duplicate: it inserts a second document.
         """
         errors = sorted(details.get("writeErrors", ()), key=self._place)
         others = [each for each in errors if each["code"] != _DUPLICATE_KEY]
@@ -75,25 +73,22 @@ class Writes:
                 others.append(each)  # a unique index of the user refuses it
         if others:
             first = min(others, key=self._place)
-            raise SinkError(
-                f"MongoDB: {of_mongodb(first['code'], str(first.get('errmsg', '')))}",
-                transient=all(each["code"] in PASSING for each in others),
-                index=self._place(first),
-            )
+            told = f"MongoDB: {of_mongodb(first['code'], str(first.get('errmsg', '')))}"
+            passes = all(each["code"] in PASSING for each in others)
+            raise SinkError(told, transient=passes, index=self._place(first))
         if gone:
             raise SinkError("MongoDB: another owner has just deleted a document", transient=True)
         for concern in details.get("writeConcernErrors", ()):
-            code, name = concern.get("code"), str(concern.get("codeName", ""))
-            raise SinkError(
-                f"MongoDB: {of_mongodb(code, '', name or 'write concern')}", transient=True
-            )
+            name = str(concern.get("codeName", "")) or "write concern"
+            told = of_mongodb(concern.get("code"), "", name)
+            raise SinkError(f"MongoDB: {told}", transient=True)
 
     def _check_others(
         self, collection: Collection[Document], ids: Sequence[str]
     ) -> Mapping[str, object]:
-        """Return the version of each document. Raises SinkError for one of another owner.
+        """Return the version of each document.
 
-        Raises ConfigError for a version the folder has not given.
+        Raises SinkError for one of another owner, ConfigError for a version not of this folder.
         """
         if not ids:
             return {}
@@ -114,27 +109,22 @@ class Writes:
 
 
 def _request(id: str, index: int, message: Message, owner: str) -> ReplaceOne[Document] | DeleteOne:
-    not_newer = {
-        "_id": id,
-        "version": {"$lte": message.version},
-        "owner": {"$in": [owner, None]},
-    }
+    owners = {"$in": [owner, None]}
+    not_newer = {"_id": id, "version": {"$lte": message.version}, "owner": owners}
     if message.op == "delete":
         return DeleteOne(not_newer)
     try:
-        encoded = bson.encode(
-            {
-                "_id": id,
-                "version": Int64(message.version),
-                "source": message.source,
-                "timestamp": DatetimeMS(message.timestamp),
-                "owner": owner,
-                "data": message.data,
-            }
-        )
+        document = {
+            "_id": id,
+            "version": Int64(message.version),
+            "source": message.source,
+            "timestamp": DatetimeMS(message.timestamp),
+            "owner": owner,
+            "data": message.data,
+        }
+        encoded = bson.encode(document)
     except Exception as error:  # its text quotes the document
-        reason = type(error).__name__
-        told = f"{message!r} is no document of MongoDB ({reason})"
+        told = f"{message!r} is no document of MongoDB ({type(error).__name__})"
         raise SinkError(told, index=index) from None
     if len(encoded) > _LARGEST:
         raise SinkError(f"{message!r} is larger than a document of MongoDB may be", index=index)

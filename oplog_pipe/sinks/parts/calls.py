@@ -1,6 +1,7 @@
-"""HTTP requests of synchronous code, one after another, with a bound for the whole request."""
+"""HTTP requests of synchronous code, one after another, each with a bound for its time."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 import httpx
@@ -16,13 +17,29 @@ from oplogc.http.client import Http, NoAnswer
 _IDLE_SECONDS = 3.0
 # An answer to a bulk request may have 300 bytes per item.
 _MAX_ANSWER_BYTES = 64_000_000
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[!-~]([\t -~]*[!-~])?|")
+
+
+def check_headers(headers: Mapping[str, str], setting: str) -> None:
+    """Raise ValueError, which names the setting, for an invalid header.
+
+    The HTTP client would tell the value, which may be a secret.
+    """
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{setting}: {name!r} is no name of a header")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(
+                f"{setting}: the value of {name} must be printable ASCII, without white space at"
+                " its ends"
+            )
 
 
 class Requests:
     """Sends requests. ``timeout``: seconds for one, its answer included.
 
-    The rest of an answer of more than ``max_bytes`` is not read. Raises ValueError for an unusable
-    file.
+    Of an answer ``max_bytes`` are read. Raises ValueError for an unusable file.
     """
 
     def __init__(self, tls: TlsOptions, timeout: float, max_bytes: int) -> None:
@@ -52,8 +69,8 @@ class Requests:
 class Calls:
     """Sends requests to the present one of several servers.
 
-    ``timeout``: seconds for a request, its answer included. User and password take precedence over
-    those of an address. Raises ValueError for an address or an unusable file.
+    ``timeout``: seconds for a request, its answer included. ``user``, ``password``: take precedence
+    over an address. Raises ValueError for an address or an unusable file.
     """
 
     def __init__(
@@ -67,7 +84,9 @@ class Calls:
     ) -> None:
         if not urls:
             raise ValueError("give at least one address")
-        self._bases = [_base(url, user, password) for url in urls]
+        auth = basic_auth(user, password)
+        bases = [base_endpoint(url, None) for url in urls]
+        self._bases = [each._replace(auth=auth or each.auth) for each in bases]
         self._present = 0
         self._requests = Requests(tls, timeout, _MAX_ANSWER_BYTES)
 
@@ -76,7 +95,7 @@ class Calls:
         """Return the address of the present server, as it may be shown."""
         return shown(self._bases[self._present].url)
 
-    def ask(
+    def first_answer(
         self,
         method: str,
         path: str,
@@ -86,8 +105,8 @@ class Calls:
     ) -> Answer:
         """Send a request to one server after the other until one answers without a fault.
 
-        ``path``: escaped, with a query if there is one. ``fault``: returns the reason to ask the
-        next server; None: none. Raises SinkError after the last server.
+        ``path``: escaped, with its query. ``fault``: returns the reason to ask the next server;
+        None: none. Raises SinkError after the last server.
         """
         reason: str | None = None
         for _ in self._bases:
@@ -107,8 +126,7 @@ class Calls:
         self._requests.close()
 
 
-def _base(url: str, user: str | None, password: str | None) -> Endpoint:
-    base = base_endpoint(url, None)
+def basic_auth(user: str | None, password: str | None) -> httpx.BasicAuth | None:
     if user is None and password is None:
-        return base
-    return base._replace(auth=httpx.BasicAuth(user or "", password or ""))
+        return None
+    return httpx.BasicAuth(user or "", password or "")

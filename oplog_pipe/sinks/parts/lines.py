@@ -18,9 +18,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def rfc3339(timestamp: int) -> str:
     """Return a time in milliseconds since 1970 as RFC 3339, with milliseconds and ``Z``.
 
-    Raises OverflowError outside of the years 1 to 9999.
+    Raises ValueError outside of the years 1 to 9999.
     """
-    return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat("T", "milliseconds")[:-6] + "Z"
+    try:
+        time = _EPOCH + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        raise ValueError(f"the timestamp {timestamp} is out of range") from None
+    return time.isoformat("T", "milliseconds")[:-6] + "Z"
 
 
 def quoted(text: str) -> bytes:
@@ -34,17 +38,12 @@ def _short_quoted(text: str) -> bytes:
     return msgspec.json.encode(text)
 
 
-@lru_cache(4096)
-def _time(timestamp: int) -> bytes:
-    return rfc3339(timestamp).encode()
-
-
 def short_line(message: Message) -> bytes:
     """Return ``{"offset", "op", "timestamp", "namespace", "data"}`` and a line feed."""
     return b'{"offset":%d,"op":"%s","timestamp":"%s","namespace":%s,"data":%s}\n' % (
         message.offset,
         message.op.encode(),
-        _time(message.timestamp),
+        rfc3339(message.timestamp).encode(),
         quoted(message.namespace),
         message.json(),
     )
@@ -53,8 +52,7 @@ def short_line(message: Message) -> bytes:
 def full_line(message: Message) -> bytes:
     """Return the same with version, source and id.
 
-    The version is text of 19 digits, in the order of the numbers: JavaScript's numbers would round
-    it.
+    The version is text of 19 digits: JavaScript would round a number.
     """
     return (
         b'{"offset":%d,"version":"%s","source":%s,"op":"%s","timestamp":"%s","namespace":%s,'
@@ -64,7 +62,7 @@ def full_line(message: Message) -> bytes:
         version_text(message.version).encode(),
         quoted(message.source),
         message.op.encode(),
-        _time(message.timestamp),
+        rfc3339(message.timestamp).encode(),
         quoted(message.namespace),
         quoted(message.id),
         message.json(),
@@ -79,22 +77,17 @@ def encode_lines(
     messages: Sequence[Message], encode: Callable[[Message], bytes] = short_line
 ) -> list[bytes]:
     """Return a line for each message. Raises SinkError with the index of an invalid one."""
-    try:
-        lines = [encode(each) for each in messages]
-    except Exception:
-        lines = [_encoded(index, each, encode) for index, each in enumerate(messages)]
-    # Outside of strings a line feed is white space; inside of them JSON allows none.
-    return [
-        line if line.find(b"\n") == len(line) - 1 else line[:-1].replace(b"\n", b" ") + b"\n"
-        for line in lines
-    ]
-
-
-def _encoded(index: int, message: Message, encode: Callable[[Message], bytes]) -> bytes:
-    try:
-        return encode(message)
-    except Exception as error:
-        raise not_json(index, message, error) from error
+    lines: list[bytes] = []
+    for message in messages:
+        try:
+            line = encode(message)
+        except Exception as error:
+            raise not_json(len(lines), message, error) from error
+        # Outside of strings a line feed is white space. Inside of them JSON allows none.
+        if line.find(b"\n") != len(line) - 1:
+            line = line[:-1].replace(b"\n", b" ") + b"\n"
+        lines.append(line)
+    return lines
 
 
 def not_json(index: int, message: Message, error: Exception) -> SinkError:

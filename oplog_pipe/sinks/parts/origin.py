@@ -1,11 +1,10 @@
 """How a mirror recognises its own messages and operations. No I/O.
 
-From a topic to another one, a sink adds a header ``oplog-origin`` with its own id,
-the topic the message is from, and the id of the message there. Two rules end a circle:
+From a topic to another one, a sink adds a header ``oplog-origin`` with its own id, and topic and id
+of the message. Two rules end a circle:
 
-- a message with the id of this sink has been sent by it before;
-- a message from a topic with the name of the target, which the target has under this id, came from
-  the target.
+- The sink has sent a message with its own id before.
+- A message from a topic with the target's name came from the target, if the target has its id.
 
 Operations have no headers. A repeated one is only reported.
 """
@@ -65,7 +64,7 @@ def origins(data: Mapping[str, Any]) -> list[Origin]:
 def marked(data: Mapping[str, Any], hop: str, log: str) -> bytes:
     """Return the JSON of a message of a topic without its id, and with its origin.
 
-    ``hop``: empty: without the origin. A message of nearly the largest size is not marked.
+    ``hop``: empty: no origin. A message of nearly the largest size gets none.
     """
     plain = {name: value for name, value in data.items() if name != "id"}
     if hop:
@@ -79,20 +78,16 @@ def marked(data: Mapping[str, Any], hop: str, log: str) -> bytes:
 class Own:
     """Counts messages a sink does not send, since their header names it, by their source.
 
-    They have gone round, or a program has copied the headers of another message. Only the header
-    could tell: a transform may have changed the content on the way round.
+    Only the header can tell: a transform may have changed the content on the way round.
     """
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._newest = -1
-        self.is_new = False
-        """Whether the last message was the first one of its source."""
 
     def see(self, message: Message) -> str:
         """Note a message, each offset once. Return a sentence about its source."""
         source, data = message.source, message.data
-        self.is_new = source not in self._counts
         if message.offset > self._newest:
             self._newest = message.offset
             self._counts[source] += 1
@@ -106,10 +101,7 @@ class Own:
 
 
 class Circles:
-    """Watches a few operations for an hour each. Reports one with many repetitions.
-
-    ``clock``: seconds.
-    """
+    """Watches a few operations for an hour each. ``clock``: seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -120,42 +112,38 @@ class Circles:
     def see(self, messages: Sequence[Message]) -> str | None:
         """Note sent operations. Return a sentence about one with too many repetitions.
 
-        Each offset counts once: a repeated write is no repeated operation. So does an
-        operation within one write: to come round, it must have left first. Many changes of one
-        object may have the same time.
+        An offset counts once, and so does an operation within one write: many changes of one object
+        may have the same time.
         """
         found = None
-        written = set()
         now = self._clock()
-        watched = self._watched
-        for message in messages:
-            if message.offset <= self._newest:
+        new = [each for each in messages if each.offset > self._newest]
+        if new:
+            self._newest = new[-1].offset
+        for op, namespace, id, ms in dict.fromkeys(
+            (each.op, each.namespace, each.id, each.timestamp) for each in new
+        ):
+            key = (op, namespace, id, ms)
+            count, since = self._watched.get(key, (0, now))
+            if now - since > _SECONDS:
+                count, since = 0, now
+            if not count and key not in self._watched and not self._has_room(now):
                 continue
-            self._newest = message.offset
-            key = (message.op, message.namespace, message.id, message.timestamp)
-            if key in written:
-                continue
-            written.add(key)
-            seen = watched.get(key)
-            if seen is None or now - seen[1] > _SECONDS:
-                if seen is None and len(watched) >= _WATCHED and not self._forget(now):
-                    continue
-                watched[key] = (1, now)
-                continue
-            count = seen[0] + 1
-            watched[key] = (count, seen[1])
+            count += 1
+            self._watched[key] = (count, since)
             if count >= _TIMES and str(count).strip("0") == "1":  # 10, 100, 1,000 …
                 found = (
-                    f"the same operation, {message.op} {message.namespace} {message.id!r}, came"
-                    f" {count:,} times within {max(now - seen[1], 1):.0f} s: do pipes send"
+                    f"the same operation, {op} {namespace} {id!r}, came"
+                    f" {count:,} times within {max(now - since, 1):.0f} s: do pipes send"
                     " operations to each other, or does this sink send them to the store of its"
                     " source? They would go round without end"
                 )
         return found
 
-    def _forget(self, now: float) -> bool:
-        """Make room by the operations whose hour is over. Return whether there is some."""
-        over = [key for key, (_, since) in self._watched.items() if now - since > _SECONDS]
-        for key in over:
-            del self._watched[key]
-        return bool(over)
+    def _has_room(self, now: float) -> bool:
+        """Return whether one more can be watched. Forget operations whose hour is over."""
+        watched = self._watched
+        if len(watched) >= _WATCHED:
+            for key in [key for key, (_, since) in watched.items() if now - since > _SECONDS]:
+                del watched[key]
+        return len(watched) < _WATCHED

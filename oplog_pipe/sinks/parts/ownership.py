@@ -1,8 +1,7 @@
 """Whose a row of a target is. No I/O.
 
-Several pipes and sinks may write to one table, index or collection. Each row names its owner. A
-sink changes and deletes its own rows. A row without an owner, of an earlier release, belongs to the
-next sink to write it. The end of a copy leaves it alone.
+Each row names its owner. A sink changes and deletes its own rows. A row without an owner, of an
+earlier release, belongs to the next sink to write it. The end of a copy leaves it alone.
 """
 
 from collections.abc import Callable
@@ -13,10 +12,9 @@ from oplog_pipe.errors import ConfigError, SinkError
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of the rows a sink writes.
+    """``pipe``: name of the pipe, or id of its folder. ``sink``: name of the sink.
 
-    - ``pipe``: name of the pipe, or the id of its folder. ``sink``: name of the sink.
-    - ``newest``: returns the largest version this folder has given.
+    ``newest``: returns the largest version of this folder.
     """
 
     pipe: str

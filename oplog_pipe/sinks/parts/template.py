@@ -1,8 +1,14 @@
-"""Names and ids made from a template with ``{namespace}`` and ``{id}``. No I/O."""
+"""Names and ids made from templates, and the last message of each of them. No I/O."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from oplog_pipe.message import Message
+
+# Number in the batch, and the message.
+Numbered = tuple[int, Message]
+# Place -> id -> last message.
+Collapsed = dict[str, dict[str, Numbered]]
 
 _PLACES = re.compile(r"(\{namespace\}|\{id\})")
 
@@ -13,7 +19,13 @@ class Template:
     def __init__(self, text: str) -> None:
         self._text = text
         self._parts = _PLACES.split(text)
-        self._pattern = re.compile(_pattern(self._parts), re.DOTALL)
+        pattern = ""
+        for part in self._parts:
+            if part == "{namespace}":
+                pattern += "(?P=namespace)" if "(?P<" in pattern else "(?P<namespace>.+)"
+            else:
+                pattern += ".+" if part == "{id}" else re.escape(part)
+        self._pattern = re.compile(pattern, re.DOTALL)
 
     def of(self, message: Message) -> str:
         """Return the text for a message."""
@@ -25,22 +37,22 @@ class Template:
         filled = {"{namespace}": message.namespace, "{id}": message.id}
         return "".join(filled.get(part, part) for part in self._parts)
 
-    def fits(self, text: str, namespace: re.Pattern[str]) -> bool:
-        """Return whether the text can come from a message of such a namespace.
-
-        ``namespace``: searched in the namespace's part of the text, if any.
-        """
+    def namespace_in(self, text: str) -> str | None:
+        """Return the namespace in a text of this template, empty if it has none. None: no such."""
         found = self._pattern.fullmatch(text)
-        if found is None:
-            return False
-        return "namespace" not in found.groupdict() or bool(namespace.search(found["namespace"]))
+        return None if found is None else found.groupdict().get("namespace", "")
+
+    def fits(self, text: str, namespace: re.Pattern[str]) -> bool:
+        """Return whether a message of a namespace the pattern finds can have the text."""
+        found = self.namespace_in(text)
+        return found is not None and (not found or namespace.search(found) is not None)
 
 
-def _pattern(parts: list[str]) -> str:
-    pattern = ""
-    for part in parts:
-        if part == "{namespace}":
-            pattern += "(?P=namespace)" if "(?P<" in pattern else "(?P<namespace>.+)"
-        else:
-            pattern += ".+" if part == "{id}" else re.escape(part)
-    return pattern
+def collapse(
+    messages: Sequence[Message], place: Callable[[Message], str], key: Callable[[Message], str]
+) -> Collapsed:
+    """Return the last message of each object."""
+    found: Collapsed = {}
+    for index, message in enumerate(messages):
+        found.setdefault(place(message), {})[key(message)] = (index, message)
+    return found

@@ -7,10 +7,9 @@ import psycopg
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.reasons import of_sql
 
-# Transient classes and codes of SQLSTATE: connection, conflict with another
-# transaction, resources, locks and time-outs, operator, system; a read-only server, such as a
-# standby until it takes over; an idle or overlong transaction; and statements
-# of another client of PgBouncer.
+# Transient classes and codes of SQLSTATE: connection, conflict with another transaction, resources,
+# locks and time-outs, operator, system; a read-only server, such as a standby until it takes over;
+# an idle or overlong transaction; statements of another client of PgBouncer.
 _PASSING = ("08", "40", "53", "55", "57", "58", "25006", "25P03", "25P04", "26000", "42P05")
 # Whatever the message: wrong user, missing database, schema, table, column or right.
 _OF_TARGET = ("28", "3D", "3F", "42")
@@ -36,19 +35,15 @@ def failure(error: psycopg.Error | UnicodeError, *, creates: bool) -> SinkError:
             and error.diag.schema_name == "pg_catalog"
         )
     )
-    passing = code is not None and code.startswith(_PASSING)
     text = f"PostgreSQL: {_reason(error)}"
-    transient = lost or again or passing
-    if not transient and code is not None and code.startswith(_OF_TARGET):
+    transient = lost or again or (code or "").startswith(_PASSING)
+    if not transient and (code or "").startswith(_OF_TARGET):
         return TargetError(text)
     return SinkError(text, transient=transient)
 
 
 def refusal(error: psycopg.Error) -> SinkError:
-    """Return the error of a sink for a failed connection.
-
-    A wrong password stays wrong.
-    """
+    """Return the error of a sink for a failed connection."""
     if error.sqlstate is None and _REFUSED.search(str(error)):
         return TargetError(f"PostgreSQL: {_reason(error)}; look at url")
     return failure(error, creates=False)

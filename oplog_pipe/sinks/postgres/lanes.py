@@ -20,26 +20,22 @@ Build = Callable[[int, bool], Sequence[Statement]]
 class Lanes:
     """Writes a batch with one transaction on each connection.
 
-    The server works at the first part while the second one is encoded. A transaction is sent whole,
-    with its end, so none waits for another one through this process. Each locks rows in the order
-    of their ids. If one fails, the other one may be committed: a repetition writes it again, to the
-    same effect.
+    The server works at the first part while the second one is encoded. Each transaction locks rows
+    in the order of their ids. If one fails, a repetition writes a committed one again, to the same
+    effect.
     """
 
     def __init__(self, conninfo: str, timeout: float, *, creates: bool) -> None:
         self._sessions = [Session(conninfo, timeout, creates=creates) for _ in range(LANES)]
+        self.main = self._sessions[0]
+        """The session for everything but batches."""
         self._narrow = 0
         self._has_failed = False
 
-    @property
-    def main(self) -> Session:
-        """The session for everything but batches."""
-        return self._sessions[0]
-
     def count(self, objects: int) -> int:
-        """Return on how many connections a batch is written.
+        """Return the number of connections for a batch.
 
-        One after a failure, until a batch is written: the failure may be a deadlock of two parts.
+        1 after a failure, until a batch is written: the failure may be a deadlock of two parts.
         """
         if objects < SPLIT_FROM or self._has_failed:
             return 1
@@ -55,28 +51,27 @@ class Lanes:
             return 1
         return LANES
 
-    def write(self, count: int, build: Build, *, keep: bool) -> list[list[int]]:
+    def write(self, count: int, build: Build, *, keep: bool) -> list[tuple[Statement, int]]:
         """Write the statements of ``count`` lanes. ``keep`` False: roll them back.
 
-        Return for each lane the rows its statements have changed. Raises SinkError after the
-        end of all transactions. Any other exception closes all connections.
+        Return each statement with the number of rows it has changed. Raises SinkError after the end
+        of all transactions. Any other exception closes all connections.
         """
-        changed: list[list[int]] = []
+        changed: list[tuple[Statement, int]] = []
         errors: list[SinkError] = []
         sent: list[Session] = []
         self._has_failed = True
         may_upload = all(each.may_upload for each in self._sessions)
         try:
-            for number, session in enumerate(self._sessions[:count]):
-                try:
+            try:
+                for number, session in enumerate(self._sessions[:count]):
                     session.send(build(number, may_upload), keep=keep)
                     sent.append(session)
-                except SinkError as error:
-                    errors.append(error)
-                    break
+            except SinkError as error:
+                errors.append(error)
             for session in sent:
                 try:
-                    changed.append(session.finish())
+                    changed += session.finish()
                 except SinkError as error:
                     errors.append(error)
         except BaseException:

@@ -2,17 +2,12 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import psycopg
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.parts.template import Template
-from oplog_pipe.sinks.postgres.rows import table_name
-from oplog_pipe.sinks.postgres.tables import OWNER, read_table
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+from oplog_pipe.sinks.postgres.rows import query, table_name
+from oplog_pipe.sinks.postgres.tables import OWNER, Connection, read_table
 
 # Rows the end of a copy looks at in one transaction.
 _PIECE = 10_000
@@ -73,8 +68,6 @@ class Places:
 
     def remembering(self) -> Callable[[Message], str]:
         """Return ``of``, which remembers the tables of one batch by their namespaces."""
-        if self._holds_id:
-            return self.of
         known: dict[str, str] = {}
 
         def table(message: Message) -> str:
@@ -83,7 +76,7 @@ class Places:
                 found = known[message.namespace] = self.of(message)
             return found
 
-        return table
+        return self.of if self._holds_id else table
 
     def check(self, index: int, message: Message) -> None:
         """Raise SinkError with the index if PostgreSQL would cut the name of a message's table."""
@@ -118,8 +111,8 @@ def delete_old(
 ) -> str | None:
     """Delete old rows among the next ones behind an id, at the end of a copy.
 
-    ``start``: None: at the beginning. ``given``: source, generation and owner. Return the last id
-    of these rows; None: there was none. Raises SinkError if the user may not delete rows.
+    Return the last id of these rows; None: there was none. ``start``: None: the beginning.
+    ``given``: source, generation and owner. Raises SinkError if the user may not delete rows.
     """
     found = read_table(connection, table)
     if found is None:
@@ -133,10 +126,3 @@ def delete_old(
     if end is not None:
         connection.execute(query(_DELETE_OLD, table, cast), {**place, "end": end})
     return end
-
-
-def query(statement: str, table: str, cast: str = "") -> bytes:
-    """Return SQL for a table. ``cast``: of a text to the type of its id."""
-    # A percent sign begins a parameter.
-    table, cast = table.replace("%", "%%"), cast.replace("%", "%%")
-    return statement.format(table=table, cast=cast).encode()

@@ -8,10 +8,10 @@ import msgspec
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.parts.collapse import Numbered
 from oplog_pipe.sinks.parts.lines import not_json
+from oplog_pipe.sinks.parts.template import Numbered
 from oplog_pipe.sinks.postgres import arrays
-from oplog_pipe.sinks.postgres.tables import OWN, OWNER
+from oplog_pipe.sinks.postgres.tables import OWN, OWNER, Connection
 
 COPY_FROM = 5000
 """From this number of rows on, COPY into a temporary table costs less than arrays."""
@@ -68,21 +68,25 @@ AND NOT EXISTS (
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class Statement(NamedTuple):
-    """``ids``: of the rows it changes. ``upload``: what COPY puts into a temporary table."""
-
-    sql: bytes
-    values: tuple[Any, ...]
-    ids: list[str]
-    upload: "Upload | None" = None
-
-
 class Upload(NamedTuple):
     """``create``: the temporary table. ``copy``: the statement for ``data``."""
 
     create: bytes
     copy: bytes
     data: bytes
+
+
+class Statement(NamedTuple):
+    """For ``ids`` of a table. ``upload``: what COPY puts into a temporary table."""
+
+    table: str
+    sql: bytes
+    values: tuple[Any, ...]
+    ids: list[str]
+    upload: Upload | None = None
+
+    def rows(self, connection: Connection) -> list[tuple[Any, ...]]:
+        return connection.execute(self.sql, self.values).fetchall()
 
 
 def quoted(name: str) -> str:
@@ -133,8 +137,7 @@ class RowStatements:
 
     def others(self, table: str, cast: str, ids: list[str], owner: str, newest: int) -> Statement:
         """Return the query for rows of other owners, or of versions above ``newest``."""
-        sql = _OTHERS.format(table=_escaped(table), cast=_escaped(cast)).encode()
-        return Statement(sql, (ids, owner, newest), ids)
+        return Statement(table, query(_OTHERS, table, cast), (ids, owner, newest), ids)
 
     def unwritten(
         self, table: str, cast: str, ids: list[str], objects: Mapping[str, Numbered], owner: str
@@ -143,12 +146,9 @@ class RowStatements:
 
         ``objects``: of the batch, which may have deleted a row under another text of its id.
         """
-        sql = _UNWRITTEN.format(table=_escaped(table), cast=_escaped(cast)).encode()
-        gone = (
-            [id for id, (_, message) in objects.items() if message.op == "delete"] if cast else []
-        )
+        gone = [id for id, (_, each) in objects.items() if cast and each.op == "delete"]
         given, deleted = self._numbered(ids, objects), self._numbered(gone, objects)
-        return Statement(sql, (*given, owner, *deleted), ids)
+        return Statement(table, query(_UNWRITTEN, table, cast), (*given, owner, *deleted), ids)
 
     def statements(
         self, table: str, cast: str, objects: Mapping[str, Numbered], owner: str, *, upload: str
@@ -156,8 +156,8 @@ class RowStatements:
         """Return the statements for the objects of a table.
 
         ``cast``: of a text to the type of the id. ``upload``: temporary table for many rows; empty:
-        none is used. Raises SinkError with the index of an invalid message; without one if
-        a number is too large or a text is no UTF-8.
+        none. Raises SinkError with the index of an invalid message. A number too large or a text
+        without UTF-8 has none.
         """
         # In one order for all: two transactions do not wait for each other.
         ordered = [(id, *objects[id]) for id in sorted(objects)]
@@ -165,17 +165,16 @@ class RowStatements:
         try:
             if written := [each for each in ordered if each[2].op != "delete"]:
                 found.append(self._upsert(table, cast, written, owner, upload))
-            if deleted := [each for each in ordered if each[2].op == "delete"]:
-                sql = _DELETE.format(table=_escaped(table), cast=_escaped(cast)).encode()
-                ids = [id for id, _, _ in deleted]
-                found.append(Statement(sql, (*self._numbered(ids, objects), owner), ids))
+            if ids := [id for id, _, message in ordered if message.op == "delete"]:
+                values = (*self._numbered(ids, objects), owner)
+                found.append(Statement(table, query(_DELETE, table, cast), values, ids))
         except (struct.error, UnicodeError) as error:
             raise SinkError(f"PostgreSQL: {error}") from error
         return found
 
     def _numbered(
         self, ids: list[str], objects: Mapping[str, Numbered]
-    ) -> tuple[arrays.Texts, arrays.Numbers]:
+    ) -> tuple[arrays.Array, arrays.Array]:
         """Return the ids and versions of objects."""
         versions = [objects[id][1].version for id in ids]
         return arrays.texts([id.encode() for id in ids]), arrays.numbers(versions)
@@ -195,24 +194,15 @@ class RowStatements:
         at = [message.timestamp for _, _, message in ordered]
         rows = [self._value(index, message) for _, index, message in ordered]
         if upload and len(ids) >= COPY_FROM:
-            data = arrays.copy_rows(zip(encoded, versions, sources, at, rows, strict=True))
             name = quoted(upload)
-            uploaded = Upload(
-                _TEMPORARY.format(rows=name).encode(),
-                f"COPY pg_temp.{name} FROM STDIN (FORMAT binary)".encode(),
-                data,
-            )
+            create = _TEMPORARY.format(rows=name).encode()
+            copy = f"COPY pg_temp.{name} FROM STDIN (FORMAT binary)".encode()
+            data = arrays.copy_rows(zip(encoded, versions, sources, at, rows, strict=True))
             sql = self._upsert_sql(table, cast, f"pg_temp.{name} AS new")
-            return Statement(sql, (owner,), ids, uploaded)
-        values = (
-            owner,
-            arrays.texts(encoded),
-            arrays.numbers(versions),
-            arrays.texts(sources),
-            arrays.times(at),
-            arrays.texts(rows),
-        )
-        return Statement(self._upsert_sql(table, cast, _ARRAYS), values, ids)
+            return Statement(table, sql, (owner,), ids, Upload(create, copy, data))
+        texts, times = arrays.texts, arrays.times(at)
+        values = (texts(encoded), arrays.numbers(versions), texts(sources), times, texts(rows))
+        return Statement(table, self._upsert_sql(table, cast, _ARRAYS), (owner, *values), ids)
 
     def _upsert_sql(self, table: str, cast: str, rows: str) -> bytes:
         # The row type of the table gives each column's type: PostgreSQL converts the values.
@@ -237,10 +227,7 @@ class RowStatements:
             raise not_json(index, message, error) from error
 
     def _chosen(self, data: bytes) -> bytes:
-        """Return the object of the columns. Its values are those of ``data``, byte for byte.
-
-        Decoding would make doubles of numbers.
-        """
+        """Return the object of the columns. Its values are those of ``data``, byte for byte."""
         parts = [name + b":" + _at(data, path) for name, path in self._paths]
         return b"{" + b",".join(parts) + b"}"
 
@@ -259,6 +246,11 @@ def _at(value: bytes | msgspec.Raw, path: Sequence[str]) -> bytes:
     # PostgreSQL leaves white space in a text. Format changes nothing else.
     is_nested = found_bytes.startswith((b"{", b"["))
     return msgspec.json.format(found_bytes, indent=-1) if is_nested else found_bytes
+
+
+def query(statement: str, table: str, cast: str = "") -> bytes:
+    """Return SQL for a table. ``cast``: of a text to the type of its id."""
+    return statement.format(table=_escaped(table), cast=_escaped(cast)).encode()
 
 
 def _escaped(text: str) -> str:

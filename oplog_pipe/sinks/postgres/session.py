@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import psycopg
 
 from oplog_pipe.errors import SinkError
-from oplog_pipe.sinks.postgres import arrays
+from oplog_pipe.sinks.postgres.arrays import Array, ArrayDumper
 from oplog_pipe.sinks.postgres.cut import cut_after
 from oplog_pipe.sinks.postgres.failures import failure, refusal
 from oplog_pipe.sinks.postgres.rows import Statement
+from oplog_pipe.sinks.postgres.tables import Connection
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
 
 
@@ -31,21 +31,16 @@ class Session:
         self._timeout = timeout
         self._creates = creates
         self._connection: Connection | None = None
-        self._sent: list[psycopg.Cursor[tuple[Any, ...]]] = []
+        self._sent: list[tuple[Statement, psycopg.Cursor[tuple[Any, ...]]]] = []
         self._sending = ExitStack()
         self._error: psycopg.Error | None = None
         self.may_upload = True
         """Whether the user may create temporary tables."""
 
-    def run(
-        self,
-        work: Callable[[Connection], Result],
-        *,
-        statements: int | None = 1,
-    ) -> Result:
+    def run(self, work: Callable[[Connection], Result], *, statements: int | None = 1) -> Result:
         """Run work in one transaction. Raises SinkError.
 
-        ``statements``: of the work, which bounds its time; None: no bound.
+        ``statements``: of the work, to bound its time; None: no bound.
         """
         with self._translated():
             connection = self.connect()
@@ -56,10 +51,9 @@ class Session:
                 return result
 
     def send(self, statements: Sequence[Statement], *, keep: bool) -> None:
-        """Send a transaction, and do not wait for its end. Call ``finish`` next.
+        """Send a whole transaction. Call ``finish`` next. ``keep`` False: roll it back.
 
-        The server works as soon as a statement arrives. The end of the transaction is among what is
-        sent, so no lock waits for this process. ``keep`` False: roll it back.
+        The server works as soon as a statement arrives. No lock waits for this process.
         """
         uploads = [each.upload for each in statements if each.upload is not None]
         self._sent, self._error = [], None
@@ -69,7 +63,12 @@ class Session:
             self._sending.enter_context(cut_after(connection, bound))
             head = self._begin(bounded=True).split(b";")
             if uploads:
-                self._upload(connection, b";".join([*head, *(each.create for each in uploads)]))
+                try:
+                    connection.execute(b";".join([*head, *(each.create for each in uploads)]))
+                except psycopg.errors.InsufficientPrivilege as error:
+                    self.may_upload = False
+                    told = "the user may not create temporary tables; going on without them"
+                    raise SinkError(f"PostgreSQL: {told}", transient=True) from error
                 for upload in uploads:
                     with connection.cursor().copy(upload.copy) as copy:
                         copy.write(upload.data)
@@ -79,16 +78,13 @@ class Session:
                 for sql in head:
                     connection.execute(sql)
                 for each in statements:
-                    self._sent.append(connection.execute(each.sql, each.values))
+                    self._sent.append((each, connection.execute(each.sql, each.values)))
                 connection.execute(b"COMMIT" if keep else b"ROLLBACK")
             except psycopg.Error as error:
                 self._error = error  # the answers before and behind it are read by ``finish``
 
-    def finish(self) -> list[int]:
-        """Wait for the end of what was sent.
-
-        Return the number of rows each statement has changed. Raises SinkError.
-        """
+    def finish(self) -> list[tuple[Statement, int]]:
+        """Return each sent statement with the number of changed rows. Raises SinkError."""
         with self._translated():
             try:
                 self._sending.close()
@@ -96,7 +92,7 @@ class Session:
                 raise self._error or error from None
             if self._error is not None:
                 raise self._error
-            return [cursor.rowcount for cursor in self._sent]
+            return [(statement, cursor.rowcount) for statement, cursor in self._sent]
 
     def connect(self) -> Connection:
         """Return an open connection. Raises SinkError."""
@@ -107,7 +103,7 @@ class Session:
                 )
             except psycopg.Error as error:
                 raise refusal(error) from None
-            arrays.register(self._connection)
+            self._connection.adapters.register_dumper(Array, ArrayDumper)
         return self._connection
 
     def close(self) -> None:
@@ -126,15 +122,6 @@ class Session:
     def _begin(self, *, bounded: bool) -> bytes:
         milliseconds = max(round(self._timeout * 1000), 1) if bounded else 0
         return f"BEGIN;SET LOCAL statement_timeout = {milliseconds}".encode()
-
-    def _upload(self, connection: Connection, begin: bytes) -> None:
-        """Begin a transaction with temporary tables."""
-        try:
-            connection.execute(begin)
-        except psycopg.errors.InsufficientPrivilege as error:
-            self.may_upload = False
-            text = "PostgreSQL: the user may not create temporary tables; going on without them"
-            raise SinkError(text, transient=True) from error
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -14,17 +14,15 @@ from psycopg.errors import InsufficientPrivilege
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
-from oplog_pipe.sinks.parts.collapse import Collapsed, collapse
 from oplog_pipe.sinks.parts.ownership import OwnedRows
-from oplog_pipe.sinks.parts.template import Template
+from oplog_pipe.sinks.parts.template import Collapsed, Template, collapse
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
 from oplog_pipe.sinks.postgres.lanes import Lanes
-from oplog_pipe.sinks.postgres.places import Places, delete_old, query
-from oplog_pipe.sinks.postgres.rows import RowStatements, Statement
-from oplog_pipe.sinks.postgres.session import Connection
+from oplog_pipe.sinks.postgres.places import Places, delete_old
+from oplog_pipe.sinks.postgres.rows import RowStatements, Statement, query
 from oplog_pipe.sinks.postgres.skipped import Skipped
-from oplog_pipe.sinks.postgres.tables import OWNER, read_table
+from oplog_pipe.sinks.postgres.tables import OWNER, Connection, read_table
 
 logger = logging.getLogger("oplog_pipe")
 
@@ -35,17 +33,16 @@ _ADOPT = f"UPDATE {{table}} SET {OWNER} = %(owner)s WHERE {OWNER} = %(former)s"
 class PostgresSink(OwnedRows):
     """Writes a batch in one transaction, or a large one in two, split by id.
 
-    Each has, per table, one statement for rows and one for deletes. A deleted object leaves nothing
-    behind: until its delete comes again, an older, repeated message comes again brings it back.
+    A deleted object leaves nothing behind. So an older message, repeated, brings the object back
+    until its delete comes again.
     """
 
     def __init__(
         self, options: PostgresOptions, namespace: str = ".*", root: Path = Path()
     ) -> None:
-        """- ``namespace``: regular expression of the namespaces the sink gets.
-        - ``root``: folder at which relative paths in ``url`` start.
+        """``namespace``: regular expression. ``root``: folder of relative paths in ``url``.
 
-        Raises SinkError if ``url`` is none.
+        Raises SinkError for an unusable ``url``.
         """
         super().__init__()
         self._creates = options.create
@@ -108,11 +105,9 @@ class PostgresSink(OwnedRows):
         return [self._rows.add_owner(table) for table in tables]
 
     def faults(self) -> list[str]:
-        """Return why existing tables of the template cannot take rows."""
         return self._session.run(self._faults)
 
     def remarks(self) -> list[str]:
-        """Return what is unsafe about the connection."""
         return [self._remark] if self._remark else []
 
     def close(self) -> None:
@@ -143,29 +138,26 @@ class PostgresSink(OwnedRows):
         whole = {table for table in tables if self._ready[table]}
         count = self._lanes.count(sum(len(tables[each]) for each in tables.keys() - whole))
         parts = _split(tables, count, whole)
-        made: list[list[tuple[str, Statement]]] = []
 
         def build(lane: int, may_upload: bool) -> list[Statement]:
-            made.append([])
+            found = []
             for number, (table, objects) in enumerate(sorted(parts[lane].items())):
                 upload = f"oplog_rows_{number}" if may_upload else ""
-                cast = self._ready[table]
-                found = self._rows.statements(table, cast, objects, str(self._owner), upload=upload)
-                made[-1] += [(table, each) for each in found]
-            return [statement for _, statement in made[-1]]
+                cast, owner = self._ready[table], str(self._owner)
+                found += self._rows.statements(table, cast, objects, owner, upload=upload)
+            return found
 
-        changed = self._lanes.write(count, build, keep=keep)
-        for statements, numbers in zip(made, changed, strict=True):
-            for (table, statement), number in zip(statements, numbers, strict=True):
-                if number < len(statement.ids):
-                    objects, cast = tables[table], self._ready[table]
-                    skipped = Skipped(self._rows, self._owner, table, cast, objects)
-                    skipped.settle(self._session, statement.ids, keep=keep)
+        for statement, number in self._lanes.write(count, build, keep=keep):
+            if number < len(statement.ids):
+                table = statement.table
+                objects, cast = tables[table], self._ready[table]
+                skipped = Skipped(self._rows, self._owner, table, cast, objects)
+                skipped.settle(self._session, statement.ids, keep=keep)
 
     def _blame(self, messages: Sequence[Message], found: SinkError) -> SinkError:
         """Return the error with the index of the first message refused by itself.
 
-        ``found.index``: of a refused message, not always the first one; None: not known.
+        ``found.index``: of any refused message; None: not known.
         """
         start, end = 0, len(messages) if found.index is None else found.index + 1
         try:
@@ -191,10 +183,7 @@ class PostgresSink(OwnedRows):
         return None
 
     def _prepare(self, tables: Iterable[str], connection: Connection) -> dict[str, str]:
-        """Create tables, or give them the missing column of the owner.
-
-        Return the cast of a text to the id of each of them.
-        """
+        """Create tables, or add the column of the owner. Return the cast of a text to each id."""
         casts = {}
         for name in tables:
             table = read_table(connection, name)

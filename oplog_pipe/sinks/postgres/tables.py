@@ -1,9 +1,11 @@
 """What a table of PostgreSQL can take."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 OWNER = "oplog_owner"
 """The column with the owner of a row. Null in rows of earlier releases."""
@@ -37,10 +39,9 @@ _TEXTS = ("text", "character varying", "character", "name")
 
 
 class Column(NamedTuple):
-    """``kind``: category of the type, as ``pg_type.typcategory``: S is text, D a time.
+    """``kind``: ``pg_type.typcategory``: S is text, D a time. ``is_exact``: no two texts are equal.
 
-    ``table_has_trigger``, ``may_delete``: of the table. ``is_exact``: its collation takes no two
-    texts for one.
+    ``table_has_trigger``, ``may_delete``: of the table.
     """
 
     name: str
@@ -56,22 +57,15 @@ class Column(NamedTuple):
 
 
 class TargetTable:
-    """An existing table. ``columns``: all its columns."""
+    """An existing table."""
 
     def __init__(self, name: str, columns: Sequence[Column]) -> None:
         self._name = name
         self._columns = {column.name: column for column in columns}
-
-    @property
-    def is_owned(self) -> bool:
-        """Whether it has the column of the owner."""
-        return OWNER in self._columns
-
-    @property
-    def id_cast(self) -> str:
-        """SQL for the conversion of a string to the type of the id. Empty: none is needed."""
+        self.is_owned = OWNER in self._columns
         id = self._columns.get("id")
-        return "" if id is None or id.type in _TEXTS else f"::{id.type}"
+        self.id_cast = "" if id is None or id.type in _TEXTS else f"::{id.type}"
+        """SQL for the conversion of a string to the type of the id. Empty: none is needed."""
 
     def faults(self, written: Sequence[str], *, whole: bool) -> list[str]:
         """Return why the table can take no row.
@@ -90,23 +84,20 @@ class TargetTable:
                 found.append("the column id is name, which cuts ids at 63 bytes; use text")
             elif wanted := _wanted(column, whole=whole):
                 found.append(f"the column {name} is {column.type}; it must be {wanted}")
-        if "id" in self._columns and not self._columns["id"].is_unique:
+        id = self._columns.get("id")
+        if id and not id.is_unique:
             found.append("the column id must be the primary key, or have a unique index")
-        if "id" in self._columns and not self._columns["id"].is_exact:
-            found.append(
-                "the collation of the column id takes several texts for one id; use a deterministic"
-                " one"
-            )
+        if id and not id.is_exact:
+            several = "takes several texts for one id; use a deterministic one"
+            found.append(f"the collation of the column id {several}")
         return [f"table {self._name}: {each}" for each in found]
 
     def refusal(self) -> str | None:
         """Return a sentence about a missing right to delete rows. None: the user has it."""
         if all(column.may_delete for column in self._columns.values()):
             return None
-        return (
-            f"table {self._name}: the user may not delete rows: grant DELETE, or the end of a copy"
-            " fails"
-        )
+        grant = "grant DELETE, or the end of a copy fails"
+        return f"table {self._name}: the user may not delete rows: {grant}"
 
     def gaps(self, written: Sequence[str]) -> list[str]:
         """Return a sentence for each column without its required value."""
@@ -120,9 +111,7 @@ class TargetTable:
         ]
 
 
-def read_table(
-    connection: "psycopg.Connection[tuple[object, ...]]", name: str
-) -> TargetTable | None:
+def read_table(connection: Connection, name: str) -> TargetTable | None:
     """Return a table. ``name``: as SQL. None: there is none."""
     rows = connection.execute(_COLUMNS, [name]).fetchall()
     return TargetTable(name, [Column._make(row) for row in rows]) if rows else None

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,22 +9,19 @@ import msgspec
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_search
+from oplog_pipe.sinks.parts.lines import rfc3339
 from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search.names import IndexNames, check_id
 
 # The member of a document with the figures of its message.
 OWN = "oplog"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BUSY = frozenset({429, 500, 502, 503, 504})
 _encode = msgspec.json.Encoder().encode
 
 
-class Item(NamedTuple):
-    """One action. ``place``, ``offset``: of its message, in the batch and in the log.
-
-    ``target``: an index.
-    """
+class BulkAction(NamedTuple):
+    """``place``, ``offset``: of its message, in the batch and in the log. ``target``: an index."""
 
     place: int
     offset: int
@@ -34,10 +30,12 @@ class Item(NamedTuple):
     body: bytes
 
 
-def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: str) -> list[Item]:
+def items(
+    messages: Sequence[Message], names: IndexNames, ids: Template, owner: str
+) -> list[BulkAction]:
     """Return the actions of messages, in their order.
 
-    Raises SinkError, with the place of a message that cannot become a document.
+    Raises SinkError with the place of an unusable message.
     """
     found = []
     for place, message in enumerate(messages):
@@ -45,15 +43,15 @@ def items(messages: Sequence[Message], names: IndexNames, ids: Template, owner: 
             index = names.of(message.namespace)
             id_ = check_id(ids.of(message))
             body = _action(message, index, id_, owner)
-            found.append(Item(place, message.offset, index, id_, body))
+            found.append(BulkAction(place, message.offset, index, id_, body))
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise SinkError(f"{message!r}: {error}", index=place) from None
     return found
 
 
-def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
+def bodies(actions: Sequence[BulkAction], max_bytes: int) -> Iterator[list[BulkAction]]:
     """Yield the actions in groups of at most this size; a single one may be larger."""
-    group: list[Item] = []
+    group: list[BulkAction] = []
     size = 0
     for action in actions:
         if group and size + len(action.body) > max_bytes:
@@ -65,23 +63,17 @@ def bodies(actions: Sequence[Item], max_bytes: int) -> Iterator[list[Item]]:
         yield group
 
 
-def check(answer: object, actions: Sequence[Item], done: set[int] | None = None) -> None:
+def check(answer: object, actions: Sequence[BulkAction], done: set[int] | None = None) -> None:
     """Raise SinkError unless the answer confirms each action, now or before.
 
-    A failure no repetition cures takes precedence over the others. ``done``: gets the offsets
-    of confirmed actions.
+    A permanent failure takes precedence. ``done``: gets the offsets of confirmed actions.
     """
-    entries = answer.get("items") if isinstance(answer, dict) else None
-    if not isinstance(entries, list) or len(entries) != len(actions):
-        raise unreadable()
     busy: SinkError | None = None
     refused: SinkError | None = None
-    for entry, action in zip(entries, actions, strict=True):
-        try:
+    for entry, action in _answers(answer, "items", actions):
+        with readable():
             ((kind, result),) = entry.items()
             status, error = int(result["status"]), result.get("error")
-        except (AttributeError, KeyError, TypeError, ValueError):
-            raise unreadable() from None
         # 409: the index has a newer version. 404 of a deletion: there is nothing to delete.
         if status < 300 or status == 409 or (kind == "delete" and status == 404 and not error):
             if done is not None:
@@ -90,40 +82,27 @@ def check(answer: object, actions: Sequence[Item], done: set[int] | None = None)
         reason = f"index {action.target}: {of_search(error)} (HTTP {status})"
         # A node with little room blocks writing until it has more.
         blocked = isinstance(error, dict) and error.get("type") == "cluster_block_exception"
-        if not (status in _BUSY or blocked):
-            of_target = status in (401, 403, 404)
-            found = TargetError(reason) if of_target else SinkError(reason, index=action.place)
-            refused = refused or found
-            continue
-        busy = busy or SinkError(reason, transient=True, index=action.place)
+        if status in _BUSY or blocked:
+            busy = busy or SinkError(reason, transient=True, index=action.place)
+        elif status in (401, 403, 404):
+            refused = refused or TargetError(reason)
+        else:
+            refused = refused or SinkError(reason, index=action.place)
     if failure := refused or busy:
         raise failure
 
 
-def unreadable() -> SinkError:
-    """Return the error for the answer of a proxy instead of Elasticsearch."""
-    return SinkError(
-        "the answer does not confirm the documents: is a proxy before Elasticsearch?",
-        transient=True,
-    )
-
-
-def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
+def check_owners(answer: object, actions: Sequence[BulkAction], owner: Owner) -> None:
     """Judge the documents before a write, as ``_mget`` returns them.
 
     Raises SinkError for one of another owner, ConfigError for a version the folder has not
     given.
     """
-    entries = answer.get("docs") if isinstance(answer, dict) else None
-    if not isinstance(entries, list) or len(entries) != len(actions):
-        raise unreadable()
     newest: dict[str, int] = {}
-    for entry, action in zip(entries, actions, strict=True):
-        try:
+    for entry, action in _answers(answer, "docs", actions):
+        with readable():
             own = entry.get("_source", {}).get(OWN, {})
             found, version = own.get("owner"), int(own.get("version", 0))
-        except (AttributeError, TypeError, ValueError):
-            raise unreadable() from None
         if not owner.may_write(found):
             where = f"index {action.target}: document {action.id!r}"
             raise owner.refusal(where, found, action.place)
@@ -132,16 +111,30 @@ def check_owners(answer: object, actions: Sequence[Item], owner: Owner) -> None:
         owner.check(f"index {index}", version)
 
 
+def _answers(
+    answer: object, member: str, actions: Sequence[BulkAction]
+) -> Iterator[tuple[Any, BulkAction]]:
+    """Return the entry of each action in an answer. Raises SinkError if one lacks."""
+    with readable():
+        entries = answer[member]  # type: ignore[index]
+        if len(entries) != len(actions):
+            raise ValueError
+    return zip(entries, actions, strict=True)
+
+
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raise SinkError if an answer lacks what it must have."""
+    """Raise SinkError for an unusable answer, such as one of a proxy."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        raise unreadable() from None
+        raise SinkError(
+            "the answer does not confirm the documents: is a proxy before Elasticsearch?",
+            transient=True,
+        ) from None
 
 
-def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
+def changes_of_owner(hits: Sequence[Any], owner: str) -> list[BulkAction]:
     """Return the actions that give unchanged documents another owner."""
     found = []
     for place, hit in enumerate(hits):
@@ -152,7 +145,7 @@ def changes_of_owner(hits: Sequence[Any], owner: str) -> list[Item]:
             "if_primary_term": hit["_primary_term"],
         }
         body = _encode({"update": target}) + b"\n" + _encode({"doc": {OWN: {"owner": owner}}})
-        found.append(Item(place, 0, hit["_index"], hit["_id"], body + b"\n"))
+        found.append(BulkAction(place, 0, hit["_index"], hit["_id"], body + b"\n"))
     return found
 
 
@@ -173,7 +166,7 @@ def _document(message: Message, owner: str) -> bytes:
         "version": message.version,
         "source": message.source,
         "namespace": message.namespace,
-        "timestamp": _time(message.timestamp),
+        "timestamp": rfc3339(message.timestamp),
         "owner": owner,
     }
     data = message.data
@@ -183,11 +176,3 @@ def _document(message: Message, owner: str) -> bytes:
     if OWN in data:
         raise ValueError(f"data has a member {OWN!r}, which the sink needs: use a transform")
     return _encode({**data, OWN: own})
-
-
-def _time(ms: int) -> str:
-    try:
-        time = _EPOCH + timedelta(milliseconds=ms)
-    except OverflowError:
-        raise ValueError(f"the timestamp {ms} is out of range") from None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from oplog_pipe.sinks.parts.template import Template
+
 _NAMESPACE = "{namespace}"
 _FORBIDDEN = re.compile(r'[\\/*?"<>| ,#:\x00-\x1f]')
 _MAX_INDEX_BYTES = 255
@@ -16,35 +18,25 @@ class IndexNames:
     """
 
     def __init__(self, template: str, namespace: str) -> None:
-        self.template = template
         self.is_fixed = _NAMESPACE not in template
+        self.pattern = template.replace(_NAMESPACE, "*")
+        """Matches all of these indexes, and may match others."""
+        self._text = template
+        self._template = Template(template)
         self._namespace = re.compile(namespace)
-        before, _, after = template.partition(_NAMESPACE)
-        self._before, self._after = before, after.replace(_NAMESPACE, "")
-
-    @property
-    def pattern(self) -> str:
-        """Return the name with ``*``, which matches all of these indexes, and may match others."""
-        return self.template.replace(_NAMESPACE, "*")
 
     def of(self, namespace: str) -> str:
         """Return the index of a namespace. Raises ValueError if no index can have this name."""
-        name = self.template.replace(_NAMESPACE, namespace)
+        name = self._text.replace(_NAMESPACE, namespace)
         if reason := _fault(name):
             hint = "" if self.is_fixed else "; give the sink a fixed index, or change the namespace"
             raise ValueError(f"{name!r} cannot be the name of an index: {reason}{hint}")
         return name
 
     def namespace_of(self, index: str) -> str | None:
-        """Return the namespace whose index this is. None: the index is none of these.
-
-        Only for a template with a namespace.
-        """
-        if not (index.startswith(self._before) and index.endswith(self._after)):
-            return None
-        namespace = index[len(self._before) : len(index) - len(self._after)]
-        matches = self._namespace.search(namespace) and self.of(namespace) == index
-        return namespace if namespace and matches else None
+        """Return the namespace of an index, if the template has one. None: it is none of these."""
+        namespace = self._template.namespace_in(index)
+        return namespace if namespace and self._namespace.search(namespace) else None
 
     def matching(self, namespaces: Iterable[str]) -> list[str]:
         """Return the namespaces written to these indexes."""
@@ -52,7 +44,7 @@ class IndexNames:
 
 
 def check_id(id: str) -> str:
-    """Return the id of a document. Raises ValueError if it is too long, or empty."""
+    """Return the id of a document. Raises ValueError if it is too long or empty."""
     size = len(id.encode())
     if not 1 <= size <= _MAX_ID_BYTES:
         raise ValueError(f"the id has {size} bytes; a document's id has 1 to {_MAX_ID_BYTES}")

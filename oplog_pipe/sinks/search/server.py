@@ -7,8 +7,7 @@ import msgspec
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.reasons import of_search, of_status
-from oplog_pipe.sinks.parts.calls import Calls
-from oplog_pipe.sinks.parts.headers import check_headers
+from oplog_pipe.sinks.parts.calls import Calls, check_headers
 from oplog_pipe.sinks.search import ElasticsearchOptions
 from oplogc.http.answers import Answer
 
@@ -16,29 +15,15 @@ _NDJSON = "application/x-ndjson"
 _JSON = "application/json"
 
 
-class SearchServers:
+class SearchServers(Calls):
     """The servers of a sink. Raises ValueError for an unusable option."""
 
     def __init__(self, options: ElasticsearchOptions) -> None:
-        self._headers = (
-            {"Authorization": f"ApiKey {options.api_key}"} if options.api_key is not None else {}
-        )
+        key = options.api_key
+        self._headers = {} if key is None else {"Authorization": f"ApiKey {key}"}
         check_headers(self._headers, "api_key")
-        self._calls = Calls(
-            options.urls,
-            options.tls,
-            options.timeout,
-            user=options.user,
-            password=options.password,
-        )
-
-    @property
-    def name(self) -> str:
-        """The address of the present server, as it may be shown."""
-        return self._calls.server
-
-    def close(self) -> None:
-        self._calls.close()
+        user, password = options.user, options.password
+        super().__init__(options.urls, options.tls, options.timeout, user=user, password=password)
 
     def ask(
         self, method: str, path: str, body: object = None, *, missing_is_none: bool = False
@@ -51,10 +36,7 @@ class SearchServers:
         return self.read(answer)
 
     def send(self, method: str, path: str, body: object = None) -> Answer:
-        """Send a request to one server after the other until one answers.
-
-        Raises SinkError if none does, or if it is busy.
-        """
+        """Send a request to one server after the other. Raises SinkError if none takes it."""
         raw = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
         kind = {"Content-Type": _NDJSON if isinstance(body, bytes) else _JSON}
         headers = {**self._headers, **(kind if raw is not None else {})}
@@ -66,13 +48,11 @@ class SearchServers:
                 return _reason_of(answer)
             return None
 
-        return self._calls.ask(method, path, raw, headers, fault)
+        return self.first_answer(method, path, raw, headers, fault)
 
     def refused(self, answer: Answer, before: str = "", index: int | None = None) -> SinkError:
         # A proxy before the server answers in its own words.
-        transient = answer.passes or (
-            answer.status in (400, 404, 405) and not isinstance(_decoded(answer), dict)
-        )
+        transient = answer.passes or (answer.status in (400, 404, 405) and not answer.members())
         reason = _reason_of(answer)
         if answer.status in (401, 403):
             blocked = error_type(answer) == "cluster_block_exception"
@@ -80,7 +60,7 @@ class SearchServers:
             reason += "" if blocked else "; look at user, password and api_key"
         if 300 <= answer.status < 400:
             reason = f"redirects to {answer.location or 'nowhere'}: give that address instead"
-        told = f"{self._calls.server}: {before}{reason}"
+        told = f"{self.server}: {before}{reason}"
         if not transient and (answer.status in (401, 403) or 300 <= answer.status < 400):
             return TargetError(told)
         return SinkError(told, transient=transient, index=index)
@@ -89,32 +69,19 @@ class SearchServers:
         try:
             return msgspec.json.decode(answer.body)
         except ValueError:
-            raise SinkError(
-                f"{self._calls.server} does not answer in JSON", transient=True
-            ) from None
-
-
-def _decoded(answer: Answer) -> Any:
-    try:
-        return msgspec.json.decode(answer.body)
-    except ValueError:
-        return None
-
-
-def _error_of(answer: Answer) -> Any:
-    found = _decoded(answer)
-    return found.get("error") if isinstance(found, dict) else None
+            told = f"{self.server} does not answer in JSON"
+            raise SinkError(told, transient=True) from None
 
 
 def _reason_of(answer: Answer) -> str:
-    error = _error_of(answer)
+    error = answer.members().get("error")
     if error is None:
         return of_status(answer.status)
     return f"{of_search(error)} (HTTP {answer.status})"
 
 
 def error_type(answer: Answer) -> str:
-    error = _error_of(answer)
+    error = answer.members().get("error")
     return str(error.get("type", "")) if isinstance(error, dict) else ""
 
 

@@ -12,7 +12,7 @@ from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search import ElasticsearchOptions
 from oplog_pipe.sinks.search.bulk import (
     OWN,
-    Item,
+    BulkAction,
     bodies,
     changes_of_owner,
     check,
@@ -31,26 +31,17 @@ _MAX_ADOPTED = 1000
 _MAX_CONFLICTS = 20
 # Namespaces in one index.
 _MAX_NAMESPACES = 10_000
-_MAPPING = {
-    "properties": {
-        OWN: {
-            "properties": {
-                "version": {"type": "long"},
-                "source": {"type": "keyword"},
-                "namespace": {"type": "keyword"},
-                "timestamp": {"type": "date"},
-                "owner": {"type": "keyword"},
-            }
-        }
-    }
-}
+_KEYWORDS = {name: {"type": "keyword"} for name in ("source", "namespace", "owner")}
+_FIGURES = {"version": {"type": "long"}, "timestamp": {"type": "date"}, **_KEYWORDS}
+_MAPPING = {"properties": {OWN: {"properties": _FIGURES}}}
 # By itself a server passes over unreachable shards, for example after its start.
 _SEARCH = "_search?allow_partial_search_results=false"
+# The second one: an alias has the name.
+_EXISTS = ("resource_already_exists_exception", "invalid_index_name_exception")
 
 
 class ElasticsearchSink(OwnedRows):
-    """Writes documents: the data of a message, and ``oplog`` with its version, source, namespace,
-    timestamp and owner. An older version never replaces a newer one.
+    """Writes documents: the data of a message, and a member ``oplog`` with its figures.
 
     ``namespace``: regular expression of the namespaces the sink gets. Raises ValueError for an
     unusable option.
@@ -81,14 +72,11 @@ class ElasticsearchSink(OwnedRows):
     def open(self) -> None:
         found = self._servers.ask("GET", "/")
         if not isinstance(found, dict) or "version" not in found:
-            raise SinkError(f"{self._servers.name} is neither Elasticsearch nor OpenSearch")
+            raise SinkError(f"{self._servers.server} is neither Elasticsearch nor OpenSearch")
 
     def write(self, messages: Sequence[Message]) -> None:
-        actions = [
-            each
-            for each in items(messages, self._names, self._ids, str(self._owner))
-            if each.offset not in self._done
-        ]
+        found = items(messages, self._names, self._ids, str(self._owner))
+        actions = [each for each in found if each.offset not in self._done]
         for index in dict.fromkeys(action.target for action in actions):
             if index not in self._ready:
                 self._prepare(index, self._create)
@@ -116,7 +104,7 @@ class ElasticsearchSink(OwnedRows):
         """Change all documents of the former owner, one index after the other.
 
         After a failure a part of them is changed: call it again. The change of a document raises
-        its version in the index by one, which the next message of the object has at least.
+        its version in the index by one. Its next message has at least this one.
         """
         indexes = list(self._existing())
         for index in indexes:
@@ -132,15 +120,12 @@ class ElasticsearchSink(OwnedRows):
             "query": {"term": {f"{OWN}.owner": former}},
         }
         changed = 0
-        while True:
-            self._servers.ask("POST", f"{path_of(index)}/_refresh")
-            hits = self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", asked)["hits"]["hits"]
-            if not hits:
-                return changed
+        while hits := self._search(index, asked)["hits"]["hits"]:
             group = changes_of_owner(hits, str(self._owner))
             answer = self._servers.ask("POST", "/_bulk", b"".join(each.body for each in group))
             check(answer, group)  # 409: another program has changed it, and it is found again
             changed += sum(each["update"]["status"] == 200 for each in answer["items"])
+        return changed
 
     def close(self) -> None:
         self._servers.close()
@@ -155,15 +140,13 @@ class ElasticsearchSink(OwnedRows):
             "query": {"term": {f"{OWN}.owner": owner}},
             "sort": [{f"{OWN}.version": {"order": "desc", "unmapped_type": "long"}}],
         }
-        self._servers.ask("POST", f"{path_of(index)}/_refresh")
-        for hit in self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", body)["hits"]["hits"]:
+        for hit in self._search(index, body)["hits"]["hits"]:
             self._owner.check(f"index {index}", int(hit["sort"][0]))
 
-    def _check_owners(self, group: Sequence[Item]) -> None:
-        """Raises SinkError for a document of another owner, ConfigError."""
-        asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
-        path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
-        check_owners(self._servers.ask("POST", path, asked), group, self._owner)
+    def _search(self, index: str, body: Mapping[str, Any]) -> Any:
+        # Without a refresh a query misses the newest documents.
+        self._servers.ask("POST", f"{path_of(index)}/_refresh")
+        return self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", body)
 
     def _existing(self) -> dict[str, list[dict[str, Any]]]:
         """Return the existing indexes of this sink, each with the filters for its documents."""
@@ -192,12 +175,9 @@ class ElasticsearchSink(OwnedRows):
 
     def _of_the_sink(self, index: str) -> dict[str, Any]:
         """Return the filter for documents of the sink's namespaces, which share this index."""
-        self._servers.ask("POST", f"{path_of(index)}/_refresh")
         field = {"field": f"{OWN}.namespace", "size": _MAX_NAMESPACES}
         body = {"size": 0, "aggs": {"namespaces": {"terms": field}}}
-        found = self._servers.ask("POST", f"{path_of(index)}/{_SEARCH}", body).get(
-            "aggregations", {}
-        )
+        found = self._search(index, body).get("aggregations", {})
         counted = found.get("namespaces", {"buckets": []})
         if counted.get("sum_other_doc_count"):
             raise SinkError(f"index {index} has more than {_MAX_NAMESPACES} namespaces")
@@ -205,34 +185,30 @@ class ElasticsearchSink(OwnedRows):
         return {"terms": {f"{OWN}.namespace": spaces}}
 
     def _prepare(self, index: str, create: bool) -> None:
-        """Give the index the mapping. ``create``: also create it if it is missing.
+        """Give the index the mapping. ``create``: also create a missing index.
 
-        By the mapping of a search server's own choice, no source could be found again.
+        With a mapping of the server's own choice, no source could be found again.
         """
         if create:
             answer = self._servers.send("PUT", path_of(index), {"mappings": _MAPPING})
             if answer.status < 300:
                 self._ready.add(index)
                 return
-            if answer.status != 400:
-                raise self._servers.refused(answer)
-            kind = error_type(answer)
-            # The second one: an alias has the name.
-            if kind not in ("resource_already_exists_exception", "invalid_index_name_exception"):
+            if answer.status != 400 or error_type(answer) not in _EXISTS:
                 raise self._servers.refused(answer)
         answer = self._servers.send("PUT", f"{path_of(index)}/_mapping", _MAPPING)
         if answer.status == 404:
             raise TargetError(f"index {index} does not exist: create it, or set create: true")
         if answer.status >= 300:
-            raise self._servers.refused(
-                answer, f"index {index} cannot get the mapping of {OWN!r}: "
-            )
+            before = f"index {index} cannot get the mapping of {OWN!r}: "
+            raise self._servers.refused(answer, before)
         self._ready.add(index)
 
-    def _write(self, group: list[Item]) -> None:
-        self._check_owners(group)
-        body = b"".join(action.body for action in group)
-        answer = self._servers.send("POST", "/_bulk", body)
+    def _write(self, group: list[BulkAction]) -> None:
+        asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
+        path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
+        check_owners(self._servers.ask("POST", path, asked), group, self._owner)
+        answer = self._servers.send("POST", "/_bulk", b"".join(each.body for each in group))
         if answer.status == 413 and len(group) > 1:
             half = len(group) // 2
             self._write(group[:half])
@@ -248,7 +224,7 @@ class ElasticsearchSink(OwnedRows):
             raise
 
     def _delete(self, index: str, query: Mapping[str, Any]) -> None:
-        """Delete documents until none of them is left. Others may change them meanwhile."""
+        """Delete documents until none of them is left. Others may change documents meanwhile."""
         path = f"{path_of(index)}/_delete_by_query?conflicts=proceed&max_docs={self._max_deletes}"
         conflicts = 0
         while True:
@@ -262,7 +238,5 @@ class ElasticsearchSink(OwnedRows):
                 return
             conflicts = 0 if done["deleted"] else conflicts + 1
             if conflicts > _MAX_CONFLICTS:
-                raise SinkError(
-                    f"index {index}: others change the documents that are to be deleted",
-                    transient=True,
-                )
+                told = f"index {index}: others change the documents that are to be deleted"
+                raise SinkError(told, transient=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from oplog_pipe.commitlog.codec import Mode
-from oplog_pipe.commitlog.files import File, OsFiles
+from oplog_pipe.commitlog.files import File, Files
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.errors import ConfigError, LogError, SourceError
 from oplog_pipe.follow.sources import Sources
@@ -154,7 +154,7 @@ async def test_a_stream_that_is_none_ends_the_run_behind_what_came_before(
         assert ops(log) == [("reset", ""), ("insert", "a")]
 
 
-class FullFiles(OsFiles):
+class FullFiles(Files):
     """A disk that is full for files whose name has some letters, from a moment on."""
 
     def __init__(self, letters: str) -> None:

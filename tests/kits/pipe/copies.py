@@ -9,8 +9,9 @@ from typing import NamedTuple
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.codec import size_of
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
-from oplog_pipe.commitlog.room import LogRoom
-from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.commitlog.room import CommitLogRoom
+from oplog_pipe.deliver.letters import DeadLetters
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import FunctionCalls, Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
@@ -143,6 +144,11 @@ class MissedLetters(DeadLetters):
         self._missed.add(message.offset)
 
 
+def _place(offset: int, offsets: OffsetLog) -> SinkPlace:
+    wholeness = Wholeness(offsets.whole_since, offsets.not_whole)
+    return SinkPlace(offset, wholeness, copy_due=offsets.copy_due)
+
+
 class StandingWorker(Worker):
     """A worker that does not run."""
 
@@ -212,15 +218,13 @@ class ModelPipe:
     def _make_room(self, log: CommitLog, size: int, dies_after: int | None) -> bool:
         """Return whether there is room. Sinks that are down may give up their place."""
         before = {each.name: self._offset(each) for each in self.sinks}
-        room = LogRoom(log, self._max_bytes)
+        room = CommitLogRoom(log, self._max_bytes)
         kept = []
         for each in self.sinks:
             offsets = OffsetLog.open(FOLDER, each.name, self.disk)
             worker = StandingWorker(
                 each.settings, MemorySink({}, each.place, lambda _: None), Steps([]), log,
-                offset=before[each.name],
-                wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
-                copy_due=offsets.copy_due,
+                _place(before[each.name], offsets),
             )  # fmt: skip
             worker.is_down = each.is_down
             kept.append(KeptSink(worker, offsets))
@@ -297,9 +301,7 @@ class ModelPipe:
             target,
             Steps([(".*", FunctionCalls("change", sink.change))]),
             log,
-            offset=offsets.offset,
-            wholeness=Wholeness(offsets.whole_since, offsets.not_whole),
-            copy_due=offsets.copy_due,
+            _place(offsets.offset, offsets),
             single_until=-1 if is_new else log.end - 1,
             dead_letters=MissedLetters(sink.missed) if sink.has_dead_letters else None,
         )
@@ -309,8 +311,8 @@ class ModelPipe:
         if worker.error is not None and not isinstance(worker.error, SinkError | DiedError):
             raise worker.error
         if dies_after is None or self._random.random() < 0.5:  # else its last second is lost
-            offsets.write(worker.take_unflushed())
-            if worker.wants_copy:
+            offsets.write(worker.place.take_unflushed())
+            if worker.place.wants_copy:
                 self._copy_again(worker, offsets)
         for row, generation in target.removed:
             brought = {
@@ -325,12 +327,12 @@ class ModelPipe:
 
     def _copy_again(self, worker: Worker, offsets: OffsetLog) -> None:
         """Let the source begin a copy for a sink that works again, and die before it is noted."""
-        due = worker.copy_due
+        due = worker.place.copy_due
         if not self.source.has_copy(due):
             self.source.restart()
-        worker.begin_copy(due)
+        worker.place.begin_copy(due)
         if self._random.random() < 0.7:
-            offsets.write(worker.take_unflushed())
+            offsets.write(worker.place.take_unflushed())
 
     def acknowledge_next(self, sink: PipeSink) -> None:
         """Pass over the entry that is next, as ``offset ack`` does."""

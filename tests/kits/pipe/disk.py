@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from oplog_pipe.commitlog.files import File, Files
+
 
 class Inode:
     def __init__(self) -> None:
@@ -31,7 +33,7 @@ class Write(NamedTuple):
     at: int
 
 
-class Disk:
+class Disk(Files):
     """``at_step`` is called before each change, with the write if it is one."""
 
     def __init__(self) -> None:
@@ -103,7 +105,7 @@ class Disk:
         return self
 
 
-class DiskFile:
+class DiskFile(File):
     def __init__(self, disk: Disk, inode: Inode) -> None:
         self._disk = disk
         self._inode = inode

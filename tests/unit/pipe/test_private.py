@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
-from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.folder.private import close_to_others
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from tests.kits.pipe.messages import message

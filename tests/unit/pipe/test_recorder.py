@@ -10,7 +10,7 @@ import pytest
 
 from oplog_pipe.commitlog.codec import NewEntry
 from oplog_pipe.commitlog.log import CommitLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.errors import LogError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.follow.recorder import Recorder
@@ -112,7 +112,7 @@ async def test_a_log_that_fails_ends_it_and_keeps_no_checkpoint(tmp_path: Path) 
     log.close()
 
 
-class LateRoom(LogRoom):
+class LateRoom(CommitLogRoom):
     """Has room for the second append only. ``began``: the first one waits."""
 
     def hold(self) -> None:
@@ -167,7 +167,7 @@ async def test_an_append_waits_until_there_is_room(tmp_path: Path) -> None:
     log = CommitLog.open(tmp_path)
     one = track()
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
-    room = LogRoom(log, 0)
+    room = CommitLogRoom(log, 0)
 
     def ask() -> None:
         loop.call_soon_threadsafe(asked.set)

@@ -38,9 +38,9 @@ def test_a_step_sees_the_result_of_the_step_before_it_in_order() -> None:
     steps = Steps(
         [("^video$", FunctionCalls("rename", rename)), ("^film$", FunctionCalls("see", see))]
     )
-    found = steps([message(data=1), message("user", 1), message(data=2), message(data=3)])
-    assert [(each.namespace, each.data) for each in found.messages] == [("film", 1), ("film", 3)]
-    assert found.number == 4
+    left, number = steps([message(data=1), message("user", 1), message(data=2), message(data=3)])
+    assert [(each.namespace, each.data) for each in left] == [("film", 1), ("film", 3)]
+    assert number == 4
     assert seen == ["film", "film", "film"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint, Witness
 from oplog_pipe.follow.recorder import Recorder
-from oplog_pipe.follow.resume import behind
+from oplog_pipe.follow.sources import behind
 from oplog_pipe.follow.streams import Change
 from oplog_pipe.follow.track import Track
 from oplog_pipe.model.record import EntryRecord

@@ -28,6 +28,7 @@ TEXTS = {"str", "bytes", "TopicName", "Filter", "Key"}
 CACHES = {
     "oplogd/topics/transactions/rules.py: _short_topic_name": "499 characters; the caller checks",
     "oplogd/web/connection/forwarded.py: _short_address": "64 characters, checked by the caller",
+    "oplog_pipe/message.py: matches": "10,000 types or names of topics",
     "oplog_pipe/sinks/parts/lines.py: _short_quoted": "256 characters, checked by the caller",
     "oplog_relay/agent/encode.py: topic_of": "499 characters: an error is not cached",
     "oplog_relay/agent/publisher.py: self._endpoint": "the path of a name that topic_of returned",
@@ -66,7 +67,6 @@ TABLE_BOUNDS = {
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,
     "oplog_pipe/deliver/delivery.py: SinkDelivery._pending": "keys behind a letter that is held",
     "oplog_pipe/deliver/fetch.py: Fetcher._fetched": "objects of one call, whose size has a bound",
-    "oplog_pipe/deliver/fetch.py: Fetcher._options": OF_THE_CODE,
     "oplog_pipe/deliver/place.py: SinkPlace._unflushed": "keys since the last flush",
     "oplog_pipe/follow/recorder.py: Recorder._saved": OF_THE_SETTINGS,
     "oplog_pipe/sinks/oplog.py: OplogSink._notices": OF_THE_SETTINGS,
@@ -75,7 +75,6 @@ TABLE_BOUNDS = {
     "oplog_pipe/sinks/parts/ownership.py: OwnedRows._judged": "places that exist",
     "oplog_pipe/sinks/postgres/sink.py: PostgresSink._ready": "tables that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._ready": "indexes that exist",
-    "oplog_pipe/deliver/steps.py: Namespaces._known": "10,000 types or names of topics",
     "oplog_relay/leader/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
     "oplog_relay/leader/blocked.py: BlockedKeys._freeing": "keys of blocked rows, to MAX_BLOCKED",
     "oplog_relay/db/postgres/locked_rows.py: LockedRows._keys": "10,000, and those of a mark",

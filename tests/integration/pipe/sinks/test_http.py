@@ -13,7 +13,7 @@ import pytest
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.options import TlsOptions
-from oplog_pipe.sinks.http import HttpOptions, HttpSink
+from oplog_pipe.sinks.http import HttpSink, HttpSinkOptions
 from tests.integration.relay.tls_files import certificate
 from tests.kits.pipe.messages import message, version
 from tests.kits.pipe.targets import SECRET, has_no_secret
@@ -39,7 +39,7 @@ class Receiver(ScriptedServer):
 @contextmanager
 def opened(url: str, clock: list[float] | None = None, **options: Any) -> Iterator[HttpSink]:
     now = clock or [0.0]
-    made = HttpSink(HttpOptions(url, **options), clock=lambda: now[0])
+    made = HttpSink(HttpSinkOptions(url, **options), clock=lambda: now[0])
     made.open()
     try:
         yield made
@@ -230,7 +230,7 @@ def test_failures_show_no_part_of_the_address_that_may_be_secret() -> None:
 )
 def test_an_address_that_is_none_is_refused_without_secrets(url: str) -> None:
     with pytest.raises(ValueError, match="url: is no address") as caught:
-        HttpSink(HttpOptions(url))
+        HttpSink(HttpSinkOptions(url))
     assert has_no_secret(caught.value)
 
 

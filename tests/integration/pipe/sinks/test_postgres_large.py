@@ -261,7 +261,7 @@ def test_no_connection_is_left_within_a_transaction_by_an_error_between_the_two(
                 patch.setattr(Session, "_begin", fail)
             elif number == 1:
                 patch.setattr(Session, "finish", fail)
-            return [Statement(b"SELECT %b::int", (1,), [])]
+            return [Statement("", b"SELECT %b::int", (1,), [])]
 
         with pytest.raises(error):
             lanes.write(LANES, build, keep=True)

@@ -9,6 +9,7 @@ import pytest
 from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.postgres.lanes import Build, Lanes
+from oplog_pipe.sinks.postgres.rows import Statement
 from oplog_pipe.sinks.postgres.sink import PostgresSink
 from tests.kits.pipe.messages import message, owner, version
 from tests.kits.pipe.targets import PostgresTarget
@@ -43,7 +44,9 @@ def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[PostgresSink, Callable
         plain = Lanes.write
         waiting = [happens]
 
-        def write(self: Lanes, count: int, build: Build, *, keep: bool) -> list[list[int]]:
+        def write(
+            self: Lanes, count: int, build: Build, *, keep: bool
+        ) -> list[tuple[Statement, int]]:
             changed = plain(self, count, build, keep=keep)
             if self is sink._lanes and waiting:
                 waiting.pop()()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from oplog_pipe.commitlog import CommitLog, Entry, Mode, NewEntry, OffsetLog
+from oplog_pipe.commitlog import CommitLog, LogEntry, Mode, NewEntry, OffsetLog
 from oplog_pipe.errors import LogError
 from tests.kits.models.properties import EXAMPLES
 from tests.kits.pipe.disk import Disk, Write
@@ -33,8 +33,8 @@ def opened(disk: Disk) -> CommitLog:
     return CommitLog.open(FOLDER, max_segment_bytes=150, clock=lambda: 7, files=disk)
 
 
-def everything(log: CommitLog) -> list[Entry]:
-    found: list[Entry] = []
+def everything(log: CommitLog) -> list[LogEntry]:
+    found: list[LogEntry] = []
     while part := log.read(found[-1].offset + 1 if found else 0):
         found += part
     return found
@@ -70,7 +70,7 @@ class Run:
         assert self.acknowledged <= log.end <= self.attempted
         assert log.created == 7
         assert log.compacted <= self.compacting
-        assert found == [Entry(each, *entry(each)) for each in offsets]
+        assert found == [LogEntry(each, *entry(each)) for each in offsets]
         assert offsets == sorted(set(offsets))
         above = range(log.compacted + 1, log.end)
         assert [each for each in offsets if each > log.compacted] == list(above)
@@ -84,7 +84,7 @@ class Run:
         log.close()
         again = opened(disk)
         assert again.end == first + 1
-        assert again.entry(first) == Entry(first, *entry(first))
+        assert again.entry(first) == LogEntry(first, *entry(first))
         flushed = OffsetLog.open(FOLDER, "sink", disk).offset
         assert (-2 if flushed is None else flushed) in self.flushed[-2:]
 

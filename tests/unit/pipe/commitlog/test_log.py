@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oplog_pipe.commitlog import CommitLog, Compaction, Entry, Mode, NewEntry, OffsetLog
+from oplog_pipe.commitlog import CommitLog, Compaction, LogEntry, Mode, NewEntry, OffsetLog
 from oplog_pipe.errors import LogDamagedError, LogError, LogLockedError
 from tests.kits.processes import forked
 
@@ -19,8 +19,8 @@ def new(offset: int, key: str = "k", size: int = 10) -> NewEntry:
     return NewEntry(-offset, Mode(offset % 3), key, b"%d:" % offset + b"x" * size)
 
 
-def everything(log: CommitLog, start: int = 0) -> list[Entry]:
-    found: list[Entry] = []
+def everything(log: CommitLog, start: int = 0) -> list[LogEntry]:
+    found: list[LogEntry] = []
     while part := log.read(found[-1].offset + 1 if found else start):
         found += part
     return found
@@ -114,14 +114,14 @@ def test_a_log_does_as_a_list(steps: list[tuple[str, object]]) -> None:
         folder = Path(name)
         log = CommitLog.open(folder, max_segment_bytes=300)
         view = CommitLog.view(folder)
-        model: list[Entry] = []
+        model: list[LogEntry] = []
         end = 0
         for step, value in steps:
             if step == "append":
                 assert isinstance(value, list)
                 batch = [new(end + at, *each) for at, each in enumerate(value)]
                 assert log.append(batch) == end
-                model += [Entry(end + at, *each) for at, each in enumerate(batch)]
+                model += [LogEntry(end + at, *each) for at, each in enumerate(batch)]
                 end += len(batch)
             elif step == "compact":
                 assert isinstance(value, int)

@@ -12,10 +12,10 @@ from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog, long_read
 from oplog_pipe.commitlog.files import FILES
 from oplog_pipe.commitlog.index import SegmentIndex, index_path
 from oplog_pipe.commitlog.long_read import LongRead
-from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.errors import LogError, PipeError
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
-from oplog_pipe.follow.resume import resume
+from oplog_pipe.follow.sources import resume
 from oplog_pipe.model.record import EntryRecord, encode_record
 from oplog_pipe.model.settings import SourceSettings
 from oplog_pipe.sinks.file import FileOptions, FileSink

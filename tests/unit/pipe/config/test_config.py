@@ -15,7 +15,7 @@ from oplog_pipe.model.settings import (
 )
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.file import FileOptions
-from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.http import HttpSinkOptions
 from oplog_pipe.sinks.postgres import PostgresOptions
 from tests.kits.pipe.settings_file import HEAD, LEAST, QUOTES, SettingsFile, sinks
 
@@ -113,7 +113,7 @@ def test_mappings_of_texts_are_taken_as_they_are(file: SettingsFile) -> None:
         "name: b, type: postgres, url: 'postgres://h/d', columns: {id2: id, o: owner.name}",
     )
     hooked, stored = load(file.write(text), {"A": "b"}).sinks
-    assert hooked.options == HttpOptions("https://h/x?y=1", headers={"X-A": "b"}, copies=True)
+    assert hooked.options == HttpSinkOptions("https://h/x?y=1", headers={"X-A": "b"}, copies=True)
     assert stored.options == PostgresOptions(
         "postgres://h/d", columns={"id2": "id", "o": "owner.name"}
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.commitlog.codec import size_of
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.errors import SinkError
 from oplog_pipe.model.settings import SourceSettings
@@ -32,7 +32,7 @@ class BoundSources(ScriptedSources):
     """Appends entries while there is room. Each run brings the next list."""
 
     lists: list[list[NewEntry]]
-    room: LogRoom
+    room: CommitLogRoom
     largest = 0
 
     async def run(self) -> None:
@@ -54,7 +54,9 @@ class BoundFolder(Folder):
     def start(self, *sinks: RecordingSink, lists: Any = (), **options: Any) -> Running:
         running = super().start(*sinks, **options)
 
-        def open_sources(_: object, log: CommitLog, path: Path, room: LogRoom) -> BoundSources:
+        def open_sources(
+            _: object, log: CommitLog, path: Path, room: CommitLogRoom
+        ) -> BoundSources:
             sources = BoundSources(log, self.events, [], None)
             sources.lists, sources.room = [*lists], room
             running.sources = sources

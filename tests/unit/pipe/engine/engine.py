@@ -11,7 +11,8 @@ from msgspec import Raw
 
 from oplog_pipe.commitlog import CommitLog, Mode, NewEntry, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
+from oplog_pipe.follow.sources import Sources
 from oplog_pipe.message import Message
 from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 from oplog_pipe.model.settings import BatchLimits, PipeSettings, SinkSettings, SourceSettings
@@ -122,7 +123,7 @@ def refuse(offset: int, error: Exception) -> Callable[[list[int]], None]:
     return before
 
 
-class ScriptedSources:
+class ScriptedSources(Sources):
     """Appends entries when it runs, then waits or fails. ``copies``: sources to copy again."""
 
     def __init__(
@@ -211,7 +212,9 @@ class Running:
         self.sources: ScriptedSources | None = None
         self._opened = asyncio.Event()
 
-        def open_sources(_: object, log: CommitLog, path: Path, room: LogRoom) -> ScriptedSources:
+        def open_sources(
+            _: object, log: CommitLog, path: Path, room: CommitLogRoom
+        ) -> ScriptedSources:
             assert path == folder.path
             self.sources = ScriptedSources(log, folder.events, brings, error)
             self._opened.set()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ import pytest
 from oplog_pipe.commitlog import CommitLog, NewEntry
 from oplog_pipe.deliver import delivery
 from oplog_pipe.deliver.letters import Breaker
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
-from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.errors import ConfigError, SinkError, TargetError
+from oplog_pipe.message import Message
 from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK
 from oplog_pipe.model.settings import BatchLimits
 from tests.unit.pipe.engine.engine import (
@@ -215,9 +218,9 @@ async def test_a_sink_whose_target_belongs_to_another_folder_is_parked_and_write
     class Foreign(RecordingSink):
         asked = 0
 
-        def newest_version(self) -> int:
+        def write(self, messages: Sequence[Message]) -> None:
             self.asked += 1
-            return 1 << 62
+            raise ConfigError("the target has rows of another folder")
 
     folder = Folder(tmp_path, sink("c0", on_failure="park"), sink("c1"))
     folder.fill(*changes(2))
@@ -243,11 +246,11 @@ async def test_a_sink_that_fails_while_the_pipe_stops_is_parked_until_the_next_s
 
     log = CommitLog.open(folder.path)
     settings = sink("c0", on_failure="park")
-    stopped = Worker(settings, RecordingSink("c0", fail), Steps([]), log, offset=-1)
+    stopped = Worker(settings, RecordingSink("c0", fail), Steps([]), log, SinkPlace(-1))
     stopped.start()
     await held.wait()
     stopped.drain()
     held.open.set()
     await asyncio.to_thread(stopped.join, DEADLINE)
     log.close()
-    assert (stopped.is_done, stopped.error, stopped.offset) == (True, None, -1)
+    assert (stopped.is_done, stopped.error, stopped.place.offset) == (True, None, -1)

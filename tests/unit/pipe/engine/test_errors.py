@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from oplog_pipe.commitlog import CommitLog
 from oplog_pipe.deliver.retry import LeftError, Retry, RetryClock
 from oplog_pipe.errors import ConfigError, SinkError, TargetError
+from oplog_pipe.message import Message
 from oplog_pipe.model.exits import EXIT_OK, EXIT_SINK, EXIT_USAGE
 from oplog_pipe.model.settings import BatchLimits, FunctionStep
+from oplog_pipe.sinks.parts.ownership import Owner
 from tests.unit.pipe.engine.engine import Folder, RecordingSink, change, control, refuse, sink
 
 
@@ -219,21 +222,29 @@ class Target(RecordingSink):
 
     newest: int | None = None
 
-    def newest_version(self) -> int | None:
-        return self.newest
+    def own(self, owner: Owner) -> None:
+        self.owner = owner
+
+    def adopt(self, former: str) -> int:
+        raise NotImplementedError
+
+    def write(self, messages: Sequence[Message]) -> None:
+        self.owner.check("the target", self.newest)
+        super().write(messages)
 
 
 async def test_a_target_of_a_newer_folder_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = Folder(tmp_path, sink("c0"))
-    folder.fill(change(), change())
-    own = (CommitLog.view(folder.path).created << 20) + 1
-    for newest, code in ((None, EXIT_OK), (own, EXIT_OK), (own + 1, EXIT_USAGE)):
+    for above, code in ((None, EXIT_OK), (0, EXIT_OK), (1, EXIT_USAGE)):
+        folder.fill(change())
+        log = CommitLog.view(folder.path)
+        own = (log.created << 20) + log.end - 1
         c0 = Target()
-        c0.newest = newest
+        c0.newest = None if above is None else own + above
         assert await folder.run(c0) == code
-    assert f"sinks[0]: the target has objects of version {own + 1}" in caplog.text
+    assert f"sink 'c0': the target has a row of version {own + 1}," in caplog.text
     assert c0.calls == ["open", "close"]
 
 

@@ -132,19 +132,19 @@ async def test_a_sink_that_hangs_in_a_write_gives_up_and_goes_on_behind_it(tmp_p
             assert hangs.wait(DEADLINE)
 
     target = RecordingSink("c0", hang)
-    worker = Worker(sink("c0"), target, Steps([]), log, offset=-1, single_until=4)
+    worker = Worker(sink("c0"), target, Steps([]), log, SinkPlace(-1), single_until=4)
     worker.start()
     assert reached.wait(DEADLINE)
-    assert worker.give_up(9)
+    assert worker.place.give_up(9)
     log.compact(9)
     hangs.set()
-    await until(lambda: worker.offset == 10)
+    await until(lambda: worker.place.offset == 10)
     worker.leave()
     while not worker.is_done:
         log.wake()
     log.close()
     assert target.offsets == [0, 1, 2, 3, 10]
-    assert (worker.offset, worker.wants_copy) == (10, True)
+    assert (worker.place.offset, worker.place.wants_copy) == (10, True)
 
 
 async def test_a_sink_without_a_source_of_the_oplog_keeps_its_place_and_its_due_copy(
@@ -204,9 +204,9 @@ def test_the_end_of_a_copy_whose_place_was_given_up_warns_of_nothing_because_ano
 ) -> None:
     log = CommitLog.open(tmp_path)
     log.append([control("reset"), *changes(3), control("live", 0), control("live", 3)])
-    worker = Worker(sink("c0"), RecordingSink("c0"), Steps([]), log, offset=-1)
-    assert worker.give_up(2)
-    worker.begin_copy(2)
+    worker = Worker(sink("c0"), RecordingSink("c0"), Steps([]), log, SinkPlace(-1))
+    assert worker.place.give_up(2)
+    worker.place.begin_copy(2)
     worker.drain()
     worker.start()
     worker.join(DEADLINE)
@@ -222,9 +222,9 @@ def test_a_whole_copy_without_a_message_for_the_sink_is_the_one_that_was_due(
     log = CommitLog.open(tmp_path)
     log.append([*changes(1), control("reset"), *changes(3, "user"), control("live", 1)])
     settings = sink("c0", namespace="^video$")
-    worker = Worker(settings, RecordingSink("c0"), Steps([]), log, offset=0, copy_due=0)
+    worker = Worker(settings, RecordingSink("c0"), Steps([]), log, SinkPlace(0, copy_due=0))
     worker.drain()
     worker.start()
     worker.join(DEADLINE)
     log.close()
-    assert (worker.error, worker.offset, worker.wants_copy) == (None, 5, True)
+    assert (worker.error, worker.place.offset, worker.place.wants_copy) == (None, 5, True)

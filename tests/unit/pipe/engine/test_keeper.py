@@ -7,6 +7,7 @@ import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.commitlog.offsets import WHOLE_SINCE
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import LogError
@@ -43,7 +44,8 @@ def test_closed_segments_below_every_flushed_offset_keep_the_last_entry_per_name
     def keeper(held: dict[str, int]) -> SinkKeeper:
         kept = [
             KeptSink(
-                Worker(sink(name), RecordingSink(), Steps([]), log, offset=each.offset or 0), each
+                Worker(sink(name), RecordingSink(), Steps([]), log, SinkPlace(each.offset or 0)),
+                each,
             )
             for name, each in (("slow", slow), ("fast", fast))
         ]
@@ -61,11 +63,9 @@ def test_a_mark_behind_the_offset_of_a_sink_lets_nothing_be_compacted(tmp_path: 
     log = _log(tmp_path)
     offsets = OffsetLog.open(tmp_path, "slow")
     offsets.write({"A": 3, WHOLE_SINCE: 33})
-    worker = Worker(
-        sink("slow"), RecordingSink(), Steps([]), log, offset=3, wholeness=Wholeness(33)
-    )
+    worker = Worker(sink("slow"), RecordingSink(), Steps([]), log, SinkPlace(3, Wholeness(33)))
     keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
-    worker._place.acknowledge(5, {"A": 5}, missed=5)
+    worker.place.acknowledge(5, {"A": 5}, missed=5)
     keeper.flush()
     keeper.compact()
     assert (offsets.whole_since, worker.status().flushed, log.compacted) == (33, 5, -1)

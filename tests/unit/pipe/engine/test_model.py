@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
@@ -83,8 +84,7 @@ def _run(
         target,
         Steps([]),
         log,
-        offset=start,
-        recover_until=log.end - 1,
+        SinkPlace(start, ready_at=log.end - 1),
         single_until=-1 if offsets.offset is None else log.end - 1,
     )
     keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
@@ -116,7 +116,7 @@ def _run(
     assert {*_matching(entries[: reached + 1], SINKS[name], -1)} <= delivered
     # A compaction reads offsets of this start: it knows no others of the process that died.
     after = OffsetLog.open(FOLDER, name, disk)
-    return KeptSink(Worker(sink(name), target, Steps([]), log, offset=reached), after)
+    return KeptSink(Worker(sink(name), target, Steps([]), log, SinkPlace(reached)), after)
 
 
 def _matching(entries: str, namespaces: str, after: int) -> list[int]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from oplog_pipe.commitlog import CommitLog
-from oplog_pipe.deliver.dead_letters import DeadLetters
+from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.patience import Patience
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
@@ -84,14 +85,14 @@ class Run:
             self.sink,
             Steps([(".*", Objects(fails, time))]),
             log,
-            offset=-1,
+            SinkPlace(-1),
             dead_letters=self.letters if has_letters else None,
             clock=time.clock,
         )
         self.worker.start()
         for _ in attempts(DEADLINE):
             # Letters at the end of the log would be held.
-            if self.worker.offset == COUNT - 1:
+            if self.worker.place.offset == COUNT - 1:
                 self.worker.leave()
             log.wake()
             if self.worker.is_done:
@@ -112,7 +113,7 @@ def test_an_object_that_always_fails_has_its_time_and_the_others_go_on(tmp_path:
 def test_without_a_file_the_sink_fails_before_the_message(tmp_path: Path) -> None:
     run = Run(tmp_path, lambda offset, _: offset == 14, has_letters=False)
     assert str(run.worker.error) == "HTTP 500"
-    assert run.worker.offset == 13
+    assert run.worker.place.offset == 13
     assert run.seconds == pytest.approx(60.0)
 
 
@@ -131,7 +132,7 @@ def test_each_object_has_its_own_time(tmp_path: Path) -> None:
 def test_a_server_that_is_ill_makes_no_letters(tmp_path: Path) -> None:
     run = Run(tmp_path, lambda offset, _: offset >= 14)
     assert "20 messages in a row were refused" in str(run.worker.error)
-    assert (run.letters.offsets, run.worker.offset) == ([], 13)
+    assert (run.letters.offsets, run.worker.place.offset) == ([], 13)
     assert run.seconds == pytest.approx(60 + 19 * 6.3)  # pauses double
 
 

@@ -10,7 +10,7 @@ from oplog_pipe.folder.remarks import remarks
 from oplog_pipe.follow.checkpoints import Checkpoints, SourceCheckpoint
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.file import FileOptions
-from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.http import HttpSinkOptions
 from oplog_pipe.sinks.mongodb import MongodbOptions
 from oplog_pipe.sinks.oplog import OplogOptions
 from oplog_pipe.sinks.postgres import PostgresOptions
@@ -62,7 +62,7 @@ async def test_objects_of_a_source_that_has_left_the_settings_are_told_at_each_s
         (("^video$", ".*"), "^user$", PLACES, False),
         ((".*", ".*"), ".*", OplogOptions(("http://h",), log="c/d"), False),
         ((".*", ".*"), ".*", FileOptions("a"), False),
-        ((".*", ".*"), ".*", HttpOptions("http://h"), False),
+        ((".*", ".*"), ".*", HttpSinkOptions("http://h"), False),
     ],
 )
 def test_two_stores_whose_objects_have_one_place_are_told(

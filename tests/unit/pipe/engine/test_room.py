@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
-from oplog_pipe.commitlog.room import LogRoom
+from oplog_pipe.commitlog.room import CommitLogRoom
+from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
@@ -71,7 +72,7 @@ def test_a_wait_is_told_if_it_lasts_and_ends_with_a_grant(
             room.grant(room.lacking)
         now += 5
 
-    room = LogRoom(log, ENTRY, lambda: now)
+    room = CommitLogRoom(log, ENTRY, lambda: now)
     room.asked = ask
     assert room.wait(ENTRY, lambda: False)
     assert asked == 0
@@ -101,7 +102,7 @@ class Bounded:
         self.path = path
         self.log = CommitLog.open(path, max_segment_bytes=5 * ENTRY)
         self.log.append(changes(11))
-        self.room = LogRoom(self.log, self.log.bytes)
+        self.room = CommitLogRoom(self.log, self.log.bytes)
         self.kept: list[KeptSink] = []
         self.now = 0.0
 
@@ -112,7 +113,7 @@ class Bounded:
         offsets.write({"": offset})
         worker = Worker(
             sink(name, retry_for=LONG), state.get("sink", RecordingSink(name)), Steps([]), self.log,
-            offset=offset, clock=state.get("clock", RetryClock()),
+            SinkPlace(offset), clock=state.get("clock", RetryClock()),
         )  # fmt: skip
         worker._parked = state.get("parked")
         backlog = (
@@ -144,7 +145,7 @@ def test_a_parked_sink_gives_up_its_place_and_notes_it(
     dead = found.add("dead", 1, parked="away")
     found.add("well", 10)
     assert found.has_room()
-    assert (dead.offset, dead.copy_due, dead.status().copy_due) == (9, 9, True)
+    assert (dead.place.offset, dead.place.copy_due, dead.status().copy_due) == (9, 9, True)
     on_disk = OffsetLog.view(tmp_path, "dead")
     assert (on_disk.offset, on_disk.whole_since, on_disk.copy_due) == (9, 9, 9)
     assert [each.offset for each in found.log.read(0)] == [9]
@@ -163,7 +164,7 @@ def test_a_sink_that_works_is_waited_for_and_one_that_hangs_is_not(tmp_path: Pat
     )
     assert not found.has_room(299.0)
     assert found.has_room(300.0)
-    assert slow.offset == 9
+    assert slow.place.offset == 9
 
 
 @pytest.mark.parametrize("method", ["begin_copy", "end_copy"])
@@ -207,7 +208,7 @@ def test_a_sink_of_a_topic_keeps_its_place_and_the_reason_says_what_helps(tmp_pa
     assert found.reason is not None
     assert "no copy brings messages of shop/orders again: mend its target, raise" in found.reason
     assert "`oplog-pipe offset delete orders`" in found.reason
-    assert orders.offset == 1
+    assert orders.place.offset == 1
 
 
 def test_offsets_of_a_removed_sink_are_never_passed_over(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_offsets_of_a_removed_sink_are_never_passed_over(tmp_path: Path) -> None
     assert not found.has_room(gone=0)
     assert found.reason is not None
     assert "`oplog-pipe offset delete gone`" in found.reason
-    assert dead.offset == 1
+    assert dead.place.offset == 1
 
 
 def test_an_append_has_room_if_nothing_can_leave(tmp_path: Path) -> None:

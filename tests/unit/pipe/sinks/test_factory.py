@@ -13,7 +13,7 @@ from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import removes_at_end_of_copy
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.file import FileOptions
-from oplog_pipe.sinks.http import HttpOptions
+from oplog_pipe.sinks.http import HttpSinkOptions
 from oplog_pipe.sinks.mongodb import MongodbOptions
 from oplog_pipe.sinks.oplog import OplogOptions, OplogSink
 from oplog_pipe.sinks.postgres import PostgresOptions
@@ -103,8 +103,8 @@ def test_only_sinks_whose_copies_remove_what_is_gone_say_so(root: Path) -> None:
         (PostgresOptions("postgresql://h/d"), True),
         (MongodbOptions("mongodb://h", "d"), True),
         (ElasticsearchOptions(("http://h",)), True),
-        (HttpOptions("http://h/", copies=True), True),
-        (HttpOptions("http://h/"), False),
+        (HttpSinkOptions("http://h/", copies=True), True),
+        (HttpSinkOptions("http://h/"), False),
         (FileOptions("out.jsonl"), False),
         (OplogOptions(("http://h",)), False),
         (CustomOptions("mine:Removing", {}), True),
@@ -152,12 +152,12 @@ def test_options_of_no_use_are_refused_with_the_name_of_the_sink(
 def test_a_header_that_http_does_not_allow_is_refused_without_its_value(
     root: Path, value: str
 ) -> None:
-    hook = HttpOptions("http://h/", headers={"X-Fine": "a b", "X-Token": value})
+    hook = HttpSinkOptions("http://h/", headers={"X-Fine": "a b", "X-Token": value})
     search = ElasticsearchOptions(("http://h",), api_key=value)
     for kind, options, words in (
         ("http", hook, "sink s: headers: the value of X-Token must be printable ASCII"),
         ("elasticsearch", search, "sink s: api_key: the value of Authorization must be"),
-        ("http", HttpOptions("http://h/", headers={"X Y": ""}), "'X Y' is no name of a header"),
+        ("http", HttpSinkOptions("http://h/", headers={"X Y": ""}), "'X Y' is no name of a header"),
     ):
         with pytest.raises(ConfigError, match=words) as caught:
             build(SinkSettings("s", kind, options), root)
