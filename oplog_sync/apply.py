@@ -14,11 +14,9 @@ from oplogd.store import MAX_CORRECTIONS, Correction, CorrectionResult
 
 # How long to retry if the store does not answer: its writer is busy, its server restarts.
 PATIENCE_SECONDS = 60.0
-
 _PAUSE_SECONDS = 0.2
 
-# Batch size for stores with one writer at a time. A smaller batch makes the agent's own writes wait
-# less.
+# Batch size for stores with one writer at a time: the agent's own writes wait for a batch.
 SHORT_BATCH = 250
 
 _T = TypeVar("_T")
@@ -32,13 +30,11 @@ def apply(
     max_rate: int | None = None,
     patience: float = PATIENCE_SECONDS,
 ) -> Iterator[Judged]:
-    """Append the corrections under their guard.
-
-    Yield each batch with its verdicts once it is stored.
+    """Append the corrections under their guard. Yield each stored batch with its verdicts.
 
     ``new`` applies if the store is created now. ``max_rate``: corrections per second. ``patience``:
-    seconds to retry if the store does not answer. Raises StoreError. It is safe to repeat the call
-    after a failure: corrections already in the log get the verdict PRESENT. A correction without
+    seconds to retry if the store does not answer. Raises StoreError. The call may be repeated after
+    a failure: corrections already in the log get the verdict PRESENT. A correction without
     ``expected_offset`` is appended again.
     """
     backend = make_backend(store)
@@ -47,8 +43,7 @@ def apply(
         size = min(size, max(max_rate // 4, 1))
     waiting = iter(corrections)
     with asyncio.Runner() as runner:
-        corrector = backend.corrector(new)
-        runner.run(_patiently(corrector.open, patience))
+        corrector = runner.run(_patiently(partial(backend.corrector, new), patience))
         try:
             while batch := list(islice(waiting, size)):
                 started = time.monotonic()

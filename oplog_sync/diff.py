@@ -9,7 +9,6 @@ STATE_COLUMNS = "key string, event string, offset bigint, timestamp timestamp_lt
 
 # Live in the store and not in the dump. The dump's newest row decides: delete or untouched.
 ABSENT = "absent"
-
 # Another row of the dump supersedes this row of the same object.
 DUPLICATE = "duplicate"
 
@@ -25,11 +24,10 @@ _ALL = 1 << 30
 def compare(states: DataFrame, dump: DataFrame) -> DataFrame:
     """Return a row for each object with a possible correction, and counts of all others.
 
-    ``action``: one of CORRECTIONS, ABSENT, DUPLICATE, "untouched", "invalid". ``count``: number of
-    objects or dump rows in this row. ``live``: number of them live in the store.
-    ``in_dump``: time of the newest of them in the dump. For an object: ``timestamp`` and ``data``
-    of the correction, and ``offset`` of the state (0: not in the store). Times are microseconds
-    since 1970.
+    ``action``: one of CORRECTIONS, ABSENT, DUPLICATE, "untouched", "invalid". ``count``: objects or
+    dump rows in this row. ``live``: live ones in the store. ``in_dump``: newest time in the dump.
+    For an object: ``timestamp`` and ``data`` of the correction, ``offset`` of the state (0: not in
+    the store). Times are microseconds since 1970.
     """
     known = states.select(
         _hash().alias("known_hash"),
@@ -42,16 +40,14 @@ def compare(states: DataFrame, dump: DataFrame) -> DataFrame:
     is_same = (F.col("known_hash") == F.col("hash")) & (F.col("known_key") == F.col("key"))
     action = _action()
     matters = action.isin(*CORRECTIONS, ABSENT)
-    key = F.coalesce(F.col("key"), F.col("known_key"))
+    key, timestamp = (F.coalesce(name, f"known_{name}") for name in ("key", "timestamp"))
     joined = known.join(_placed(dump), is_same, "full_outer").select(
         F.substring_index(key, "/", 1).alias("type"),
         action.alias("action"),
         F.when(matters, key).alias("key"),
         F.when(matters, F.coalesce(F.col("known_offset"), F.lit(0))).alias("offset"),
         F.when(matters, F.coalesce(_data(), F.col("known_data"))).alias("data"),
-        F.when(matters, F.coalesce(F.col("timestamp"), F.col("known_timestamp"))).alias(
-            "timestamp"
-        ),
+        F.when(matters, timestamp).alias("timestamp"),
         F.col("timestamp").alias("in_dump"),
         (F.coalesce(F.col("live"), F.lit(False)) & (action != DUPLICATE)).alias("live"),
     )
@@ -70,9 +66,8 @@ def decide(compared: DataFrame, newest: int | None) -> DataFrame:
     """
     is_older = F.lit(False) if newest is None else F.col("timestamp") < F.lit(newest)
     decided = F.when(is_older, "delete").otherwise("untouched")
-    return compared.withColumn(
-        "action", F.when(F.col("action") == ABSENT, decided).otherwise(F.col("action"))
-    )
+    action = F.col("action")
+    return compared.withColumn("action", F.when(action == ABSENT, decided).otherwise(action))
 
 
 def _hash() -> Column:
@@ -109,15 +104,13 @@ def _parents_differ() -> Column:
 def _data() -> Column:
     """Return the row's data. A row without parents keeps the parents of the state."""
     kept = F.concat(F.substring("data", 1, _REST - 1), F.substring("known_data", _REST, _ALL))
-    return F.when(~F.col("has_parents") & F.col("known_data").isNotNull(), kept).otherwise(
-        F.col("data")
-    )
+    keeps = ~F.col("has_parents") & F.col("known_data").isNotNull()
+    return F.when(keeps, kept).otherwise(F.col("data"))
 
 
 def _placed(dump: DataFrame) -> DataFrame:
     """Add ``place``: 1 marks the row in effect for its object, the same row in every run."""
     hashed = dump.withColumn("hash", _hash())
-    rows_of_object = Window.partitionBy("hash", "key").orderBy(
-        F.desc("timestamp"), F.desc("has_parents"), F.desc("data")
-    )
+    order = (F.desc(name) for name in ("timestamp", "has_parents", "data"))
+    rows_of_object = Window.partitionBy("hash", "key").orderBy(*order)
     return hashed.withColumn("place", F.row_number().over(rows_of_object))

@@ -23,7 +23,7 @@ from oplogd.store import Correction, CorrectionResult
 
 PROGRESS_SECONDS = 5.0
 
-# Verdict of a row without a correction: its data is the message of the store's error.
+# Verdict of a row without a correction. Its data is the message of the store's error.
 _FAILED = "failed"
 
 _SCHEMA = "action string, key string, data string, offset bigint, verdict string"
@@ -55,21 +55,19 @@ class EmissionProgress:
 def emit(corrections: DataFrame, settings: JobSettings, counts: ObjectCounts) -> None:
     """Append the corrections, write the report, and count the skipped corrections.
 
-    Raises SyncError if the store fails, after the report is written.
+    Raises SyncError if the store fails. The report is written first.
     """
     wanted = counts.corrections()
     # One task: all writers append at the same end of the log and would only block each other.
     # Sorted by key: SQLite writes each page of its index once.
     rows = corrections.select("action", "key", "data", "offset").coalesce(1)
     rows = rows.sortWithinPartitions("key")
-    # Persisted: the report must not emit again. If Spark loses it, the second emission
-    # finds all corrections PRESENT.
+    # Persisted: the report must not emit again. A second emission finds all corrections PRESENT.
     emitted = rows.mapInArrow(_emitter(settings, wanted), _SCHEMA).persist(StorageLevel.DISK_ONLY)
     try:
         groups = emitted.groupBy(F.substring_index("key", "/", 1), "action", "verdict")
-        found = groups.agg(
-            F.count("*"), F.max(F.when(F.col("verdict") == _FAILED, F.col("data")))
-        ).collect()
+        message = F.max(F.when(F.col("verdict") == _FAILED, F.col("data")))
+        found = groups.agg(F.count("*"), message).collect()
         if settings.report is not None:
             _report_emitted(emitted.where(F.col("verdict") != _FAILED), settings.report)
     except PySparkException:
@@ -79,10 +77,10 @@ def emit(corrections: DataFrame, settings: JobSettings, counts: ObjectCounts) ->
     finally:
         emitted.unpersist()
     done = sum(count for _, _, verdict, count, _ in found if verdict in set(CorrectionResult))
-    for type_, event, verdict, count, message in found:
+    for type_, event, verdict, count, failure in found:
         if verdict == _FAILED:
             raise SyncError(
-                f"{message}; emitted {done:,} of {counted(wanted, 'correction')} before; run the "
+                f"{failure}; emitted {done:,} of {counted(wanted, 'correction')} before; run the "
                 "job again for the rest"
             )
         if verdict == CorrectionResult.SKIPPED:
@@ -122,9 +120,8 @@ def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.Record
         except StoreError as error:
             if progress.done == 0:
                 raise  # nothing was emitted: Spark may retry on another machine
-            yield pa.RecordBatch.from_pylist(
-                [{"data": str(error), "verdict": _FAILED}], _ARROW_SCHEMA
-            )
+            failed = {"data": str(error), "verdict": _FAILED}
+            yield pa.RecordBatch.from_pylist([failed], _ARROW_SCHEMA)
             yield _arrow([(correction, UNKNOWN) for correction in unjudged], with_data)
             while rest := list(islice(corrections, _BATCH)):
                 yield _arrow([(correction, NOT_EMITTED) for correction in rest], with_data)
@@ -134,9 +131,8 @@ def _emitter(settings: JobSettings, wanted: int) -> Callable[[Iterable[pa.Record
 
 def _corrections(batches: Iterable[pa.RecordBatch]) -> Iterator[Correction]:
     for batch in batches:
-        for event, key, data, offset in zip(
-            *(column.to_pylist() for column in batch.columns), strict=True
-        ):
+        columns = (column.to_pylist() for column in batch.columns)
+        for event, key, data, offset in zip(*columns, strict=True):
             yield Correction(Operation(event, key, data.encode()), offset)
 
 

@@ -24,16 +24,8 @@ class OptionError(SyncError, ValueError):
     exit_code = EXIT_USAGE
 
 
-class LogGapError(SyncError):
-    """A position has left the log, or belongs to another log."""
-
-
-class AgentError(SyncError):
-    """An agent does not answer, or its answer is not one of an agent."""
-
-
 class DumpError(SyncError):
-    """The dump cannot be read. ``reason`` names the file or the column, and the remedy."""
+    """The dump cannot be read. ``reason`` names the file or column, and the remedy."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the dump cannot be read: {reason}")

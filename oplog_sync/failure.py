@@ -17,88 +17,68 @@ _MORE_MEMORY = (
 )
 _JAVA_ENDED = f"Java ended before the job did, most likely for lack of memory; {_MORE_MEMORY}"
 
-# The first match counts. {file}: the file being read. {1}: the first group.
-_CAUSES = (
-    (r"OutOfMemoryError|GC overhead limit", f"Java ran out of memory; {_MORE_MEMORY}"),
-    (
-        r"No space left on device",
-        "a disk is full; name another folder for Spark's files in SPARK_LOCAL_DIRS",
+# Sentences by pattern. The first match counts. {file}: the file being read. {1}: the first group.
+_CAUSES = {
+    r"OutOfMemoryError|GC overhead limit": f"Java ran out of memory; {_MORE_MEMORY}",
+    r"No space left on device": (
+        "a disk is full; name another folder for Spark's files in SPARK_LOCAL_DIRS"
     ),
-    (
-        r"Unexpected end of input stream|unexpected end of stream|Truncated source"
-        r"|Unexpected end of ZLIB",
-        "{file} ends too early: it was cut off; copy or export it again",
+    r"Unexpected end of input stream|unexpected end of stream|Truncated source"
+    r"|Unexpected end of ZLIB": "{file} ends too early: it was cut off; copy or export it again",
+    r"not a gzip file|incorrect header check|Unknown frame descriptor"
+    r"|not in (?:the )?BZip2 format": "{file} is not compressed as its name says; rename the file",
+    r"CRC failure|crc error|incorrect data check"
+    r"|invalid (?:block|distance|stored|code|literal|bit)|Data corruption"
+    r"|ChecksumException|bad block header|Corrupted block|doesn't match checksum": (
+        "{file} is damaged; copy or export it again"
     ),
-    (
-        r"not a gzip file|incorrect header check|Unknown frame descriptor"
-        r"|not in (?:the )?BZip2 format",
-        "{file} is not compressed as its name says; rename the file",
+    r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|is too small to be a Parquet": (
+        "{file} is not a complete Parquet file; name only Parquet files, or export the file again"
     ),
-    (
-        r"CRC failure|crc error|incorrect data check"
-        r"|invalid (?:block|distance|stored|code|literal|bit)|Data corruption"
-        r"|ChecksumException|bad block header|Corrupted block|doesn't match checksum",
-        "{file} is damaged; copy or export it again",
-    ),
-    (
-        r"is not a Parquet file|CANNOT_READ_FILE_FOOTER|is too small to be a Parquet",
-        "{file} is not a complete Parquet file; name only Parquet files, or export the file again",
-    ),
-    (
-        r"CSV header does not conform|Number of column in CSV header",
+    r"CSV header does not conform|Number of column in CSV header": (
         "{file} has another header than the other files; all CSV files need the same columns "
-        "in the same order",
+        "in the same order"
     ),
-    (
-        r"TIMESTAMP\(NANOS",
+    r"TIMESTAMP\(NANOS": (
         "its Parquet files hold times in nanoseconds; Spark does not read them; write "
         "microseconds (pandas and pyarrow: coerce_timestamps='us', "
-        "allow_truncated_timestamps=True)",
+        "allow_truncated_timestamps=True)"
     ),
-    (r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE", "Spark does not read its Parquet files: {1}"),
-    (
-        r"CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH",
-        "{file} has a column of another type than the other files; "
-        "write all files with the same types",
+    r"PARQUET_TYPE_ILLEGAL\] ([^\n]*?)\.? SQLSTATE": "Spark does not read its Parquet files: {1}",
+    r"CANNOT_MERGE_SCHEMAS|PARQUET_COLUMN_DATA_TYPE_MISMATCH": (
+        "{file} has a column of another type than the other files; write all files with the same "
+        "types"
     ),
-    (
-        r"No FileSystem for scheme \"([^\"]+)\"",
-        "Spark cannot read {1}:// paths; give spark-submit the packages for them",
+    r"No FileSystem for scheme \"([^\"]+)\"": (
+        "Spark cannot read {1}:// paths; give spark-submit the packages for them"
     ),
-    (
-        r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.(\w+)\.\S+ not found",
+    r"ClassNotFoundException: Class org\.apache\.hadoop\.fs\.(\w+)\.\S+ not found": (
         "Spark has no package for {1}:// paths; for s3a start the job by spark-submit "
-        "--packages org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>",
+        "--packages org.apache.hadoop:hadoop-aws:<the version of Spark's Hadoop>"
     ),
-    (
-        r"No suitable driver|ClassNotFoundException: (?!org\.apache\.)[\w.$]*[Dd]river",
+    r"No suitable driver|ClassNotFoundException: (?!org\.apache\.)[\w.$]*[Dd]river": (
         "Spark lacks the database's JDBC driver; give spark-submit its jar with --jars or "
-        "--packages, and --option driver=CLASS",
+        "--packages, and --option driver=CLASS"
     ),
-    (
-        r"Permission denied|AccessControlException|AccessDeniedException|Access Denied",
-        "access to {file} is denied",
+    r"Permission denied|AccessControlException|AccessDeniedException|Access Denied": (
+        "access to {file} is denied"
     ),
-    (
-        r"FILE_NOT_EXIST|FileNotFoundException"
-        r"|It is possible the underlying files have been updated",
-        "{file} was removed or replaced while it was read; run the job again",
+    r"FILE_NOT_EXIST|FileNotFoundException"
+    r"|It is possible the underlying files have been updated": (
+        "{file} was removed or replaced while it was read; run the job again"
     ),
-    (
-        r"COLUMN_ALREADY_EXISTS\] The column (\S+) already",
-        "there are two columns {1} in upper and lower case; the dump needs one",
+    r"COLUMN_ALREADY_EXISTS\] The column (\S+) already": (
+        "there are two columns {1} in upper and lower case; the dump needs one"
     ),
-    (r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ", "there is no {1}"),
-    (
-        r"Python worker exited unexpectedly|Python worker failed to connect back",
-        "a Python worker of Spark ended unexpectedly, most likely for lack of memory",
+    r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ": "there is no {1}",
+    r"Python worker exited unexpectedly|Python worker failed to connect back": (
+        "a Python worker of Spark ended unexpectedly, most likely for lack of memory"
     ),
-    (
-        r"Answer from Java side is empty|Error while (?:sending|receiving)"
-        r"|trying to connect to the Java server|does not exist in the JVM|Connection refused",
-        _JAVA_ENDED,
+    r"Answer from Java side is empty|Error while (?:sending|receiving)"
+    r"|trying to connect to the Java server|does not exist in the JVM|Connection refused": (
+        _JAVA_ENDED
     ),
-)
+}
 _OURS = re.compile(r"^(?:oplogd|oplog_sync)\.errors\.\w+: (.*)$")
 _FILE = re.compile(r"(?:while reading file |RuntimeException: )(\w+:/\S+?)(?:\.?\s|$)")
 _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
@@ -127,7 +107,7 @@ def reason(error: BaseException) -> str:
         return ours[-1]
     if isinstance(error, ConnectionError | EOFError):
         return _JAVA_ENDED
-    for pattern, sentence in _CAUSES:
+    for pattern, sentence in _CAUSES.items():
         if found := re.search(pattern, text):
             return sentence.format(found[0], *found.groups(), file=_file(text))
     causes = _CAUSED_BY.findall(text)

@@ -10,8 +10,7 @@ from oplog_sync.errors import EXIT_TOO_MANY_CHANGES, EXIT_TOO_MANY_DELETES, Safe
 from oplogd.errors import OperationError
 from oplogd.model.operation import decode_row
 
-# So many corrections of one type are allowed at any share: one of four settings is 25 %, and no
-# accident.
+# Corrections of one type that are allowed at any share: one of four settings is 25 %, no accident.
 TINY = 10
 
 # A row of the dump may be dated this far ahead of this machine's clock.
@@ -36,22 +35,14 @@ class Limit:
 
 @dataclass
 class TypeCounts:
-    """The comparison of one type.
+    """The comparison of one type. ``live``: objects in the store. ``has_rows``: in the dump.
 
-    ``live``: live objects in the store. ``has_rows``: the dump has rows of this type.
     ``corrections``: number by event.
     """
 
     live: int = 0
     has_rows: bool = False
     corrections: Counter[str] = field(default_factory=Counter)
-
-
-def missing_types(found: Mapping[str, TypeCounts]) -> list[str]:
-    """Return the types with live objects in the store and no row in the dump."""
-    return sorted(
-        type_ for type_, of_type in found.items() if of_type.live and not of_type.has_rows
-    )
 
 
 class _Excess(NamedTuple):
@@ -63,26 +54,24 @@ class _Excess(NamedTuple):
 def refuse_excess(found: Mapping[str, TypeCounts], max_deletes: Limit, max_changes: Limit) -> None:
     """Raise SafetyRuleError unless both limits allow the corrections. ``found``: by type.
 
-    A percentage applies to all objects together and to each type with more than TINY corrections. A
-    type without rows in the dump is never tiny. Only a number limits inserts, together with the
-    updates: they are no share of the store.
+    A percentage applies to all objects together and to each type with more than TINY corrections,
+    or without rows in the dump. Only a number limits inserts, together with the updates: they are
+    no share of the store.
     """
-    live = sum(each.live for each in found.values())
     changes = _total("insert", found) + _total("update", found)
     reasons: list[str] = []
     advice: list[str] = []
     code = EXIT_TOO_MANY_CHANGES
     if excess := _excess("delete", found, max_deletes):
         code = EXIT_TOO_MANY_DELETES
-        reasons.append(
-            f"{_listed(excess, 'deleted')}, more than --max-deletes {max_deletes} allows"
-        )
+        deletes = _listed(excess, "deleted")
+        reasons.append(f"{deletes}, more than --max-deletes {max_deletes} allows")
         advice.append(f"--max-deletes {_total('delete', found)}")
     many = ""
     if max_changes.is_percentage:
         if excess := _excess("update", found, max_changes, TINY):
             many = _listed(excess, "updated")
-    elif not max_changes.allows(changes, live):
+    elif changes > max_changes.amount:
         many = f"{counted(changes, 'object')} would be inserted or updated"
     if many:
         reasons.append(f"{many}, more than --max-changes {max_changes} allows")
@@ -117,19 +106,17 @@ def _excess(
 def _listed(excess: list[_Excess], done: str) -> str:
     number, live, of_type = excess[0]
     first = f"{number:,} of {counted(live, 'live object')}{of_type} would be {done}"
-    parts = [
-        f"{number:,} of {live:,}{of_type}" for number, live, of_type in excess[1 : 1 + _SHOWN_TYPES]
-    ]
-    if len(excess) > 1 + _SHOWN_TYPES:
-        parts.append(counted(len(excess) - 1 - _SHOWN_TYPES, "more type"))
+    shown, more = excess[1 : 1 + _SHOWN_TYPES], len(excess) - 1 - _SHOWN_TYPES
+    parts = [f"{number:,} of {live:,}{of_type}" for number, live, of_type in shown]
+    if more > 0:
+        parts.append(counted(more, "more type"))
     return f"{first}, and {', '.join(parts)}" if parts else first
 
 
 def dated_after(limit: str, types: Collection[str]) -> Callable[[bytes], str | None]:
     """Return a check of dump rows: a sentence for a row dated after ``limit``, else None.
 
-    ``limit``: a time in the stored form. ``types``: the types to check, all if empty. Invalid rows
-    pass.
+    ``limit``: a time in the stored form. ``types``: empty: all. Invalid rows pass.
     """
 
     def check(raw: bytes) -> str | None:

@@ -31,7 +31,6 @@ from oplog_sync.guard import (
     CLOCK_TOLERANCE_SECONDS,
     TypeCounts,
     dated_after,
-    missing_types,
     refuse_excess,
 )
 from oplog_sync.report import (
@@ -69,9 +68,8 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCoun
     if settings.report is not None:
         check_report(spark, settings.report)
     raw = raw_rows(spark, settings, _paths(settings, master, folder))
-    compared = compare(_states(spark, settings), normalised(raw, settings.types)).persist(
-        StorageLevel.DISK_ONLY
-    )
+    compared = compare(_states(spark, settings), normalised(raw, settings.types))
+    compared.persist(StorageLevel.DISK_ONLY)
     try:
         newest = _newest(raw, compared, settings)
         decided = decide(compared, newest)
@@ -97,16 +95,13 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCoun
 
 
 def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int | None:
-    """Return the time of the dump's newest row in microseconds since 1970.
-
-    None: no object counts as older.
+    """Return the time of the dump's newest row in microseconds since 1970; None: unknown.
 
     Raises SafetyRuleError for invalid rows, an empty dump and rows in the future.
     """
     with stage("comparing the dump with the store"):
-        is_invalid = F.col("action") == "invalid"
-        newest_row = F.max("in_dump")
-        whole = compared.agg(newest_row, F.sum(F.when(is_invalid, F.col("count")))).first()
+        invalid_rows = F.sum(F.when(F.col("action") == "invalid", F.col("count")))
+        whole = compared.agg(F.max("in_dump"), invalid_rows).first()
     assert whole is not None
     newest, invalid = whole
     row_word = "line" if settings.format == "json" else "row"
@@ -137,13 +132,13 @@ def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int |
                 f"{format_ms(now)} by this machine's clock, so nothing was emitted; correct the "
                 "dump or the clock, or give --force (then nothing is deleted)",
             )
-        return None  # the dump's time is unknown, so no object counts as older
-    return int(newest) if newest is not None else None
+        return None
+    return None if newest is None else int(newest)
 
 
 def _paths(settings: JobSettings, master: str, folder: Path) -> list[str]:
-    if settings.dumps != ("-",):
-        return list(settings.dumps)
+    if settings.arguments != ("-",):
+        return list(settings.arguments)
     if not master.startswith("local"):
         raise SyncError(
             f"-: the executors of {master} cannot read this machine's standard input; name a file "
@@ -167,7 +162,7 @@ def find_store(settings: JobSettings) -> Backend | None:
 
 
 def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """Return the states to compare with. A missing store has none; the emission creates it."""
+    """Return the states to compare with, none for a missing store: the emission creates it."""
     backend = find_store(settings)
     if backend is None:
         tell(f"{make_backend(settings.store).name}: there is no oplog yet")
@@ -178,7 +173,7 @@ def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
     reader = spark.read.format("oplog").option("store", settings.store)
     if not settings.types:
         return reader.schema(STATE_COLUMNS).load()
-    # This DataFrame serves one query: see Options.push_filters.
+    # This DataFrame serves one query: see SourceOptions.push_filters.
     states = reader.option("pushFilters", "true").schema(f"{STATE_COLUMNS}, type string").load()
     return states.where(F.col("type").isin(*settings.types)).drop("type")
 
@@ -187,16 +182,15 @@ def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, TypeCounts]]:
     """Count the objects by type and action, and by type for the safety rules."""
     counts = ObjectCounts({})
     by_type: dict[str, TypeCounts] = defaultdict(TypeCounts)
-    groups = decided.groupBy("type", "action").agg(
-        F.sum("count"), F.sum("live"), F.max("in_dump").isNotNull()
-    )
-    for type_, action, count, live, has_rows in groups.collect():
+    has_rows = F.max("in_dump").isNotNull()
+    groups = decided.groupBy("type", "action").agg(F.sum("count"), F.sum("live"), has_rows)
+    for type_, action, count, live, is_in_dump in groups.collect():
         counts.add(type_ or NO_TYPE, action, count)
         if not type_:
             continue
         found = by_type[type_]
         found.live += live
-        found.has_rows |= has_rows
+        found.has_rows |= is_in_dump
         if action in CORRECTIONS:
             found.corrections[action] = count
     return counts, by_type
@@ -204,11 +198,10 @@ def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, TypeCounts]]:
 
 def _tell_missing(found: Mapping[str, TypeCounts], types: Collection[str]) -> None:
     """Print the types without rows or objects: forgotten or misspelt."""
-    for type_ in missing_types(found):
-        tell(
-            f"the dump has no row of type {type_}; the store has "
-            f"{counted(found[type_].live, 'live object')} of it"
-        )
+    for type_, each in sorted(found.items()):
+        if each.live and not each.has_rows:
+            live = counted(each.live, "live object")
+            tell(f"the dump has no row of type {type_}; the store has {live} of it")
     for type_ in sorted(set(types) - set(found)):
         tell(f"--types: neither the dump nor the store has objects of type {type_}")
 

@@ -27,16 +27,12 @@ _DATA = "timestamp string, parents array<string>, type string, id string"
 
 @dataclass
 class ObjectCounts:
-    """Objects by type and column of the table.
-
-    ``skipped``: changed since the comparison, so not corrected.
-    """
+    """Objects by type and column of the table. ``skipped``: changed since the comparison."""
 
     rows: dict[str, dict[str, int]]
 
     def add(self, type_: str, column: str, count: int) -> None:
-        row = self.rows.setdefault(type_, dict.fromkeys(COLUMNS, 0))
-        row[column] += count
+        self.rows.setdefault(type_, dict.fromkeys(COLUMNS, 0))[column] += count
 
     def total(self, column: str) -> int:
         return sum(row[column] for row in self.rows.values())
@@ -67,10 +63,7 @@ def tell(text: str) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Print the stage's name when it begins and its duration when it ends.
-
-    On a terminal Spark adds a bar.
-    """
+    """Print the stage's name at its begin and its duration at its end."""
     tell(name)
     started = time.monotonic()
     yield
@@ -78,10 +71,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def check_report(spark: SparkSession, path: str) -> None:
-    """Raise SyncError if the path exists or cannot be created.
-
-    The report is written after the emission, so a bad path has to be found before it.
-    """
+    """Raise SyncError if the path exists or cannot be created: before the emission."""
     package, configuration = hadoop(spark)
     folder, flag = package.fs.Path(path), f"--report {path}"
     try:
@@ -103,16 +93,7 @@ def write_report(corrections: DataFrame, path: str, verdict: str | None = None) 
     """
     if verdict is not None:
         corrections = corrections.withColumn("verdict", F.lit(verdict))
-    rows = corrections.withColumn("data", F.from_json("data", _DATA)).select(
-        F.col("action").alias("event"),
-        "data.type",
-        "data.id",
-        "data.timestamp",
-        "data.parents",
-        "offset",
-        "verdict",
-    )
-    if path.endswith(_JSON_LINES):
-        rows.write.json(path)
-    else:
-        rows.write.parquet(path)
+    parsed = corrections.withColumn("data", F.from_json("data", _DATA))
+    of_data = ("data.type", "data.id", "data.timestamp", "data.parents")
+    rows = parsed.select(F.col("action").alias("event"), *of_data, "offset", "verdict")
+    rows.write.format("json" if path.endswith(_JSON_LINES) else "parquet").save(path)

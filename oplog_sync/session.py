@@ -38,29 +38,24 @@ def check_java() -> None:
     """Raise SyncError unless Spark finds a recent Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    needed = f"Spark needs Java {JAVA_VERSION} or later"
     if java is None:
-        raise SyncError(
-            f"Spark needs Java {JAVA_VERSION} or later, and there is no Java; {_INSTALL}"
-        )
+        raise SyncError(f"{needed}, and there is no Java; {_INSTALL}")
     shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < JAVA_VERSION:
-        raise SyncError(f"Spark needs Java {JAVA_VERSION} or later, and {java} is not; {_INSTALL}")
+        raise SyncError(f"{needed}, and {java} is not; {_INSTALL}")
 
 
 def start(master: str | None, debug: bool) -> SparkSession:
-    """Return the session of spark-submit, or a new one.
-
-    Raises SyncError if Java is missing.
+    """Return the session of spark-submit, or a new one. Raises SyncError if Java is missing.
 
     ``master`` None: the master of spark-submit, else all cores of this machine.
     """
     builder = SparkSession.builder.appName("oplog-sync").config("spark.redaction.regex", _SECRETS)
-    # A comparison's result is small. With as many partitions as the join, its tasks would take
-    # longer to start than to run.
+    # A comparison's result is small. It needs fewer partitions than the join.
     builder = builder.config("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if submitted:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # of spark-submit
         if master is not None:
             builder = builder.master(master)
         if not debug:
@@ -71,9 +66,8 @@ def start(master: str | None, debug: bool) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.sql.shuffle.partitions", "64").config(
-            "spark.ui.enabled", "false"
-        )
+        builder = builder.config("spark.sql.shuffle.partitions", "64")
+        builder = builder.config("spark.ui.enabled", "false")
         if "SPARK_DRIVER_MEMORY" not in os.environ:
             builder = builder.config("spark.driver.memory", "2g")
     is_quiet = not debug and not _has_log_config()
@@ -90,10 +84,7 @@ def start(master: str | None, debug: bool) -> SparkSession:
 
 
 def end_java() -> None:
-    """End Spark if this process has started it.
-
-    Calls to it fail then; a task's transaction stays whole.
-    """
+    """End Spark if this process has started it. Then calls to it fail; a transaction is whole."""
     java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if java is None:
         return
@@ -106,18 +97,12 @@ def end_java() -> None:
 
 
 def _has_log_config() -> bool:
-    """Return whether the user has configured Spark's logs.
-
-    spark-defaults.conf takes effect later, so it is ignored here.
-    """
-    folder = os.environ.get("SPARK_CONF_DIR") or Path(
-        os.environ.get("SPARK_HOME", "/nonexistent"), "conf"
-    )
-    options = (
-        os.environ.get(name, "")
-        for name in ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-    )
-    return any(Path(folder).glob("log4j2.*")) or any(_LOG_CONFIG.search(given) for given in options)
+    """Return whether the user has configured Spark's logs. spark-defaults.conf comes too late."""
+    home = Path(os.environ.get("SPARK_HOME", "/nonexistent"))
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+    names = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+    in_options = any(_LOG_CONFIG.search(os.environ.get(name, "")) for name in names)
+    return in_options or any(folder.glob("log4j2.*"))
 
 
 def _quieten() -> None:
@@ -135,7 +120,7 @@ def _quieten() -> None:
 
 @contextmanager
 def utc(spark: SparkSession) -> Iterator[None]:
-    """Read times without a zone as UTC, in Spark and in this machine's Java, until the block ends.
+    """Read times without a zone as UTC until the block ends.
 
     Spark's setting applies to files, on all executors. Database drivers use Java's time zone.
     """

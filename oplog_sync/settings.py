@@ -1,8 +1,7 @@
-"""The settings of the job: a frozen value, and the table of flags that it is read from."""
+"""The settings of the job: a frozen value and its table of flags."""
 
 import os
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
@@ -13,7 +12,7 @@ import click
 import oplogd
 from oplog_kit.command import convert
 from oplog_kit.command.convert import Secret
-from oplog_kit.command.flags import Flag, flags_of, secret, setting
+from oplog_kit.command.flags import secret, setting
 from oplog_kit.command.given import Given
 from oplog_kit.command.settings import SettingsCommand
 from oplog_sync.backend.base import NewLog
@@ -149,10 +148,6 @@ class JobSettings:
     )  # fmt: skip
 
     @property
-    def dumps(self) -> tuple[str, ...]:
-        return self.arguments
-
-    @property
     def store(self) -> str:
         """Return the path of the SQLite file or the URL of MongoDB. It may hold a password."""
         return self.store_path if self.mongo_url is None else self.mongo_url.reveal()
@@ -179,16 +174,6 @@ def command() -> SettingsCommand[JobSettings]:
     )
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> JobSettings:
-    """Read the settings as `SettingsCommand.parse` does."""
-    return command().parse(argv, environ)
-
-
-def flag_table() -> tuple[Flag, ...]:
-    """Return every flag that is a setting, in the order of the help."""
-    return flags_of(JobSettings)
-
-
 _MONGO_URL = ("--mongo-url", "--mongo-url-file")
 
 
@@ -207,10 +192,8 @@ def _check(given: Given) -> None:
     given.require("--log-collection", *_MONGO_URL)
     report = given.values.get("report")
     if report is not None and any(_lies_in(report, dump) for dump in dumps):
-        raise click.UsageError(
-            f"{given.sources['--report']}: it lies in the dump, and the next run would read it as"
-            " rows; name a path outside"
-        )
+        fault = "it lies in the dump, and the next run would read it as rows; name a path outside"
+        raise click.UsageError(f"{given.sources['--report']}: {fault}")
 
 
 def _lies_in(report: str, dump: str) -> bool:

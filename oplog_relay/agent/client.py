@@ -19,10 +19,9 @@ _PROBLEM = "application/problem+json"
 
 
 class AgentCalls:
-    """Sends requests to the present agent. ``move_on`` makes the next one the present one.
+    """Requests to agents. ``present``: index of the present one. Raises ConfigError.
 
-    ``timeout``: seconds for a request. ``connections``: kept open between requests. Raises
-    ConfigError.
+    ``timeout``: seconds for a request. ``connections``: kept open between requests.
     """
 
     def __init__(self, settings: AgentSettings, timeout: float, connections: int) -> None:
@@ -92,10 +91,7 @@ def refusal(answer: Answer) -> str:
 
 
 def tls_context(settings: AgentSettings) -> ssl.SSLContext | bool:
-    """Return the TLS context of the connections; True: the usual one.
-
-    Raises ConfigError, which names the setting.
-    """
+    """Return the TLS context; True: the usual one. Raises ConfigError with the setting's name."""
     try:
         return tls.tls_context(settings.ca_file, settings.cert_file, settings.key_file, "agents.")
     except ValueError as error:

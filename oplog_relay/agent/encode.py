@@ -22,7 +22,7 @@ class EncodeError(Exception):
 
 @lru_cache(1024)
 def topic_of(topic: str) -> TopicName:
-    """Return the topic a row names; ``oplog`` is ``system/oplog``. Raises RowError."""
+    """Return the topic of a row; ``oplog`` is ``system/oplog``. Raises EncodeError."""
     if topic == OPLOG.topic:
         return OPLOG
     try:
@@ -32,30 +32,20 @@ def topic_of(topic: str) -> TopicName:
 
 
 def encode(topic: TopicName, rows: Sequence[Row]) -> bytes:
-    """Return the body of a publish request for rows of one topic. Raises RowError."""
-    messages: list[Any]
-    if topic == OPLOG:
-        messages = [_operation(row) for row in rows]
-    else:
-        messages = [_message(row) for row in rows]
+    """Return the body of a publish request for rows of one topic. Raises EncodeError."""
     try:
-        return _encode({"messages": messages})
+        return _encode({"messages": [_message(topic, row) for row in rows]})
     except UnicodeEncodeError:
         raise EncodeError("the text has an unpaired surrogate") from None
 
 
-def _message(row: Row) -> dict[str, Any]:
+def _message(topic: TopicName, row: Row) -> dict[str, Any] | str:
     if row.fault:
         raise EncodeError(row.fault)
+    if topic == OPLOG:  # the JSON as a string: an invalid operation cannot spoil the body
+        return _deletion(row) if row.value is None else row.value
     headers = [*row.headers, (ID_HEADER, str(row.id))]
     return {"payload": row.value, "key": row.key, "headers": headers}
-
-
-def _operation(row: Row) -> str:
-    """Return the operation as JSON in a string: an invalid one cannot spoil the body."""
-    if row.fault:
-        raise EncodeError(row.fault)
-    return _deletion(row) if row.value is None else row.value
 
 
 def _deletion(row: Row) -> str:

@@ -19,10 +19,7 @@ logger = logging.getLogger("oplog_relay")
 
 
 class HttpLease:
-    """Implements ``LeaseClient`` for the lease named as the relay.
-
-    Raises ConfigError for an address or a file of no use.
-    """
+    """Implements ``LeaseClient``. Raises ConfigError for an unusable address or file."""
 
     def __init__(self, settings: RelaySettings, holder: str) -> None:
         self._path = f"/v1/leases/{settings.name}"
@@ -70,9 +67,9 @@ class HttpLease:
     async def _ask(
         self, method: str, asked: dict[str, Any] | None, seconds: float
     ) -> LeaseState | None:
-        """Ask each agent once, beginning with the present one. Return the first good answer.
+        """Ask each agent once, from the present one on. Return the first good answer.
 
-        Each agent has an equal part of the remaining seconds. Raises LeaseUnavailableError.
+        The agents share the seconds equally. Raises LeaseUnavailableError.
         """
         body = None if asked is None else json.dumps(asked).encode()
         end = time.monotonic() + seconds
@@ -81,19 +78,17 @@ class HttpLease:
             agent = self._client.present
             to = self._client.endpoint(agent, self._path)
             part = max(end - time.monotonic(), 0.0) / left
-            done = False
             try:
                 answer = await self._client.ask(method, to, body, _HEADERS, part)
                 if isinstance(answer, NoAnswer):
                     raise LeaseUnavailableError(f"{shown(to.url)}: {answer.reason}")
                 state = state_of(method, answer, self._holder)
-                done = True
-            except LeaseUnavailableError as error:
+            except BaseException as error:  # also a cancellation: there was no answer in time
+                self._client.move_on(agent)
+                if not isinstance(error, LeaseUnavailableError):
+                    raise
                 reason = str(error)
-            finally:
-                if not done:  # also after a cancellation: the agent did not answer in time
-                    self._client.move_on(agent)
-            if done:
+            else:
                 if reason:
                     logger.warning("%s; the lease is asked for at %s", reason, shown(to.url))
                 return state
@@ -109,9 +104,8 @@ def state_of(method: str, answer: Answer, holder: str) -> LeaseState | None:
         try:
             return _state(method, answer.json(), holder)
         except (ValueError, TypeError, KeyError):
-            raise LeaseUnavailableError(
-                f"agents.urls: {answer.url} is no agent with leases"
-            ) from None
+            fault = f"agents.urls: {answer.url} is no agent with leases"
+            raise LeaseUnavailableError(fault) from None
     if answer.passes:
         raise LeaseUnavailableError(f"{answer.url}: {answer.sentence()}")
     if method != "POST" and answer.status in (404, 409) and is_problem(answer):

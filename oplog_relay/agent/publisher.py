@@ -17,7 +17,7 @@ _HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 
 
 class HttpPublisher:
-    """Implements ``Publisher``. Raises ConfigError for an address or a file of no use."""
+    """Implements ``Publisher``. Raises ConfigError for an unusable address or file."""
 
     def __init__(self, settings: RelaySettings) -> None:
         limits = settings.limits
@@ -48,7 +48,7 @@ class HttpPublisher:
 
 
 def outcome_of(answer: Answer | NoAnswer, to: Endpoint) -> Outcome:
-    """Return the meaning of the answer to a publish, which was sent to this address."""
+    """Return the meaning of the answer to a publish. ``to``: its address."""
     if isinstance(answer, NoAnswer):
         return Outcome(Verdict.UNCERTAIN, f"{shown(to.url)}: {answer.reason}")
     if answer.passes:

@@ -23,8 +23,7 @@ class DatabaseUrl:
     - ``kind``: for ``oplog-relay schema``. ``label``: in messages. ``examples``: of URLs.
     - ``schemes``: of URLs, with the drivers of SQLAlchemy. ``dialect``: name in SQLAlchemy.
     - ``drivers``: package -> parameter in a statement. The relay uses the first one.
-    - ``schema``: statement for a new table. ``now``: SQL of the time.
-    - ``begin``: begins a writing transaction.
+    - SQL: ``schema`` of a new table, ``now`` for the time, ``begin`` of a writing transaction.
     """
 
     kind: ClassVar[str]
@@ -39,10 +38,7 @@ class DatabaseUrl:
 
     @classmethod
     def read(cls, parts: Mapping[str, str], query: Mapping[str, list[str]]) -> Self:
-        """Return the URL of its parts: user, password, host, ipv6, port, database.
-
-        Raises ConfigError.
-        """
+        """Return the URL of the parts in ``url``, such as ``host``. Raises ConfigError."""
         raise NotImplementedError
 
     def outbox(self, table: Table) -> DatabaseOutbox:
@@ -60,5 +56,5 @@ class DatabaseUrl:
 
     @classmethod
     def batch(cls, connection: Any) -> AbstractContextManager[Any]:
-        """Return a context in which the server is not waited for after each statement."""
+        """Return a context without a wait for the server after each statement."""
         return nullcontext()

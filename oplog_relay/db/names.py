@@ -61,10 +61,10 @@ def mistakes(table: Table) -> Iterator[tuple[str, str]]:
 def check_columns(
     table: Table, columns: Collection[str], kind: str, folded: Callable[[str], str] = str
 ) -> None:
-    """Raise ConfigError for a missing table or column.
+    """Raise ConfigError for a missing table or column. ``kind``: of the database.
 
-    ``columns``: of the table; empty: there is no table. ``kind``: of the database. ``folded``:
-    returns the name of a column as ``columns`` has it.
+    ``columns``: names in the table. Empty: there is no table. ``folded``: folds a name as in
+    ``columns``.
     """
     name = Names.of(table).table
     if not columns:

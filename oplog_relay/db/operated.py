@@ -1,10 +1,9 @@
 """The outbox table as an operator sees it: looks at rows, counts marks, deletes rows."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from oplog_relay.db import translated
 from oplog_relay.db.names import Names
@@ -31,10 +30,10 @@ class OperatedRow(NamedTuple):
     value: str | None
 
 
-class OperatedTable:
-    """An open outbox table. Each change is committed at once.
+class OperatedTable(AbstractContextManager["OperatedTable"]):
+    """An open outbox table. Each change is committed at once. All methods raise OutboxError.
 
-    Raises ConfigError for names and a URL of no use. All methods raise OutboxError.
+    Raises ConfigError for unusable names and URLs.
     """
 
     def __init__(self, settings: DatabaseSettings) -> None:
@@ -43,15 +42,7 @@ class OperatedTable:
         with translated(self._url):
             self._connection = self._url.connect(PATIENCE, autocommit=True)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def find(self, ids: Sequence[int]) -> list[OperatedRow]:
@@ -70,26 +61,21 @@ class OperatedTable:
         ]
 
     def delete(self, row: OperatedRow) -> bool:
-        """Delete a found row. Return whether it was still there, and not another one."""
+        """Delete a found row. Return False if the row is gone or has changed."""
         n = self._names
-        with self._transaction():
-            is_there = self.find([row.id]) == [row]
-            return is_there and bool(self._ask(f"DELETE FROM {n.table} WHERE {n.id} = ", row.id))
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """Keep the table from being emptied meanwhile."""
         with translated(self._url):
-            self._connection.execute(self._url.begin)
+            self._connection.execute(self._url.begin)  # keeps others from emptying the table
             try:
-                yield
+                is_there = self.find([row.id]) == [row]
+                sql = f"DELETE FROM {n.table} WHERE {n.id} = "
+                return is_there and bool(self._ask(sql, row.id))
             finally:
                 self._connection.execute("COMMIT")
 
     def marked(self, at_most: int) -> dict[str, int]:
         """Return the number of marked rows by leader id, among ``at_most`` rows.
 
-        Zeros stand for the last digits of an id, which are the number of the mark in the table.
+        The last digits of each id are zeros: in the table they are the number of the mark.
         """
         n = self._names
         leader = f"substr(CAST({n.leader_id} AS varchar), 1, {PART})"

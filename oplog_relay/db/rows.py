@@ -19,28 +19,21 @@ def make_row(
     header_values: Sequence[object] | str | None,
     mark: int = 0,
 ) -> Row:
-    """Return a row. ``create_time`` and headers: a sentence says why they cannot be read.
+    """Return a row. Unreadable ``create_time`` and headers are a sentence with the reason.
 
-    A fault of a row concerns its key only, so it must not fail the whole mark.
+    A fault of a row concerns its key only, so the whole mark must not fail.
     """
-    faults = []
-    if isinstance(create_time, str):
-        faults.append(create_time)
-        create_time = _EPOCH
-    headers: tuple[tuple[str, str], ...] = ()
-    if header_keys or header_values or header_keys is None or header_values is None:
-        found = _headers(header_keys, header_values)
-        if isinstance(found, str):
-            faults.append(found)
-        else:
-            headers = found
+    headers = _headers(header_keys, header_values)
+    faults = [each for each in (create_time, headers) if isinstance(each, str)]
     if key is None or topic is None:
         faults.append(f"the {'key' if key is None else 'topic'} is NULL")
-    return Row(id_, create_time, topic or "", key or "", value, headers, "; ".join(faults), mark)
+    time = _EPOCH if isinstance(create_time, str) else create_time
+    pairs = () if isinstance(headers, str) else headers
+    return Row(id_, time, topic or "", key or "", value, pairs, "; ".join(faults), mark)
 
 
 def from_seconds(seconds: float) -> datetime | str:
-    """Return the time of seconds since 1970 in whole microseconds, or the reason against it."""
+    """Return the time of seconds since 1970 in whole microseconds, or the reason of a failure."""
     try:
         return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
     except (OverflowError, ValueError):
@@ -48,7 +41,7 @@ def from_seconds(seconds: float) -> datetime | str:
 
 
 def from_json(text: object, name: str) -> list[object] | str:
-    """Return the list in a column of headers, or the reason against it. ``name``: of the column."""
+    """Return the list in the column ``name`` of headers, or the reason of a failure."""
     try:
         found = json.loads(text) if isinstance(text, str | bytes) else None
     except (ValueError, RecursionError):
@@ -68,16 +61,13 @@ def _headers(
     assert values is not None
     if len(keys) != len(values):
         return f"there are {len(keys)} header keys and {len(values)} header values"
-    pairs = []
-    for key, value in zip(keys, values, strict=True):
-        if not isinstance(key, str) or not isinstance(value, str):
-            return "a header's key or value is not a string"
-        pairs.append((key, value))
-    return tuple(pairs)
+    pairs = zip(keys, values, strict=True)
+    texts = tuple((k, v) for k, v in pairs if isinstance(k, str) and isinstance(v, str))
+    return texts if len(texts) == len(keys) else "a header's key or value is not a string"
 
 
 def read_time(value: object) -> datetime | str:
-    """Return the time in a column of SQLite, or the reason against it.
+    """Return the time in a column of SQLite, or the reason of a failure.
 
     Text is ISO 8601, in UTC if it has no offset. Numbers are seconds since 1970; large ones are
     milliseconds or microseconds. NULL is now.

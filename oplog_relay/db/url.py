@@ -8,7 +8,7 @@ import re
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from oplog_relay.db.base import DatabaseUrl
 from oplog_relay.model.errors import ConfigError
@@ -49,8 +49,5 @@ def parse(url: str) -> DatabaseUrl:
     kind = next((each for each in kinds().values() if scheme in each.schemes), None)
     if kind is None:
         raise ConfigError(f"database.url: {scheme}:// is not supported; use {examples}")
-    query: dict[str, list[str]] = {}
-    for name, value in parse_qsl(found["query"] or ""):
-        query.setdefault(name, []).append(value)
     parts = {name: value for name, value in found.groupdict().items() if value is not None}
-    return kind.read(parts, query)
+    return kind.read(parts, parse_qs(found["query"] or ""))

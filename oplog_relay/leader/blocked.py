@@ -16,7 +16,7 @@ _LOG_EVERY = 300.0
 
 
 class Refusal(NamedTuple):
-    """A row was refused. ``worth_logging``: for the first time, or not logged for 5 minutes."""
+    """A refused row. ``worth_logging``: its first refusal, or the first for 5 minutes."""
 
     blocked: Blocked
     worth_logging: bool
@@ -33,13 +33,12 @@ class _Block:
 
 
 class BlockedKeys:
-    """The blocked keys of a relay.
+    """The blocked keys of a relay. ``backoff``: first and longest, in seconds.
 
-    A key waits for its back-off; its row is reset and awaited, marked and sent again; once the row
-    is gone, the rows behind it are reset, and the key is free. ``backoff``: first and longest, in
-    seconds. A new term forgets the keys, because it marks every row anew; only the attempts of each
-    row are remembered, so that its back-off goes on. ``changes`` rises with each key that becomes
-    blocked or free.
+    A key waits for its back-off. Then its row is reset and awaited, marked and sent again. Once the
+    row is gone, the rows behind it are reset, and the key is free. A new term marks every row anew,
+    so it forgets the keys. Only the attempts of each row remain, and its back-off continues.
+    ``changes`` counts keys becoming blocked or free.
     """
 
     def __init__(self, backoff: tuple[float, float]) -> None:
@@ -63,10 +62,11 @@ class BlockedKeys:
 
     def rows(self) -> tuple[Blocked, ...]:
         """Return the blocked rows, oldest refusal first."""
-        return tuple(sorted((each.blocked for each in self._blocks.values()), key=_since))
+        rows = (each.blocked for each in self._blocks.values())
+        return tuple(sorted(rows, key=lambda row: (row.since, row.id)))
 
     def mark_limit(self, limit: int) -> int:
-        """Return how many of ``limit`` rows a mark may bring: with many keys only awaited ones."""
+        """Return how many rows a mark may bring: ``limit``, but only awaited rows of many keys."""
         return limit if len(self._blocks) < MAX_BLOCKED else min(limit, len(self._awaited))
 
     def new_term(self) -> None:
@@ -93,11 +93,10 @@ class BlockedKeys:
             self.changes += 1
         else:
             block.blocked, block.row, block.retry_at = blocked, row, retry_at
-        logged = self._logged.get(row.id)
-        if logged is not None and now - logged < _LOG_EVERY:
-            return Refusal(blocked, False)
-        self._logged[row.id] = now
-        return Refusal(blocked, True)
+        worth_logging = now - self._logged.get(row.id, -inf) >= _LOG_EVERY
+        if worth_logging:
+            self._logged[row.id] = now
+        return Refusal(blocked, worth_logging)
 
     def hide(self, key: str) -> None:
         """Note stamped rows of a blocked key outside the flow."""
@@ -121,17 +120,15 @@ class BlockedKeys:
     def is_unexpected(self, row: Row) -> bool:
         """Return whether a marked row is at or before the blocking row of its key, and not awaited.
 
-        Another relay has marked it, or it has the id of a deleted row.
+        Another relay has marked the row, or its id is that of a deleted row.
         """
         block = self._blocks.get(row.key)
-        return (
-            block is not None
-            and row.id <= block.blocked.id
-            and self._awaited.get(row.id) != row.key
-        )
+        if block is None or row.id > block.blocked.id:
+            return False
+        return self._awaited.get(row.id) != row.key
 
     def admit(self, row: Row) -> bool:
-        """Return whether a marked row of a blocked key is an awaited one: it may be sent again."""
+        """Return whether a marked row of a blocked key was awaited. Then send it again."""
         if self._awaited.get(row.id) != row.key:
             return False
         del self._awaited[row.id]
@@ -142,11 +139,8 @@ class BlockedKeys:
 
         The rows must have been reset before the mark began.
         """
-        if self._awaited:
-            for id, key in [*self._awaited.items()]:
-                if id <= through:
-                    del self._awaited[id]
-                    self._free(key)
+        for id in [each for each in self._awaited if each <= through]:
+            self._free(self._awaited.pop(id))
 
     def gone(self, row: Row) -> None:
         """Free the key of a purged row, if the row has blocked it."""
@@ -169,7 +163,3 @@ class BlockedKeys:
             self._freeing.add(key)
         else:
             self.unblock(key)
-
-
-def _since(blocked: Blocked) -> tuple[datetime, int]:
-    return blocked.since, blocked.id

@@ -1,6 +1,8 @@
-"""Why a term ends, and the shared parts of terms."""
+"""The end of a term, and the shared parts of terms."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -14,8 +16,6 @@ GRACE_S = 1.0
 
 
 class Cause(Enum):
-    """Why a term has ended."""
-
     STOPPED = auto()
     FENCED = auto()
     # A request may or may not have been carried out.
@@ -39,3 +39,11 @@ class Tools(NamedTuple):
     blocked: BlockedKeys
     counters: Counters
     clock: Callable[[], float]
+
+
+async def wait(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for an event, at most this long. None: without a bound."""
+    if seconds is None or seconds > 0:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await event.wait()

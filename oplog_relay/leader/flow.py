@@ -1,14 +1,14 @@
 """The rows of a leader during one term, from their mark to their purge. No I/O.
 
-Rules, each of which prevents a reversal within a key:
+Each rule prevents a reversal within a key:
 
-- At most one row of a key is between send and purge. A key is free after the purge, not after the
-  acknowledgement: otherwise a failed purge would bring back a row whose successor was sent.
-- A mark with a row already held confuses the flow: a late mark of an earlier
-  leader has taken it, or the table was emptied and its ids begin anew. A new term sorts it out.
-- A key with many rows is passed over, so that others get in. All of its rows wait then.
-- Rows of a blocked key are not held. They stay stamped, until the key is free and they are reset.
-  No mark may be under way during that reset.
+- At most one row of a key is between send and purge. The purge frees the key, not the
+  acknowledgement: a failed purge would bring back a row after its successor was sent.
+- A mark with a row already held confuses the flow: a late mark of an earlier leader has taken it,
+  or the table was emptied and its ids begin anew. A new term is needed.
+- Marks pass over a key with many rows, so others get in. All of its other rows wait.
+- Rows of a blocked key are not held. They stay stamped until the key is free and they are reset.
+  No mark may be under way during the reset.
 """
 
 from collections import deque
@@ -25,10 +25,12 @@ from oplog_relay.model.settings import Limits
 
 # A key may have this part of the remaining room.
 _SHARES = 8
+# Seconds before rows locked in the database are purged again.
+_LOCKED_S = 0.5
 # Characters of values in a request: as JSON they fit into an agent's --max-body-size, 16MB.
 _MAX_REQUEST = 2 * 1024 * 1024
-# Characters in the values of all rows after which no more are marked, and characters that a
-# mark is to bring, as far as the size of the last rows tells.
+# Characters in all values. Above _MAX_HELD no rows are marked. _MAX_MARK is the aim of one mark, by
+# the size of the last rows.
 _MAX_HELD = 64 * 1024 * 1024
 _MAX_MARK = 8 * 1024 * 1024
 
@@ -67,6 +69,10 @@ class Flow:
         # When the first row of each key became the first; in this order.
         self._since: dict[str, float] = {}
         self._acknowledged: list[Row] = []
+        self._purging: list[Row] = []
+        # Acknowledged rows locked in the database, and when they are purged again.
+        self._locked: list[Row] = []
+        self._retry_at = 0.0
         self._asked = 0
         self._woken: set[int] = set()
         self._waiting_since = 0.0
@@ -85,9 +91,9 @@ class Flow:
         return has_rows and self._size <= _MAX_HELD
 
     def oldest_wait(self, now: float) -> float:
-        """Return for how many seconds a row has been the first of its key.
+        """Return the longest wait of a first row of a key, in seconds.
 
-        Rows behind it do not count: a long queue of one key is no failure.
+        Later rows do not count: a long queue of one key is no failure.
         """
         since = next(iter(self._since.values()), now)
         return now - max(since, self._waiting_since)
@@ -104,19 +110,13 @@ class Flow:
     # Mark
 
     def begin_mark(self) -> int:
-        """Return the number of rows a mark may bring. If it is not 0, the mark begins now.
-
-        ``end_mark`` gets its rows.
-        """
+        """Return the number of rows a mark may bring. ``end_mark`` gets them. 0: no mark now."""
         fitting = max(int(_MAX_MARK / self._mean_size), 1)
         self._asked = self._blocked.mark_limit(min(self._largest_mark, fitting))
         return self._asked
 
     def full_keys(self) -> list[str]:
-        """Return the keys with so many rows that a mark passes them over.
-
-        The less room is left, the fewer rows a key may have: many long queues leave some of it.
-        """
+        """Return the keys with too many rows for the room left: marks pass them over."""
         held, keys = len(self._held), self._keys
         most = max((self._limits.in_flight - held) / _SHARES, 1)
         if held - len(keys) + 1 < most:  # not even if one key had all rows but one of each other
@@ -156,11 +156,7 @@ class Flow:
         if row.fault or key in self._blocked:
             shard.alone.append(row)
             return
-        ready = shard.ready.get(row.topic)
-        if ready is None:
-            shard.ready[row.topic] = [row]
-        else:
-            ready.append(row)
+        shard.ready.setdefault(row.topic, []).append(row)
 
     # Send
 
@@ -181,17 +177,12 @@ class Flow:
             return None
         topic = next(iter(this.ready))
         rows = this.ready.pop(topic)
-        count = self._count(rows)
+        sizes = accumulate(self._held[row.id] for row in rows[: self._limits.batch])
+        count = max(sum(size <= _MAX_REQUEST for size in sizes), 1)
         if len(rows) > count:
             this.ready[topic] = rows[count:]
             rows = rows[:count]
         return Request(shard, topic, rows)
-
-    def _count(self, rows: Sequence[Row]) -> int:
-        """Return how many of these rows a request may have."""
-        count = min(len(rows), self._limits.batch)
-        sizes = accumulate(self._held[row.id] for row in rows[:count])
-        return max(sum(size <= _MAX_REQUEST for size in sizes), 1)
 
     def accept(self, request: Request) -> None:
         """Note the durable rows of a request, for the next purge."""
@@ -207,9 +198,9 @@ class Flow:
             shard.ready[request.topic] = [*request.rows, *shard.ready.get(request.topic, ())]
 
     def refuse(self, request: Request, reason: str, now: float, time: datetime) -> Refusal | None:
-        """Take back a refused request: several rows are sent again alone, a single row is blocked.
+        """Take back a refused request. Several rows are sent again alone.
 
-        Return the refusal of a single row.
+        A single row blocks its key: return its refusal.
         """
         self._woken.add(request.shard)
         if len(request.rows) > 1:
@@ -227,13 +218,31 @@ class Flow:
 
     # Purge
 
-    def to_purge(self) -> list[Row]:
-        """Return all waiting acknowledged rows. The caller purges them."""
+    def to_purge(self, now: float) -> list[Row]:
+        """Return the acknowledged rows to purge now. ``purged`` follows unless there is none."""
         rows, self._acknowledged = self._acknowledged, []
+        if self._locked and now >= self._retry_at:
+            rows += self._locked
+            self._locked = []
+        self._purging = rows
         return rows
+
+    def unpurged(self) -> list[Row]:
+        """Return all acknowledged rows, at the end of the term."""
+        return [*self._purging, *self._locked, *self._acknowledged]
+
+    def purge_pause(self, now: float) -> float | None:
+        """Return the seconds until locked rows are purged again, None without any."""
+        return self._retry_at - now if self._locked else None
+
+    def lock(self, rows: Sequence[Row], now: float) -> None:
+        """Keep rows locked in the database for a later purge."""
+        self._locked += rows
+        self._retry_at = now + _LOCKED_S
 
     def purged(self, rows: Sequence[Row], now: float) -> None:
         """Free the keys of purged rows: the next row of each key becomes ready."""
+        self._purging = []
         held, keys, since, blocked = self._held, self._keys, self._since, self._blocked
         for row in rows:
             key = row.key

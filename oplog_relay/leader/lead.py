@@ -3,11 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from uuid import UUID, uuid4
 
-from oplog_relay.leader.end import GRACE_S, Cause, End, Tools
+from oplog_relay.leader.end import GRACE_S, Cause, End, Tools, wait
 from oplog_relay.leader.leadership import Leadership, Standing
 from oplog_relay.leader.poller import LeasePoller
 from oplog_relay.leader.term import Term
@@ -30,9 +29,9 @@ _MAX_RETRY_AFTER_S = 30.0
 class Lead:
     """``began`` is called at the beginning of each term. ``clock``: seconds.
 
-    - ``leader_id``, ``term``: of the present term; None: another relay leads, or none.
-    - ``number``: of the last term. ``unfinished``: rows that may have arrived in it and are still
-      in the outbox; 0 while a term lasts.
+    - ``leader_id``, ``term``: of the present term; None: this relay does not lead.
+    - ``number``: of the last term. ``unfinished``: its rows in the outbox that may have arrived;
+      0 while a term lasts.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class Lead:
                 level = logging.WARNING if is_told(failures) else logging.DEBUG
                 _log.log(level, "a new term is needed: %s; failures: %d", reason, failures)
                 retry_after = min(end.retry_after, _MAX_RETRY_AFTER_S)
-                await self._pause(max(self._limits.io_error_backoff, retry_after))
+                await wait(self.stopping, max(self._limits.io_error_backoff, retry_after))
                 self.leadership.renew(number)
                 poller.poll_now()
 
@@ -137,12 +136,7 @@ class Lead:
                 self.leadership.give_up()
                 self.leader_id = None
             # Time for another relay to lead: this one would call the handler again.
-            await self._pause(self._limits.session)
-
-    async def _pause(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.stopping.wait()
+            await wait(self.stopping, self._limits.session)
 
     def _may_send(self, number: int) -> bool:
         now = self._clock()

@@ -21,9 +21,9 @@ class Standing(Enum):
 class Leadership:
     """The standing of one relay. Times are seconds, also while the machine sleeps.
 
-    Each poll of a following relay asks for a new term. So the term of an answer that
-    makes it leader is always one under which nothing was sent, whatever answers got lost before.
-    ``defeats`` counts how often the lead was lost. ``reason`` tells the last cause.
+    Each poll of a following relay asks for a new term. So nothing was sent under the term of the
+    answer that makes the relay leader, whatever answers got lost before. ``defeats`` counts losses
+    of the lead. ``reason``: the last cause.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -47,10 +47,9 @@ class Leadership:
         return self.standing is not Standing.LEADING
 
     def poll_timeout(self, now: float) -> float:
-        """Return the seconds the next poll may take.
+        """Return the seconds of the next poll.
 
-        Half a heartbeat, so that another agent can be asked in time; never past the moment at
-        which the relay fences itself.
+        Half a heartbeat leaves time for another agent. It never passes the time of self-fencing.
         """
         if self.standing is Standing.FOLLOWING:
             return self._heartbeat / 2
@@ -72,9 +71,9 @@ class Leadership:
         self.standing = Standing.FOLLOWING
 
     def answered(self, sent: float, asked_for_term: bool, answer: LeaseState) -> None:
-        """Judge the answer to a poll sent at a time. ``check`` must follow.
+        """Judge the answer to a poll. ``sent``: time before it, as answers may be late.
 
-        The time before the poll counts, not the time of the answer: an answer may have waited.
+        ``check`` must follow.
         """
         if not answer.is_leader:
             if self.standing is not Standing.FOLLOWING:

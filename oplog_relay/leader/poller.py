@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from dataclasses import dataclass
 
+from oplog_relay.leader.end import wait
 from oplog_relay.leader.leadership import Leadership, Standing
 from oplog_relay.model.bindings import LeaseClient
 from oplog_relay.model.errors import LeaseUnavailableError
@@ -13,31 +14,23 @@ from oplog_relay.model.settings import Limits
 _log = logging.getLogger("oplog_relay")
 
 
+@dataclass(eq=False)
 class LeasePoller:
     """Polls the lease until ``stop``, and tells its leadership the answers.
 
-    ``note`` returns the text for the lease, None for no change. ``noted`` is called when it has
-    arrived. ``changed`` is called before and after every poll.
+    ``note`` returns the text for the lease, None for no change. ``noted`` is called after its
+    arrival, ``changed`` before and after every poll.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        lease: LeaseClient,
-        leadership: Leadership,
-        clock: Callable[[], float],
-        *,
-        note: Callable[[], str | None],
-        noted: Callable[[], None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._limits = limits
-        self._lease = lease
-        self._leadership = leadership
-        self._clock = clock
-        self._note = note
-        self._noted = noted
-        self._changed = changed
+    limits: Limits
+    lease: LeaseClient
+    leadership: Leadership
+    clock: Callable[[], float]
+    note: Callable[[], str | None]
+    noted: Callable[[], None]
+    changed: Callable[[], None]
+
+    def __post_init__(self) -> None:
         # No poll is under way while another task holds this lock.
         self.quiet = asyncio.Lock()
         self._now = asyncio.Event()
@@ -62,25 +55,21 @@ class LeasePoller:
                 self._check()
                 await self._poll()
             self._check()
-            if self._is_over:
-                return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.poll):
-                    await self._now.wait()
+            await wait(self._now, self.limits.poll)
 
     def _check(self) -> None:
-        self._leadership.check(self._clock())
-        self._changed()
+        self.leadership.check(self.clock())
+        self.changed()
 
     async def _poll(self) -> None:
-        leadership, clock = self._leadership, self._clock
+        leadership, clock = self.leadership, self.clock
         asks_for_term = leadership.asks_for_term()
-        note = self._note() if leadership.standing is Standing.LEADING else None
+        note = self.note() if leadership.standing is Standing.LEADING else None
         sent = clock()
         seconds = leadership.poll_timeout(sent)
         try:
             async with asyncio.timeout(seconds):
-                answer = await self._lease.poll(seconds, refresh=asks_for_term, note=note)
+                answer = await self.lease.poll(seconds, refresh=asks_for_term, note=note)
         except (LeaseUnavailableError, TimeoutError) as error:
             if not self._is_away:
                 _log.warning("no agent answers about the lease: %s", str(error) or "time-out")
@@ -89,4 +78,4 @@ class LeasePoller:
         self._is_away = False
         leadership.answered(sent, asks_for_term, answer)
         if note is not None:
-            self._noted()
+            self.noted()

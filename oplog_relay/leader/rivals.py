@@ -1,17 +1,11 @@
-"""Tells in the log if a relay of another outbox holds the lease: rows would wait without a word."""
+"""Logs an error if a relay of another outbox holds the lease: the rows of this one wait."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from oplog_relay.model.bindings import (
-    Bindings,
-    IdentifiedOutbox,
-    LeaseClient,
-    Outbox,
-    VisibleLease,
-)
+from oplog_relay.model.bindings import Bindings, IdentifiedOutbox, LeaseClient, Outbox, VisibleLease
 from oplog_relay.model.errors import LeaseUnavailableError, OutboxError
 from oplog_relay.model.note import read_note
 from oplog_relay.model.place import conflict, place_of
@@ -37,8 +31,8 @@ async def identity_of(outbox: Outbox, seconds: float) -> str:
 class Rivals:
     """Looks at the lease every ``limits.meter`` seconds while this relay does not lead.
 
-    ``place``: the outbox of this relay. A file of SQLite may be replaced, so a known identity is
-    asked for each second.
+    ``place``: the outbox of this relay. Its known identity is checked each second: a file of SQLite
+    may be replaced.
     """
 
     def __init__(self, settings: RelaySettings, is_leader: Callable[[], bool]) -> None:

@@ -9,9 +9,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from oplog_kit.texts import counted
-from oplog_relay.leader.end import GRACE_S, Cause, End, Tools
+from oplog_relay.leader.end import GRACE_S, Cause, End, Tools, wait
 from oplog_relay.leader.flow import Flow, Request
-from oplog_relay.leader.purges import Purges
 from oplog_relay.model.bindings import Outcome, Verdict
 from oplog_relay.model.errors import OutboxError
 from oplog_relay.model.row import shown
@@ -19,8 +18,7 @@ from oplog_relay.model.row import shown
 _log = logging.getLogger("oplog_relay")
 _T = TypeVar("_T")
 
-# Freed keys between two marks: each takes a statement of its own, which reads the whole
-# table, and rows of other keys wait meanwhile.
+# Freed keys between two marks. Each needs a statement, which reads the whole table.
 _MOST_FREED = 10
 # Longest pause while the agent refuses this relay.
 _LONGEST_FORBIDDEN_S = 30.0
@@ -30,8 +28,7 @@ _TWICE = "twice: another relay marks this table, or its ids were restarted"
 class Term:
     """A term of a leader. Nothing is sent or marked after ``end``.
 
-    ``may_send`` is called immediately before each send and mark; if it returns False, it has ended
-    the term.
+    ``may_send`` is called immediately before each send and mark. False: the term has ended.
     """
 
     def __init__(
@@ -41,7 +38,6 @@ class Term:
         self.number = number
         tools.blocked.new_term()
         self.flow = Flow(tools.limits, tools.blocked)
-        self._purges = Purges(self.flow, tools.clock)
         # Rows that may have arrived and are not purged, once ``run`` has returned.
         self.unfinished = 0
         self._tools = tools
@@ -49,6 +45,7 @@ class Term:
         self._end: End | None = None
         self._ended = asyncio.Event()
         self._wake_marker = asyncio.Event()
+        self._wake_purger = asyncio.Event()
         self._wake_senders = [asyncio.Event() for _ in range(tools.limits.shards)]
         self._marks = 0
         # Pause between two attempts while the agent refuses this relay; 0: it does not.
@@ -60,7 +57,7 @@ class Term:
         if self._end is None:
             self._end = end
             self._ended.set()
-            for each in (self._wake_marker, self._purges.wake, *self._wake_senders):
+            for each in (self._wake_marker, self._wake_purger, *self._wake_senders):
                 each.set()
 
     def is_stuck(self) -> bool:
@@ -97,8 +94,7 @@ class Term:
 
     async def _clean_up(self, seconds: float) -> None:
         outbox, counters = self._tools.outbox, self._tools.counters
-        rows = self._purges.rest()
-        if rows:
+        if rows := self.flow.unpurged():
             self.unfinished += len(rows)
             with suppress(OutboxError, TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -126,13 +122,6 @@ class Term:
     def _fail(self, reason: str, retry_after: float = 0.0) -> None:
         self.end(End(Cause.UNCERTAIN, reason, retry_after))
 
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, at most until the term ends."""
-        if seconds > 0:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
-
     def _call_senders(self) -> None:
         for shard in self.flow.woken():
             self._wake_senders[shard].set()
@@ -150,7 +139,7 @@ class Term:
                 return
             limit = flow.begin_mark()
             if not limit:
-                await self._pause(limits.mark_backoff)
+                await wait(self._ended, limits.mark_backoff)
                 continue
             began = clock()
             self._marks += 1
@@ -168,19 +157,18 @@ class Term:
                 return
             self._call_senders()
             if not rows:
-                await self._pause(limits.mark_backoff)
+                await wait(self._ended, limits.mark_backoff)
             elif len(rows) < limit:
                 # Few rows are left. Larger requests cost less, so the next mark may wait a little.
-                await self._pause(limits.mark_backoff - (now - began))
+                await wait(self._ended, limits.mark_backoff - (now - began))
             if full and len(rows) < limit:
                 # The mark has read all rows of these keys, which may be many.
-                await self._pause(now - began)
+                await wait(self._ended, now - began)
 
     async def _reset_blocked(self) -> bool:
-        """Reset the rows of keys tried again, and of freed keys.
+        """Reset the rows of keys tried again, and of freed keys. Return False if the term is over.
 
         No mark is under way meanwhile: it could bring rows of a key out of order.
-        Return False if the term has ended.
         """
         blocked, reset = self._tools.blocked, self._tools.outbox.reset
         for key in blocked.to_reset()[:_MOST_FREED]:
@@ -215,7 +203,7 @@ class Term:
         # One sender tries at a time until the agent accepts this relay again.
         async with self._attempt:
             if self._forbidden_s:
-                await self._pause(self._forbidden_s)
+                await wait(self._ended, self._forbidden_s)
                 outcome = await self._publish_now(request)
                 if outcome is not None and outcome.verdict is Verdict.FORBIDDEN:
                     self._forbidden_s = min(2 * self._forbidden_s, _LONGEST_FORBIDDEN_S)
@@ -240,7 +228,7 @@ class Term:
         match outcome.verdict:
             case Verdict.ACCEPTED:
                 flow.accept(request)
-                self._purges.wake.set()
+                self._wake_purger.set()
             case Verdict.REFUSED:
                 self._refused(request, outcome.reason)
             case Verdict.FORBIDDEN:
@@ -272,11 +260,13 @@ class Term:
     # Purge
 
     async def _purge(self) -> None:
-        counters, purges = self._tools.counters, self._purges
+        counters, flow, clock = self._tools.counters, self.flow, self._tools.clock
+        has_kept = False
         while self._end is None:
-            rows = purges.begin()
+            rows = flow.to_purge(clock())
             if not rows:
-                await purges.wait()
+                self._wake_purger.clear()
+                await wait(self._wake_purger, flow.purge_pause(clock()))
                 continue
             purged = await self._call("purge", self._tools.outbox.purge(self.leader_id, rows))
             if purged is None:
@@ -284,7 +274,19 @@ class Term:
             if purged.changed:
                 self._fail(f"{counted(purged.changed, 'row')} in flight were marked {_TWICE}")
                 return
+            if purged.kept and not has_kept:
+                has_kept = True
+                _log.warning(
+                    "the purge of %d rows left %d in the table: a trigger or a policy of the"
+                    " database keeps them; they are sent again in the next term, out of order",
+                    len(rows),
+                    purged.kept,
+                )
+            if locked := {*purged.locked}:
+                flow.lock([row for row in rows if row.id in locked], clock())
+                rows = [row for row in rows if row.id not in locked]
+            flow.purged(rows, clock())
             counters.purges += 1
-            counters.relayed += purges.settle(rows, purged)
+            counters.relayed += len(rows)
             self._wake_marker.set()
             self._call_senders()

@@ -11,10 +11,7 @@ Range = tuple[Any, Any]
 
 
 class StoreRow(NamedTuple):
-    """A state, or an entry of the log, as it is stored.
-
-    ``data`` is the JSON text for consumers.
-    """
+    """A state or an entry of the log. ``data``: the JSON text for consumers."""
 
     key: str
     event: str
@@ -24,12 +21,10 @@ class StoreRow(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Conditions on the rows to read.
+    """Conditions on the rows to read. A backend may return more rows.
 
-    None is no condition; bounds are inclusive. A backend may return more rows.
-
-    ``types`` and ``events``: any of these. ``timestamp``: the producer's time in the stored form,
-    which sorts. ``data`` False: StoreRow.data may be empty.
+    None is no condition. Bounds are inclusive. ``types``, ``events``: any of these. ``timestamp``:
+    the producer's time in the stored form, which sorts. ``data`` False: StoreRow.data may be empty.
     """
 
     types: frozenset[str] | None = None
@@ -41,10 +36,7 @@ class Wanted(NamedTuple):
 
 
 class NewLog(NamedTuple):
-    """Settings for a new store. An existing store keeps its own.
-
-    ``cap_bytes`` None: the store's default. ``collection`` applies to MongoDB only.
-    """
+    """Settings of a new store. ``cap_bytes`` None: the default. ``collection``: in MongoDB."""
 
     cap_bytes: int | None = None
     collection: Literal["capped", "plain"] = "capped"
@@ -56,7 +48,7 @@ NEW_LOG = NewLog()
 class Backend(Protocol):
     """Reads one store. Raises StoreError, and StoreUnavailableError if a retry makes sense.
 
-    Spark pickles it and sends it to its workers, so it holds no connection.
+    Spark pickles it for its workers, so it holds no connection.
     """
 
     # Only the machine of the store can read it.
@@ -70,7 +62,7 @@ class Backend(Protocol):
         """Return the store's name for messages, without credentials."""
 
     def exists(self) -> bool:
-        """Return False if opening the corrector would create the store."""
+        """Return False if a corrector would create the store."""
 
     def check(self) -> None:
         """Raise StoreError unless this version can read the store."""
@@ -87,13 +79,10 @@ class Backend(Protocol):
     def locate(self, offset: int) -> LogBounds: ...
 
     def settle(self) -> None:
-        """Wait until the states hold every present entry of the log.
+        """Wait until the states hold every present entry of the log. Fold it if no agent does."""
 
-        Fold them if no agent does.
-        """
-
-    def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
-        """Return a corrector, not yet open. ``new`` applies if opening it creates the store."""
+    async def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
+        """Return an open corrector. ``new`` applies if this creates the store."""
 
 
 def split(whole: tuple[int, int], width: int) -> list[Range]:

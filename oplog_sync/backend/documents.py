@@ -16,7 +16,7 @@ from oplogd.store.mongo.link.layout import LOG, STATES, Document, key_of, mark_o
 class MongoTable(NamedTuple):
     """A collection to read. ``order``: the indexed field for ranges and sorting.
 
-    ``row`` makes a row of a document; its second argument tells whether the row needs data.
+    ``row`` makes a row of a document. Its second argument: whether the row needs data.
     """
 
     name: str
@@ -27,15 +27,14 @@ class MongoTable(NamedTuple):
     row: Callable[[Document, bool], StoreRow]
 
 
-def past(field: str, after: Any, last: Any) -> Document:
+def past(field: str, after: Any, last: Any, least: str = "$gt") -> Document:
     """Return the filter for values in (``after``, ``last``]. None is no bound."""
-    bounds = {name: value for name, value in (("$gt", after), ("$lte", last)) if value is not None}
+    bounds = {name: value for name, value in ((least, after), ("$lte", last)) if value is not None}
     return {field: bounds} if bounds else {}
 
 
-def _between(field: str, low: Any, high: Any) -> list[Document]:
-    bounds = {name: value for name, value in (("$gte", low), ("$lte", high)) if value is not None}
-    return [{field: bounds}] if bounds else []
+def _between(field: str, low: Any, high: Any) -> Document:
+    return past(field, low, high, "$gte")
 
 
 def _common_filters(wanted: Wanted) -> list[Document]:
@@ -45,22 +44,17 @@ def _common_filters(wanted: Wanted) -> list[Document]:
     if wanted.types is not None:
         filters.append({"data.t": {"$in": sorted(wanted.types)}})
     low, high = (None if text is None else parse_timestamp(text) for text in wanted.timestamp)
-    return filters + _between("data.ts", low, high)
+    return [*filters, _between("data.ts", low, high)]
 
 
 def _state_filters(wanted: Wanted) -> list[Document]:
     filters = _common_filters(wanted)
     if wanted.types:
-        # A range of keys uses the index. A key begins with the type and a slash; "0" is the
-        # character after the slash.
-        filters.append(
-            {
-                "$or": [
-                    {"_id": {"$gt": f"{name}/", "$lt": f"{name}0"}} for name in sorted(wanted.types)
-                ]
-            }
-        )
-    filters += _between("ts", *(None if ms is None else DatetimeMS(ms) for ms in wanted.ms))
+        # Ranges of keys use the index. A key is type/id, and "0" is the character after the slash.
+        ranges = [{"$gt": f"{name}/", "$lt": f"{name}0"} for name in sorted(wanted.types)]
+        filters.append({"$or": [{"_id": each} for each in ranges]})
+    times = (None if ms is None else DatetimeMS(ms) for ms in wanted.ms)
+    filters.append(_between("ts", *times))
     low, high = wanted.offset
     if low is not None and low > 0:
         filters.append({"n": {"$gte": low}})
@@ -74,7 +68,8 @@ def _operation_filters(wanted: Wanted) -> list[Document]:
     low, high = (None if ms is None else min(max(ms, 0), MAX_MS) for ms in wanted.ms)
     first = None if low is None else ObjectId(format_id(Mark(0, low)))
     last = None if high is None else ObjectId(format_id(Mark(MAX_OFFSET, high)))
-    return _common_filters(wanted) + _between("_id", first, last) + _between("n", *wanted.offset)
+    bounds = _between("_id", first, last), _between("n", *wanted.offset)
+    return [*_common_filters(wanted), *bounds]
 
 
 def _state_row(document: Mapping[str, Any], with_data: bool) -> StoreRow:

@@ -1,8 +1,7 @@
 """Read a store in MongoDB while agents write to it, each range with a cursor of its own.
 
 Reads use the read concern "majority" and the URL's read preference. A range of the log, and states
-up to an offset, need a member without lag: the member is checked first, and the primary is
-read if the member lags.
+up to an offset, need a member without lag. If the member lags, the primary is read.
 """
 
 import asyncio
@@ -10,7 +9,7 @@ import contextlib
 import itertools
 import math
 import warnings
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -23,18 +22,19 @@ from pymongo.read_concern import ReadConcern
 
 from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoreRow, Wanted
 from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, MongoTable, past
-from oplog_sync.backend.key_ranges import counted_bounds, sampled_bounds
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
-from oplogd.store import Correction, CorrectionResult, Corrector, LogBounds
+from oplogd.store import LogBounds
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable
 from oplogd.store.mongo.link.layout import LOG, META, STATES, Document
 from oplogd.store.mongo.link.link import DEFAULT_DATABASE, Link
 from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES, CollectionKind
+from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES
 
 CHUNK_ROWS = 10_000
+# Keys sampled for each range of states. The size of a range is then right within about a quarter.
+_SAMPLES = 20
 _OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}
 
 
@@ -55,27 +55,35 @@ class MongoBackend:
         return f"MongoDB at {self._where}"
 
     def exists(self) -> bool:
-        """Return whether there is an oplog.
-
-        Raises StoreError if an agent has to take over its collections first.
-        """
+        """Return whether there is an oplog. Raises StoreError if an agent must convert it first."""
         with self._database() as database:
-            return self._exists(database)
+            if _at_primary(database[META]).find_one({"_id": LOG}, {"_id": 1}) is not None:
+                return True
+            has_log = LOG in database.list_collection_names()
+            if has_log or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None:
+                raise StoreError(
+                    f"{self.name}: its database has collections of the first server, or of an "
+                    "agent that is starting; start an agent on it, which takes them over, then run "
+                    "this again"
+                )
+        return False
 
     def check(self) -> None:
         if not self.exists():
-            raise StoreError(
-                f"{self.name}: there is no oplog in its database; start "
-                "an agent on it or fill it first"
-            )
+            fault = "there is no oplog in its database; start an agent on it or fill it first"
+            raise StoreError(f"{self.name}: {fault}")
 
     def state_ranges(self, rows: int) -> list[Range]:
         with self._database() as database:
             states = database[STATES]
             parts = math.ceil(states.estimated_document_count() / rows)
-            keys = self._bounds(states, parts, rows) if parts > 1 else []
-        ends = [None, *keys, None]
-        return list(itertools.pairwise(ends))
+            if parts <= 1:
+                keys = []
+            elif asyncio.run(self._has_sample()):
+                keys = _sampled_bounds(states, parts)
+            else:
+                keys = list(_counted_bounds(states, rows))
+        return list(itertools.pairwise([None, *keys, None]))
 
     def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the states of a range of keys; None is no bound."""
@@ -95,20 +103,12 @@ class MongoBackend:
                 return
         asyncio.run(self._settle())
 
-    def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
-        return MongoCorrector(self, new)
-
-    def store(self, new: NewLog) -> MongoStore:
-        """Return a store with the existing kind of log, or the kind in ``new``."""
-        with self._database() as database:
-            kind = None if self._exists(database) else new.collection
-        return MongoStore(self._url, collection=kind, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
-
-    def _bounds(self, states: Collection[Document], parts: int, rows: int) -> list[str]:
-        """Return keys to divide the states into about ``parts`` ranges of ``rows`` states."""
-        if asyncio.run(self._has_sample()):
-            return sampled_bounds(states, parts)
-        return list(counted_bounds(states, rows))
+    async def corrector(self, new: NewLog = NEW_LOG) -> MongoStore:
+        exists = await asyncio.to_thread(self.exists)
+        kind, cap_bytes = None if exists else new.collection, new.cap_bytes or DEFAULT_CAP_BYTES
+        store = MongoStore(self._url, collection=kind, new_bytes=cap_bytes)
+        await store.open()
+        return store
 
     async def _has_sample(self) -> bool:
         async with self._greeted() as link:
@@ -130,37 +130,18 @@ class MongoBackend:
             await link.close()
 
     async def _settle(self) -> None:
-        store = await asyncio.to_thread(self.store, NEW_LOG)
-        await store.open()
+        store = await self.corrector()
         try:
             await store.settle()
         finally:
             await store.close()
 
-    def _exists(self, database: Database[Document]) -> bool:
-        if _at_primary(database[META]).find_one({"_id": LOG}, {"_id": 1}) is not None:
-            return True
-        if (
-            _kind(database) is not None
-            or _at_primary(database[STATES]).find_one({}, {"_id": 1}) is not None
-        ):
-            raise StoreError(
-                f"{self.name}: its database has collections of the first server, or of an agent "
-                "that is starting; start an agent on it, which takes them over, then run this "
-                "again"
-            )
-        return False
-
     def _rows(
         self, table: MongoTable, part: Range, wanted: Wanted, upto: int | None
     ) -> Iterator[list[StoreRow]]:
-        """Yield rows in chunks.
-
-        If a cursor is lost (fail-over, idle for too long), a new one continues after the last row.
-        """
+        """Yield rows in chunks. If a cursor is lost, a new one continues after the last row."""
         after, last = part
-        order = table.order
-        filters = table.filters(wanted)
+        order, filters = table.order, table.filters(wanted)
         projection = dict.fromkeys(table.fields if wanted.data else table.fields_without_data, 1)
         moved = True
         with (
@@ -170,14 +151,9 @@ class MongoBackend:
             while True:
                 rows: list[StoreRow] = []
                 chosen: Document = {"$and": [past(order, after, last), *filters]}
+                found = collection.find(chosen, projection, session=session)
                 try:
-                    found = (
-                        collection.find(chosen, projection, session=session)
-                        .sort(order, 1)
-                        .hint([(order, 1)])
-                    )
-                    found = found.batch_size(CHUNK_ROWS)
-                    with found as cursor:
+                    with found.sort(order, 1).hint([(order, 1)]).batch_size(CHUNK_ROWS) as cursor:
                         for document in cursor:
                             rows.append(table.row(document, wanted.data))
                             after, moved = document[order], True
@@ -200,7 +176,7 @@ class MongoBackend:
     ) -> Iterator[tuple[Collection[Document], ClientSession | None]]:
         """Yield a collection with the operations up to an offset, and the session to read it.
 
-        ``upto`` None: no offset is needed, so any member of the read preference will do.
+        ``upto`` None: any member of the read preference will do.
         """
         collection = database[table.name]
         if upto is None or database.read_preference == ReadPreference.PRIMARY:
@@ -215,9 +191,7 @@ class MongoBackend:
                     row = database[META].find_one({"_id": LOG}, {"n": 1}, session=session)
                     is_there = row is not None and row["n"] >= upto
             except ConfigurationError:
-                # The server has no sessions. Its quirks would tell, but only the primary is asked
-                # for them, and a secondary can be read while there is none.
-                is_there = False
+                is_there = False  # no sessions; a secondary can be read while there is no primary
             if is_there:
                 yield collection, session  # causal consistency: every member shows the same
             else:
@@ -255,33 +229,28 @@ class MongoBackend:
             yield client
 
 
-class MongoCorrector:
-    """Appends corrections through a MongoStore."""
-
-    def __init__(self, backend: MongoBackend, new: NewLog) -> None:
-        self._backend = backend
-        self._new = new
-        self._store: MongoStore | None = None
-
-    async def open(self) -> None:
-        self._store = await asyncio.to_thread(self._backend.store, self._new)
-        await self._store.open()
-
-    async def close(self) -> None:
-        if self._store is not None:
-            await self._store.close()
-
-    async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
-        assert self._store is not None
-        return await self._store.correct(corrections)
+def _sampled_bounds(states: Collection[Document], parts: int) -> list[str]:
+    """Return keys, in the server's order, to divide the states into about ``parts`` ranges."""
+    sample = [
+        {"$sample": {"size": parts * _SAMPLES}},
+        {"$project": {"_id": 1}},
+        {"$sort": {"_id": 1}},
+    ]
+    keys = [document["_id"] for document in states.aggregate(sample)]
+    chosen = [keys[len(keys) * number // parts] for number in range(1, parts)]
+    return list(dict.fromkeys(chosen))  # a sample may hold a key twice
 
 
-def _kind(database: Database[Document]) -> CollectionKind | None:
-    """Return the kind of the log, None if there is no log."""
-    for found in database.list_collections(filter={"name": LOG}):
-        if found["name"] == LOG:  # not every server filters
-            return "capped" if found.get("options", {}).get("capped") else "plain"
-    return None
+def _counted_bounds(states: Collection[Document], rows: int) -> Iterator[str]:
+    """Yield every ``rows``-th key, for servers without ``$sample``."""
+    after: str | None = None
+    while True:
+        found = states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1)
+        document = next(found.skip(rows - 1).limit(1), None)
+        if document is None:
+            return
+        after = document["_id"]
+        yield after
 
 
 def _at_primary(collection: Collection[Document]) -> Collection[Document]:

@@ -17,7 +17,7 @@ from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoreRow, Wanted, sp
 from oplogd.clock import SYSTEM
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreError, StoreUnavailableError
-from oplogd.store import Corrector, LogBounds
+from oplogd.store import LogBounds
 from oplogd.store.sqlite import (
     APPLICATION_ID,
     DEFAULT_CAP_BYTES,
@@ -93,8 +93,14 @@ class SqliteBackend:
     def settle(self) -> None:
         """Do nothing: SQLite changes states and log in one transaction."""
 
-    def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
-        return SqliteStore(self._path, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
+    async def corrector(self, new: NewLog = NEW_LOG) -> SqliteStore:
+        store = SqliteStore(self._path, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
+        try:
+            await store.open()
+        except BaseException:
+            await store.close()
+            raise
+        return store
 
     def _chunks(self, sql: str, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         given = _given(wanted)
@@ -112,17 +118,14 @@ class SqliteBackend:
             raise StoreError(f"store {self._path}: the file does not exist")
         try:
             uri = f"file:{quote(str(self._path))}?mode=rw"
-            db = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
-            try:
+            opened = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+            with contextlib.closing(opened) as db:
                 db.execute("PRAGMA query_only = ON")
                 self._check(db)
                 yield db
-            finally:
-                db.close()
         except sqlite3.Error as error:
-            raise StoreUnavailableError(
-                f"store {self._path}: it cannot be read: {error}"
-            ) from error
+            fault = f"store {self._path}: it cannot be read: {error}"
+            raise StoreUnavailableError(fault) from error
 
     def _check(self, db: sqlite3.Connection) -> None:
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
@@ -139,15 +142,6 @@ class SqliteBackend:
 
 def _given(wanted: Wanted) -> dict[str, Any]:
     """Return the conditions in ``wanted``, by the names in _CONDITIONS."""
-    bounds = {"ms": wanted.ms, "offset": wanted.offset, "timestamp": wanted.timestamp}
-    values: dict[str, Any] = {"types": _list(wanted.types), "events": _list(wanted.events)}
-    values |= {
-        f"{name}_{end}": value
-        for name, pair in bounds.items()
-        for end, value in zip(("from", "to"), pair, strict=True)
-    }
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _list(values: frozenset[str] | None) -> str | None:
-    return None if values is None else json.dumps(sorted(values))
+    lists = (None if each is None else json.dumps([*each]) for each in wanted[:2])
+    values = zip(_CONDITIONS, (*lists, *wanted.ms, *wanted.offset, *wanted.timestamp), strict=True)
+    return {name: value for name, value in values if value is not None}

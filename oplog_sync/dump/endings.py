@@ -17,10 +17,7 @@ def bz2_is_whole(tail: bytes) -> bool:
 
 
 def zst_is_whole(path: Path) -> bool:
-    """Return whether the last frame of a .zst file is complete.
-
-    Checks lengths only; data outside frames passes.
-    """
+    """Return whether the last frame of a .zst file is complete, by its length."""
     size = path.stat().st_size
     with path.open("rb") as file:
         while head := file.read(4):

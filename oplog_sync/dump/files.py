@@ -1,7 +1,6 @@
-"""List the files of a dump. The job does not leave it to Spark, which skips files in silence.
+"""List the files of a dump. Spark would ignore some in silence, and read others twice.
 
-Spark ignores files in nested folders, files named ``_x`` or ``.x`` and empty files. It reads a file
-twice if it is named twice.
+It ignores files in nested folders, files named ``_x`` or ``.x`` and empty files.
 """
 
 import io
@@ -23,8 +22,7 @@ from oplog_sync.jvm import hadoop
 # The first bytes of compressed files, and the suffix by which Spark recognizes them.
 MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 
-# The first bytes of so many files are checked. This only improves the message: each row is checked
-# later.
+# Files whose first bytes are checked. This only improves the message: each row is checked later.
 SNIFFED = 16
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -39,10 +37,7 @@ _TABLES = {"_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 
 
 class DumpFile(NamedTuple):
-    """A file. ``path``: its Hadoop path, not encoded.
-
-    ``base``: the folder named by the user, else the file's folder.
-    """
+    """A file. ``path``: of Hadoop, not encoded. ``base``: the user's folder, else the file's."""
 
     path: str
     base: str
@@ -59,10 +54,7 @@ class DumpFile(NamedTuple):
 
 
 def list_files(spark: SparkSession, dumps: Sequence[str]) -> list[DumpFile]:
-    """Return every file of the dump once, sorted by path.
-
-    Raises DumpError if a file must not be ignored.
-    """
+    """Return every file of the dump once, sorted by path. Raises DumpError for hidden files."""
     found: dict[str, DumpFile] = {}
     for dump in dumps:
         for file in _files(spark, dump):
@@ -79,22 +71,16 @@ def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
             raise DumpError(f"{file.shown} is empty; export it again, or leave it out")
     for number, file in enumerate(files):
         # Spark reads a .bz2 file without any block as empty, without an error.
-        if (number < SNIFFED or file.path.endswith((".bz2", ".lz4"))) and (
-            wrong := _wrong(*_head(spark, file.path), file.path, format_)
-        ):
+        is_sniffed = number < SNIFFED or file.path.endswith((".bz2", ".lz4"))
+        if is_sniffed and (wrong := _wrong(spark, file.path, format_)):
             raise DumpError(f"{file.shown} {wrong}")
         if not _is_whole(spark, file):
-            raise DumpError(
-                f"{file.shown} ends too early, or has other "
-                "data behind its end; copy or export it again"
-            )
+            fault = "ends too early, or has other data behind its end; copy or export it again"
+            raise DumpError(f"{file.shown} {fault}")
 
 
 def spool(source: BinaryIO, folder: Path) -> str:
-    """Copy standard input to a file for Spark and return its name.
-
-    The first bytes identify the compression.
-    """
+    """Copy standard input to a file for Spark and return its name."""
     head = source.read(4)
     suffix = next((name for magic, name in MAGIC.items() if head.startswith(magic)), "")
     with tempfile.NamedTemporaryFile(
@@ -109,9 +95,7 @@ def spool(source: BinaryIO, folder: Path) -> str:
 
 def columns_in_folders(file: DumpFile) -> dict[str, str]:
     """Return the columns from folder names such as ``type=video``: lower-case name -> name."""
-    names = [
-        name for name, equals, _ in (folder.partition("=") for folder in file.folders) if equals
-    ]
+    names = (folder.partition("=")[0] for folder in file.folders if "=" in folder)
     return {name.lower(): name for name in names}
 
 
@@ -145,10 +129,7 @@ def _chosen(path: str, dump: str) -> list[str]:
 
 
 def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
-    """Return the file system, and the status of each file and folder of a DUMP.
-
-    An existing name is not a pattern.
-    """
+    """Return the file system and the statuses of a DUMP. An existing name is not a pattern."""
     package, configuration = hadoop(spark)
     is_local = package.fs.FileSystem.getDefaultUri(configuration).getScheme() == "file"
     if is_local and not _SCHEME.match(dump):
@@ -162,10 +143,8 @@ def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
     except PySparkException as error:
         if "URISyntaxException" not in str(error):
             raise
-        raise DumpError(
-            f"{shown_path(dump)}: Hadoop supports no pattern in a folder "
-            "with a name that contains ':'; name the files or their folder"
-        ) from error
+        fault = "Hadoop supports no pattern in a folder with a name that contains ':'"
+        raise DumpError(f"{shown_path(dump)}: {fault}; name the files or their folder") from error
 
 
 def _walk(statuses: Any, base: str) -> Iterator[DumpFile]:
@@ -176,36 +155,24 @@ def _walk(statuses: Any, base: str) -> Iterator[DumpFile]:
 
 def _check_names(path: str, names: Iterable[str]) -> None:
     """Raise DumpError for a hidden file: its name marks it as no data, or not yet data."""
+    shown = shown_path(path)
     for name in names:
         if table := _TABLES.get(name):
             raise DumpError(
-                f"{shown_path(path).partition('/' + name)[0]} is "
-                f"{table}; its files also hold deleted rows; export its current rows"
+                f"{shown.partition('/' + name)[0]} is {table}; its files also hold deleted rows;"
+                " export its current rows"
             )
         if name.endswith("._COPYING_") or name in ("_temporary", "_temporary_"):
-            raise DumpError(
-                f"{shown_path(path)} is still being written, or its writer was interrupted"
-            )
+            raise DumpError(f"{shown} is still being written, or its writer was interrupted")
         if name.startswith(("_", ".")):
             raise DumpError(
-                f"{shown_path(path)} is hidden by its name, and Spark "
-                "would ignore it; rename it, remove it, or name the files of the dump"
+                f"{shown} is hidden by its name, and Spark would ignore it; rename it, remove it,"
+                " or name the files of the dump"
             )
-
-
-def _head(spark: SparkSession, path: str) -> tuple[bytes, bytes]:
-    """Return the first bytes of a file, raw and decompressed; empty if reading fails."""
-    package, configuration = hadoop(spark)
-    codecs = package.io.compress.CompressionCodecFactory(configuration)
-    codec = codecs.getCodec(package.fs.Path(path))
-    return _bytes_at(spark, path, 0, 64), _bytes_at(spark, path, 0, 64, codec)
 
 
 def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
-    """Return False if a compressed file is truncated.
-
-    A .zst file is checked only if it is local: the check reads the whole file.
-    """
+    """Return False for a truncated .bz2 file or a truncated local .zst file, which is read."""
     if file.path.endswith(".bz2"):
         tail = _bytes_at(spark, file.path, max(file.size - BZ2_TAIL_BYTES, 0), BZ2_TAIL_BYTES)
         return not tail or bz2_is_whole(tail)
@@ -214,11 +181,13 @@ def _is_whole(spark: SparkSession, file: DumpFile) -> bool:
 
 
 def _bytes_at(
-    spark: SparkSession, path: str, position: int, count: int, codec: Any = None
+    spark: SparkSession, path: str, position: int, count: int, *, decompress: bool = False
 ) -> bytes:
     """Return bytes of a file, empty on failure: reading it as a dump gives a better error."""
     package, configuration = hadoop(spark)
     file = package.fs.Path(path)
+    codecs = package.io.compress.CompressionCodecFactory(configuration)
+    codec = codecs.getCodec(file) if decompress else None
     try:
         system = file.getFileSystem(configuration)
         if ":" in file.getName():
@@ -226,17 +195,17 @@ def _bytes_at(
         stream = system.open(file)
         try:
             stream.seek(position)
-            return bytes(
-                (stream if codec is None else codec.createInputStream(stream)).readNBytes(count)
-            )
+            content = stream if codec is None else codec.createInputStream(stream)
+            return bytes(content.readNBytes(count))
         finally:
             stream.close()
     except Exception:
         return b""
 
 
-def _wrong(head: bytes, content: bytes, path: str, format_: str) -> str | None:
-    """Return the fault, as the rest of a sentence after the file's name."""
+def _wrong(spark: SparkSession, path: str, format_: str) -> str | None:
+    """Return the fault of a file, as the rest of a sentence after its name."""
+    head, content = (_bytes_at(spark, path, 0, 64, decompress=each) for each in (False, True))
     is_parquet = head.startswith((b"PAR1", b"PARE"))
     if format_ == "parquet":
         return None if is_parquet or not head else "is not a Parquet file; give the dump's --format"

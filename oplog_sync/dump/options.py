@@ -3,8 +3,7 @@
 from oplog_sync.errors import OptionError
 from oplog_sync.settings import JobSettings
 
-# Defaults, which the user may override: the calendar of old dates in Parquet files of other writers
-# than Spark.
+# Defaults, which the user may override: the calendar of old dates in Parquet files not from Spark.
 DEFAULTS = {"datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 
 # Options of every reader of files.
@@ -22,15 +21,15 @@ RAW_FILES = {
 }
 
 _DROPS_ROWS = "it would drop rows, which then count as deleted"
+_COUNTS_ROWS = "the job counts invalid rows itself; --skip-invalid leaves them out"
 _REFUSED = {
     "ignorecorruptfiles": _DROPS_ROWS,
     "ignoremissingfiles": _DROPS_ROWS,
     "modifiedafter": _DROPS_ROWS,
     "modifiedbefore": _DROPS_ROWS,
     "pathglobfilter": f"{_DROPS_ROWS}; select the files with a pattern",
-    "mode": "the job counts invalid rows itself; --skip-invalid leaves them out",
-    "columnnameofcorruptrecord": "the job counts invalid rows itself; --skip-invalid leaves "
-    "them out",
+    "mode": _COUNTS_ROWS,
+    "columnnameofcorruptrecord": _COUNTS_ROWS,
     "recursivefilelookup": "the job reads nested folders anyway",
     "mergeschema": "the job reads the columns of all files anyway",
     "enforceschema": "the job reads columns by their names",
@@ -52,7 +51,3 @@ def check_options(settings: JobSettings) -> None:
     for name, _ in settings.options:
         if reason := refused.get(name.lower()):
             raise OptionError(f"--option {name}: {reason}")
-
-
-def has(settings: JobSettings, *names: str) -> bool:
-    return any(name.lower() in names for name, _ in settings.options)

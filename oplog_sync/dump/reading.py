@@ -2,22 +2,14 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import groupby
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    DateType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql import types as T
 
-from oplog_sync.dump.columns import CORRUPT, NAMES, TableFormat, flaw, json_value, ours
+from oplog_sync.dump.columns import CORRUPT, NAMES, flaw, json_value, ours
 from oplog_sync.dump.files import DumpFile, check, columns_in_folders, list_files
-from oplog_sync.dump.options import DEFAULTS, RAW_FILES, READING, check_options, has
+from oplog_sync.dump.options import DEFAULTS, RAW_FILES, READING, check_options
 from oplog_sync.dump.types import may_be_of, may_hold
 from oplog_sync.errors import DumpError
 from oplog_sync.failure import SPARK_ERRORS, reason
@@ -35,19 +27,15 @@ def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -
     try:
         if settings.format == "jdbc":
             table = spark.read.options(**dict(settings.options)).format("jdbc").load()
-            return _table(table, settings, TableFormat(is_jdbc=True))
+            return _table(table, settings)
         files = list_files(spark, dumps)
         check(spark, files, settings.format)
         reader = _Files(spark, settings, files)
-        match settings.format:
-            case "json":
-                return reader.json_lines()
-            case "csv":
-                return reader.csv()
-            case _:
-                return reader.parquet()
+        if settings.format == "json":
+            return reader.json_lines()
+        return reader.csv() if settings.format == "csv" else reader.parquet()
     except SPARK_ERRORS as error:
-        raise DumpError(f"{reason(error)}") from error
+        raise DumpError(reason(error)) from error
 
 
 class _Files:
@@ -63,132 +51,106 @@ class _Files:
         return _raw(lines, line, no_flaw, may_hold(self._settings.types, line))
 
     def csv(self) -> DataFrame:
-        """Read columns by name.
-
-        Spark raises an error if a file has another header than the first file.
-        """
+        """Read columns by name. Spark refuses a file with another header than the first file."""
         options = {"header": "true", **dict(self._settings.options)}
         found = self._reader().options(**options).csv(self._paths).schema
-        schema = StructType(
-            [_csv_field(each) for each in self._as_in_header(found.fields, options)]
-        )
+        fields = [_csv_field(each) for each in self._as_in_header(found.fields, options)]
         # With column pruning Spark would not count the fields of a line.
         reader = self._reader().options(**options, enforceSchema="false", columnPruning="false")
         reader = reader.options(mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
-        table_format = TableFormat(is_csv=True, escape_is_given=has(self._settings, "escape"))
-        return self._tables(
-            reader, "csv", schema, [StructField(CORRUPT, StringType())], table_format
-        )
+        return self._tables(reader, fields, [T.StructField(CORRUPT, T.StringType())])
 
     def _as_in_header(
-        self, fields: list[StructField], options: dict[str, str]
-    ) -> list[StructField]:
-        """Restore empty names in the header: Spark replaces them, and its own check would fail.
+        self, fields: list[T.StructField], options: dict[str, str]
+    ) -> list[T.StructField]:
+        """Restore empty names in the header, such as pandas' column of row numbers.
 
-        pandas writes the row number into a column without a name.
+        Spark replaces them, and its own check would fail.
         """
         if not any(field.name == f"_c{number}" for number, field in enumerate(fields)):
             return fields
-        no_header = {
-            name: value
-            for name, value in options.items()
-            if name.lower() not in ("header", "inferschema")
-        }
-        header = self._reader().options(**no_header).csv(self._paths).first() or ()
+        names = [name for name in options if name.lower() not in ("header", "inferschema")]
+        reader = self._reader().options(**{name: options[name] for name in names})
+        header = reader.csv(self._paths).first() or ()
         is_unnamed = [*(not name for name in header), *(False for _ in fields)]
         return [
-            StructField("", field.dataType) if unnamed and field.name == f"_c{number}" else field
+            T.StructField("", field.dataType) if unnamed and field.name == f"_c{number}" else field
             for number, (field, unnamed) in enumerate(zip(fields, is_unnamed, strict=False))
         ]
 
     def parquet(self) -> DataFrame:
         """Read the columns of all files. A column is null in the rows of a file without it."""
         schema = self._merged_schema()
-        only_ours = StructType([field for field in schema.fields if field.name.lower() in NAMES])
-        return self._tables(self._reader(), "parquet", only_ours, [], TableFormat())
+        only_ours = [field for field in schema.fields if field.name.lower() in NAMES]
+        return self._tables(self._reader(), only_ours, [])
 
     def _tables(
-        self,
-        reader: DataFrameReader,
-        format_: str,
-        schema: StructType,
-        more: list[StructField],
-        table_format: TableFormat,
+        self, reader: DataFrameReader, fields: list[T.StructField], more: list[T.StructField]
     ) -> DataFrame:
         """Return the rows of all files, with the columns from folder names."""
-        inside = {field.name.lower() for field in schema.fields}
+        inside = {field.name.lower() for field in fields}
         by_folder = {file: columns_in_folders(file) for file in self._files}
-        outside = sorted(
-            {name for names in by_folder.values() for name in names if name in NAMES} - inside
-        )
-        if not outside:
-            table = reader.schema(StructType([*schema.fields, *more])).format(format_)
-            return _table(table.load(self._paths), self._settings, table_format)
+        named = {name for names in by_folder.values() for name in names}
+        outside = sorted((named & {*NAMES}) - inside)
         for file, names in by_folder.items():
             if missing := [name for name in outside if name not in names]:
                 raise DumpError(
                     f"folder names give the column {missing[0]}, but "
                     f"{file.shown} is in no folder such as {missing[0]}=..."
                 )
-        tables: list[DataFrame] = []
-        for base, files in groupby(
-            sorted(self._files, key=lambda file: file.base), lambda file: file.base
-        ):
-            paths = [file.path for file in files]
-            given = [StructField(by_folder[self._files[0]][name], StringType()) for name in outside]
-            full = StructType([*schema.fields, *more, *given])
-            rows = reader.schema(full).option("basePath", base).format(format_).load(paths)
-            tables.append(_table(rows, self._settings, table_format))
-        return reduce(DataFrame.unionAll, tables)
+        given = [T.StructField(by_folder[self._files[0]][name], T.StringType()) for name in outside]
+        reader = reader.schema(T.StructType([*fields, *more, *given])).format(self._settings.format)
+        if not outside:
+            return _table(reader.load(self._paths), self._settings)
+        paths: dict[str, list[str]] = {}
+        for file in self._files:
+            paths.setdefault(file.base, []).append(file.path)
+        tables = (reader.option("basePath", base).load(of_it) for base, of_it in paths.items())
+        return reduce(DataFrame.unionAll, (_table(rows, self._settings) for rows in tables))
 
-    def _merged_schema(self) -> StructType:
+    def _merged_schema(self) -> T.StructType:
         try:
             return self._reader().option("mergeSchema", "true").parquet(*self._paths).schema
         except SPARK_ERRORS as error:
             if "CANNOT_MERGE_SCHEMAS" not in str(error):
                 raise
-        # Files may differ in other columns. Reading one by one is slower, and
-        # identifies the file.
-        merged: dict[str, tuple[StructField, DumpFile]] = {}
+        # Files may differ in other columns. Reading one by one is slower, and identifies the file.
+        merged: dict[str, tuple[T.StructField, DumpFile]] = {}
         for file in self._files:
             for field in self._reader().parquet(file.path).schema.fields:
-                name = field.name.lower()
+                name, kind = field.name.lower(), field.dataType
                 if name not in NAMES:
                     continue
                 first, first_file = merged.setdefault(name, (field, file))
-                if first.dataType != field.dataType:
+                if first.dataType != kind:
                     raise DumpError(
-                        f"the column {name} is of type "
-                        f"{first.dataType.simpleString()} in {first_file.shown} and "
-                        f"{field.dataType.simpleString()} in {file.shown}; write all files with "
-                        "the same types"
+                        f"the column {name} is of type {first.dataType.simpleString()} in "
+                        f"{first_file.shown} and {kind.simpleString()} in {file.shown}; write all "
+                        "files with the same types"
                     )
-        return StructType([field for field, _ in merged.values()])
+        return T.StructType([field for field, _ in merged.values()])
 
     def _reader(self) -> DataFrameReader:
-        reader = (
-            self._spark.read.options(**DEFAULTS)
-            .options(**dict(self._settings.options))
-            .options(**READING)
-        )
-        if any(":" in file.path.rpartition("/")[2] for file in self._files):
-            reader = reader.options(**RAW_FILES)
-        return reader
+        reader = self._spark.read.options(**DEFAULTS).options(**dict(self._settings.options))
+        has_colon = any(":" in file.path.rpartition("/")[2] for file in self._files)
+        return reader.options(**READING, **(RAW_FILES if has_colon else {}))
 
 
-def _csv_field(field: StructField) -> StructField:
+def _csv_field(field: T.StructField) -> T.StructField:
     """Read every column as text, so that an id 007 keeps its zeros. Only a time may be inferred."""
     is_time = field.name.lower() == "timestamp" and isinstance(
-        field.dataType, TimestampType | TimestampNTZType | DateType
+        field.dataType, T.TimestampType | T.TimestampNTZType | T.DateType
     )
-    return StructField(field.name, field.dataType if is_time else StringType())
+    return T.StructField(field.name, field.dataType if is_time else T.StringType())
 
 
-def _table(rows: DataFrame, settings: JobSettings, table_format: TableFormat) -> DataFrame:
-    fields, in_files = ours(rows.schema), not table_format.is_jdbc
+def _table(rows: DataFrame, settings: JobSettings) -> DataFrame:
+    fields, in_files = ours(rows.schema), settings.format != "jdbc"
     type_ = F.col(f"`{fields['type'].name}`").cast("string")
     wanted = may_be_of(settings.types, type_, in_bytes=in_files)
-    return _raw(rows, json_value(fields), flaw(fields, table_format), wanted, in_files=in_files)
+    escape_is_given = any(name.lower() == "escape" for name, _ in settings.options)
+    wrong = flaw(fields, settings.format, escape_is_given=escape_is_given)
+    return _raw(rows, json_value(fields), wrong, wanted, in_files=in_files)
 
 
 def _raw(

@@ -1,7 +1,7 @@
 """Check and normalise the JSON rows in Python, and explain the invalid ones."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -24,12 +24,14 @@ INVALID_SCHEMA = "file string, block bigint, row bigint, reason string"
 _ARROW_SCHEMA, _ARROW_INVALID = arrow_schema(SCHEMA), arrow_schema(INVALID_SCHEMA)
 _INVALID_ROW = (INVALID, None, None, None)
 
-_Batches = Iterable[pa.RecordBatch]
+# Returns why a row is at fault, or None.
+_Fault = Callable[[bytes], str | None]
 
 
 def normalised(raw: DataFrame, types: frozenset[str]) -> DataFrame:
     """Return rows with SCHEMA, only of ``types`` unless it is empty. Invalid rows stay."""
-    return raw.where("may_be_wanted").select("value", "flaw").mapInArrow(_normaliser(types), SCHEMA)
+    wanted = raw.where("may_be_wanted").select("value", "flaw")
+    return wanted.mapInArrow(partial(_normalise, types), SCHEMA)
 
 
 def invalid_reason(raw: bytes) -> str | None:
@@ -41,19 +43,13 @@ def invalid_reason(raw: bytes) -> str | None:
     return None
 
 
-def faulty_rows(raw: DataFrame, fault: Callable[[bytes], str | None] = invalid_reason) -> DataFrame:
-    """Return the rows with a fault, with INVALID_SCHEMA.
-
-    Reads the dump again. ``fault`` returns a row's fault or None.
-    """
-    return raw.mapInArrow(_explainer(fault, fault is invalid_reason), INVALID_SCHEMA)
+def faulty_rows(raw: DataFrame, fault: _Fault = invalid_reason) -> DataFrame:
+    """Return the rows with a fault, with INVALID_SCHEMA. Reads the dump again."""
+    return raw.mapInArrow(partial(_explain, fault), INVALID_SCHEMA)
 
 
 def rows_before(raw: DataFrame) -> dict[tuple[str, int], int]:
-    """Return the number of rows before each position at which Spark began to read a file.
-
-    Reads the dump again.
-    """
+    """Return the rows before each file and block, as in INVALID_SCHEMA. Reads the dump again."""
     counted = raw.groupBy("file", "block").count().orderBy("file", "block").collect()
     before: dict[tuple[str, int], int] = {}
     seen: dict[str, int] = {}
@@ -63,53 +59,44 @@ def rows_before(raw: DataFrame) -> dict[tuple[str, int], int]:
     return before
 
 
-def _normaliser(types: frozenset[str]) -> Callable[[_Batches], Iterator[pa.RecordBatch]]:
-    def normalise(batches: _Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            rows: list[tuple[str, str | None, bytes | None, bool | None]] = []
-            for raw, flaw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if flaw is None and (not raw or raw.isspace()):
-                    continue
-                try:
-                    row = decode_row(raw) if flaw is None else None
-                except OperationError:
-                    row = None
-                if row is None:
-                    rows.append(_INVALID_ROW)
-                elif not types or row.type in types:
-                    data = encode_data(row.timestamp, row.parents or [], row.type, row.id)
-                    has_parents = row.parents is not None
-                    rows.append((f"{row.type}/{row.id}", row.timestamp, data, has_parents))
-            keys, timestamps, texts, parents = columns_of(rows, _ARROW_SCHEMA)
-            times = instants(timestamps).cast(pa.int64())
-            yield batch_of([keys, times, texts, parents], _ARROW_SCHEMA)
+def _normalise(
+    types: frozenset[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows: list[tuple[str, str | None, bytes | None, bool | None]] = []
+        for raw, flaw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            if flaw is None and (not raw or raw.isspace()):
+                continue
+            try:
+                row = decode_row(raw) if flaw is None else None
+            except OperationError:
+                row = None
+            if row is None:
+                rows.append(_INVALID_ROW)
+            elif not types or row.type in types:
+                data = encode_data(row.timestamp, row.parents or [], row.type, row.id)
+                has_parents = row.parents is not None
+                rows.append((f"{row.type}/{row.id}", row.timestamp, data, has_parents))
+        keys, timestamps, texts, parents = columns_of(rows, _ARROW_SCHEMA)
+        times = instants(timestamps).cast(pa.int64())
+        yield batch_of([keys, times, texts, parents], _ARROW_SCHEMA)
 
-    return normalise
 
-
-def _explainer(
-    fault: Callable[[bytes], str | None], tells_flaws: bool
-) -> Callable[[_Batches], Iterator[pa.RecordBatch]]:
-    def reason(values: dict[str, Any]) -> str | None:
-        raw, flaw = values["value"], values["flaw"]
-        if not values["may_be_wanted"]:
-            return None
-        if flaw is not None:
-            return str(flaw) if tells_flaws else None
-        return fault(raw) if raw and not raw.isspace() else None
-
-    def explain(batches: _Batches) -> Iterator[pa.RecordBatch]:
-        place: tuple[str, int] | None = None
-        row = 0
-        for batch in batches:
-            found: list[tuple[str, int, int, str]] = []
-            for values in batch.to_pylist():
-                at = values["file"], values["block"]
-                if at != place:
-                    place, row = at, 0
-                row += 1
-                if (why := reason(values)) is not None:
-                    found.append((*at, row, why))
-            yield batch_of(columns_of(found, _ARROW_INVALID), _ARROW_INVALID)
-
-    return explain
+def _explain(fault: _Fault, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    place: tuple[str, int] | None = None
+    row = 0
+    for batch in batches:
+        found: list[tuple[str, int, int, str]] = []
+        for values in batch.to_pylist():
+            at = values["file"], values["block"]
+            if at != place:
+                place, row = at, 0
+            row += 1
+            raw, flaw = values["value"], values["flaw"]
+            if flaw is not None:
+                why = flaw if fault is invalid_reason else None
+            else:
+                why = fault(raw) if raw and not raw.isspace() else None
+            if why is not None and values["may_be_wanted"]:
+                found.append((*at, row, why))
+        yield batch_of(columns_of(found, _ARROW_INVALID), _ARROW_INVALID)

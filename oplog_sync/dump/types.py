@@ -18,8 +18,7 @@ _ONE_TYPE = r'^\s*\{[^{}\\]*"type"\s*:\s*"([^"\\]*)"[^{}\\]*\}\s*$'
 def may_be_of(types: Collection[str], column: Column, *, in_bytes: bool) -> Column:
     """Return whether a value may be one of ``types`` (lower case; empty: all).
 
-    ``in_bytes``: the reader compares text by its bytes, as Parquet does. Databases have other
-    rules.
+    ``in_bytes``: the reader compares text by its bytes. Databases have other rules.
     """
     if not types:
         return F.lit(True)

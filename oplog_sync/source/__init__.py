@@ -3,18 +3,13 @@
 from typing import ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    DataSourceWriter,
-)
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
 from oplog_sync.source.batch import BatchReader, PushingReader
 from oplog_sync.source.columns import check_schema, full_schema
-from oplog_sync.source.options import Options, read_options
+from oplog_sync.source.options import SourceOptions, read_options
 from oplog_sync.source.stream import StreamReader
 from oplog_sync.source.write import OplogWriter
 
@@ -30,7 +25,7 @@ def register(spark: SparkSession) -> None:
     )
 
 
-def check_master(options: Options, master: str | None) -> None:
+def check_master(options: SourceOptions, master: str | None) -> None:
     """Raise OptionError if tasks on other machines would read a file of this machine."""
     if options.store is None or master is None or master.startswith("local"):
         return
@@ -53,26 +48,24 @@ class OplogDataSource(DataSource):
     def schema(self) -> StructType:
         return full_schema()
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> BatchReader:
         options = self._options()
         if options.store is None:
             raise OptionError("option agent: an agent serves streams only; give store instead")
         check_schema(schema)
-        return (
-            PushingReader(options, schema) if options.push_filters else BatchReader(options, schema)
-        )
+        return (PushingReader if options.push_filters else BatchReader)(options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+    def streamReader(self, schema: StructType) -> StreamReader:
         options = self._options()
         check_schema(schema)
         return StreamReader(options, schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> OplogWriter:
         if overwrite:
             raise OptionError("mode overwrite: a log can only be appended to; use mode append")
         return OplogWriter(self._options(), schema)
 
-    def _options(self) -> Options:
+    def _options(self) -> SourceOptions:
         options = read_options(self.options)
         check_master(options, self.master)
         return options

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from oplog_sync.backend import StoreRow
-from oplog_sync.errors import AgentError
+from oplog_sync.errors import SyncError
 from oplogd.model.event_id import EventId, Millis, parse_position
 from oplogd.store import decode_stored
 
@@ -31,7 +31,7 @@ class _Block(NamedTuple):
 class AgentStream:
     """Reads the stream of one agent. No message shows the credentials in ``url``.
 
-    ``password``: the agent's --password. It has precedence over the password in ``url``.
+    ``password``: the agent's --password, instead of the one in ``url``.
     """
 
     def __init__(self, url: str, password: str | None) -> None:
@@ -40,17 +40,17 @@ class AgentStream:
         self._shown = re.sub(r"//.*@", "//", url, flags=re.DOTALL).partition("?")[0]
 
     def position(self) -> str:
-        """Return the id of the log's newest entry. Raises AgentError."""
+        """Return the id of the log's newest entry. Raises SyncError."""
         with self._stream(None) as blocks:
             for block in blocks:
                 if not block.event:
                     return block.id
-        raise AgentError(f"agent {self._shown}: it ended the stream before it sent its position")
+        raise SyncError(f"agent {self._shown}: it ended the stream before it sent its position")
 
     def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
-        """Yield the rows after ``start``, up to and including ``end``, in chunks.
+        """Yield the rows after ``start`` up to ``end`` in chunks. A "reset" has no rows.
 
-        A "reset" has no rows. Raises AgentError.
+        Raises SyncError.
         """
         target = parse_position(end)
         kind: ChunkKind = "operations"
@@ -77,7 +77,7 @@ class AgentStream:
                 if block.event == "live" and isinstance(position, Millis):
                     break  # the log is empty: the states are complete
             else:
-                raise AgentError(
+                raise SyncError(
                     f"agent {self._shown}: it ended the stream before {end}; read the batch again"
                 )
         if rows:
@@ -85,7 +85,14 @@ class AgentStream:
 
     @contextmanager
     def _stream(self, last_event_id: str | None) -> Iterator[Iterator[_Block]]:
-        url, host, port = self._address()
+        try:
+            url = urlsplit(self._url)
+            host, port = url.hostname, url.port
+        except ValueError:
+            host = None
+        if host is None or url.scheme not in ("http", "https"):
+            fault = "is not the http:// or https:// address of an agent"
+            raise SyncError(f"option agent: {self._shown!r} {fault}")
         headers = {"Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = last_event_id
@@ -101,27 +108,13 @@ class AgentStream:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise AgentError(
-                    f"agent {self._shown}: it answered {response.status} {response.reason}"
-                )
+                answer = f"{response.status} {response.reason}"
+                raise SyncError(f"agent {self._shown}: it answered {answer}")
             yield _blocks(response)
         except (OSError, http.client.HTTPException) as error:
-            raise AgentError(f"agent {self._shown}: it does not answer: {error}") from error
+            raise SyncError(f"agent {self._shown}: it does not answer: {error}") from error
         finally:
             connection.close()
-
-    def _address(self) -> tuple[SplitResult, str, int | None]:
-        """Return the URL with its host and port. Port None: the default of the scheme."""
-        try:
-            url = urlsplit(self._url)
-            host, port = url.hostname, url.port
-        except ValueError:
-            host = None
-        if host is None or url.scheme not in ("http", "https"):
-            raise AgentError(
-                f"option agent: {self._shown!r} is not the http:// or https:// address of an agent"
-            )
-        return url, host, port
 
 
 def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
@@ -139,11 +132,9 @@ def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
 
 def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
     """Return whether both are event ids and ``position`` has the larger offset."""
-    return (
-        isinstance(position, EventId)
-        and isinstance(target, EventId)
-        and position.offset > target.offset
-    )
+    if isinstance(position, EventId) and isinstance(target, EventId):
+        return position.offset > target.offset
+    return False
 
 
 def _row(block: _Block, position: EventId | Millis) -> StoreRow:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from oplog_sync.backend import Range, Wanted, split
 from oplog_sync.source.columns import arrow_batch
-from oplog_sync.source.options import Options
+from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.pushdown import wanted_by
 
 # Columns made without the operation's JSON text.
@@ -26,7 +26,7 @@ class BatchPart(InputPartition):
 class BatchReader(DataSourceReader):
     """Reads states as they are when their task reads them, or the operations at planning."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._wanted = Wanted(data=not _WITHOUT_DATA.issuperset(schema.fieldNames()))

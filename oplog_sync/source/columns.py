@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructType, TimestampType
+from pyspark.sql import types as T
 
 from oplog_sync.arrow import INSTANT, arrow_schema, batch_of, instants
 from oplog_sync.backend import StoreRow
@@ -16,6 +16,7 @@ from oplogd.store import decode_stored
 # Position of the timestamp in the output of ``encode_data``.
 _TIMESTAMP = slice(14, 38)
 
+_MS = pa.timestamp("ms", tz="UTC")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -25,50 +26,41 @@ def event_id(row: StoreRow) -> str:
     return format_id(Mark(row.offset, row.ms)) if row.offset else str(row.ms)
 
 
-_MAKERS: dict[str, tuple[DataType, Callable[[Sequence[StoreRow]], Any]]] = {
-    "event_id": (StringType(), lambda rows: [event_id(row) for row in rows]),
-    "offset": (LongType(), lambda rows: [row.offset for row in rows]),
-    "event": (StringType(), lambda rows: [row.event for row in rows]),
-    "key": (StringType(), lambda rows: [row.key for row in rows]),
-    "type": (StringType(), lambda rows: [row.key.partition("/")[0] for row in rows]),
-    "id": (StringType(), lambda rows: [row.key.partition("/")[2] for row in rows]),
-    "timestamp": (TimestampType(), lambda rows: _timestamps(rows)),
+_MAKERS: dict[str, tuple[T.DataType, Callable[[Sequence[StoreRow]], Any]]] = {
+    "event_id": (T.StringType(), lambda rows: [event_id(row) for row in rows]),
+    "offset": (T.LongType(), lambda rows: [row.offset for row in rows]),
+    "event": (T.StringType(), lambda rows: [row.event for row in rows]),
+    "key": (T.StringType(), lambda rows: [row.key for row in rows]),
+    "type": (T.StringType(), lambda rows: [row.key.partition("/")[0] for row in rows]),
+    "id": (T.StringType(), lambda rows: [row.key.partition("/")[2] for row in rows]),
+    "timestamp": (T.TimestampType(), lambda rows: _timestamps(rows)),
     "parents": (
-        ArrayType(StringType()),
+        T.ArrayType(T.StringType()),
         lambda rows: [decode_stored(row.data).parents for row in rows],
     ),
-    "logged": (
-        TimestampType(),
-        lambda rows: pa.array([row.ms * 1000 for row in rows], pa.int64()).cast(INSTANT),
-    ),
-    "data": (StringType(), lambda rows: [row.data for row in rows]),
+    "logged": (T.TimestampType(), lambda rows: pa.array([r.ms for r in rows], _MS).cast(INSTANT)),
+    "data": (T.StringType(), lambda rows: [row.data for row in rows]),
 }
 
 
-def full_schema() -> StructType:
-    """Return all columns. States and operations have the same.
-
-    A reader reads only the columns of its schema.
-    """
-    schema = StructType()
-    for name, (kind, _) in _MAKERS.items():
-        schema.add(name, kind)
-    return schema
+def full_schema() -> T.StructType:
+    """Return all columns. States and operations have the same."""
+    return T.StructType([T.StructField(name, kind) for name, (kind, _) in _MAKERS.items()])
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: T.StructType) -> None:
     """Raise OptionError unless each column of the schema exists and has that type."""
     for field in schema.fields:
         if field.name not in _MAKERS:
             raise OptionError(
                 f"schema: there is no column {field.name}; the columns are {', '.join(_MAKERS)}"
             )
-        kind = _MAKERS[field.name][0]
-        if field.dataType.simpleString() != kind.simpleString():
-            raise OptionError(f"schema: the column {field.name} is of type {kind.simpleString()}")
+        kind = _MAKERS[field.name][0].simpleString()
+        if field.dataType.simpleString() != kind:
+            raise OptionError(f"schema: the column {field.name} is of type {kind}")
 
 
-def arrow_batch(rows: Sequence[StoreRow], schema: StructType) -> pa.RecordBatch:
+def arrow_batch(rows: Sequence[StoreRow], schema: T.StructType) -> pa.RecordBatch:
     columns = [_MAKERS[field.name][1](rows) for field in schema.fields]
     names = (f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     return batch_of(columns, arrow_schema(", ".join(names)))

@@ -6,40 +6,28 @@ Spark checks every row again, so a bound may be too wide.
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource
 
 from oplog_sync.backend import Wanted
 from oplog_sync.source.columns import milliseconds
 from oplogd.model.operation import format_ms
 
-_EQUAL = (EqualTo, EqualNullSafe)
-_FROM = (*_EQUAL, GreaterThan, GreaterThanOrEqual)
-_TO = (*_EQUAL, LessThan, LessThanOrEqual)
+_EQUAL = (datasource.EqualTo, datasource.EqualNullSafe)
+_FROM = (*_EQUAL, datasource.GreaterThan, datasource.GreaterThanOrEqual)
+_TO = (*_EQUAL, datasource.LessThan, datasource.LessThanOrEqual)
 
 _T = TypeVar("_T", int, str)
 
 
-def wanted_by(filters: Iterable[Filter]) -> Wanted:
-    """Combine the filters with AND.
-
-    Spark alone applies filters on other columns than type, event, logged, timestamp and offset.
-    """
+def wanted_by(filters: Iterable[datasource.Filter]) -> Wanted:
+    """Combine the filters with AND. Spark alone applies those on columns not named below."""
     wanted = Wanted()
     for condition in filters:
         wanted = _and(wanted, condition)
     return wanted
 
 
-def _and(wanted: Wanted, condition: Filter) -> Wanted:
+def _and(wanted: Wanted, condition: datasource.Filter) -> Wanted:
     path: tuple[str, ...] = getattr(condition, "attribute", ())
     value: Any = getattr(condition, "value", None)
     if len(path) != 1 or value is None:
@@ -60,18 +48,17 @@ def _and(wanted: Wanted, condition: Filter) -> Wanted:
     return wanted
 
 
-def _among(before: frozenset[str] | None, condition: Filter, value: Any) -> frozenset[str] | None:
-    if isinstance(condition, In):
-        values = frozenset(value)
-    elif isinstance(condition, _EQUAL):
-        values = frozenset([value])
-    else:
+def _among(
+    before: frozenset[str] | None, condition: datasource.Filter, value: Any
+) -> frozenset[str] | None:
+    if not isinstance(condition, (datasource.In, *_EQUAL)):
         return before
+    values = frozenset(value if isinstance(condition, datasource.In) else [value])
     return values if before is None else before & values
 
 
 def _within(
-    before: tuple[_T | None, _T | None], condition: Filter, bound: _T
+    before: tuple[_T | None, _T | None], condition: datasource.Filter, bound: _T
 ) -> tuple[_T | None, _T | None]:
     low, high = before
     if isinstance(condition, _FROM):

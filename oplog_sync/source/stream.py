@@ -1,9 +1,7 @@
 """Streaming reads of operations.
 
-Spark's offsets are ``{"id": <event id>}``: the last operation of a batch.
-
-A micro-batch is the operations after one id, up to and including another. They are read from the
-log again each time, so a batch is the same if it is repeated after a restart.
+Spark's offsets are ``{"id": <event id>}``: the last operation of a batch. A micro-batch is the
+operations after one id, up to and including another. A repeated batch reads the same from the log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,10 +14,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from oplog_sync.backend import Range, StoreRow, Wanted, split
-from oplog_sync.errors import LogGapError, OptionError
+from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.agent import AgentStream, is_past
 from oplog_sync.source.columns import arrow_batch
-from oplog_sync.source.options import Options
+from oplog_sync.source.options import SourceOptions
 from oplogd.errors import PositionError
 from oplogd.model.event_id import EventId, Mark, Millis, format_id, parse_position
 
@@ -34,9 +32,8 @@ else:
 # How long an unchanged position counts as the newest. Spark asks an idle stream every 10 ms.
 HOLD_SECONDS = 1.0
 
-# Each query of the newest position opens a new connection, although one process keeps the reader. A
-# MongoDB client needs a running event loop between the queries, and there is none. An agent sends
-# its position only when a stream begins.
+# Each query of the newest position opens a new connection. A client of MongoDB would need an event
+# loop between the queries, and an agent sends its position only when a stream begins.
 
 _ADVICE = "start the query with a new checkpoint, or set the option onGap to states"
 
@@ -69,7 +66,7 @@ class AgentPart(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._source = StoreSource(options) if options.agent is None else AgentSource(options)
@@ -80,8 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held_until = 0.0
 
     def initialOffset(self) -> dict[str, str]:
-        # Spark asks again at the first batch. By then "now" would be after the operations of that
-        # batch.
+        # Spark asks again at the first batch: then "now" would be after its operations.
         if self._initial is None:
             self._initial = self._source.start()
         return {"id": self._initial}
@@ -96,10 +92,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._source.latest(after, getattr(limit, "max_rows", None))
         self._held_until = monotonic() + HOLD_SECONDS if latest == (after or self._latest) else 0.0
         self._latest = latest
-        if self._target is not None and is_past(
-            parse_position(latest), parse_position(self._target)
-        ):
-            latest = self._target
+        target = self._target
+        if target is not None and is_past(parse_position(latest), parse_position(target)):
+            latest = target
         return {"id": latest}
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -121,9 +116,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class StoreSource:
-    """Reads from the store. Any number of tasks share a batch. Positions are event ids."""
+    """Reads the store, with any number of tasks per batch. Positions are event ids."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         self._backend = options.backend()
         self._options = options
 
@@ -145,12 +140,10 @@ class StoreSource:
     def latest(self, after: str, limit: int | None) -> str:
         """Return the newest position, at most ``limit`` operations after ``after``."""
         head = self._backend.locate(0).head
-        if limit is not None and after:
-            last = _event_id(after).offset + limit
-            if last < head.offset:
-                at_ms = self._backend.locate(last).at_ms
-                if at_ms is not None:
-                    return format_id(Mark(last, at_ms))
+        if limit is not None and after and (last := _event_id(after).offset + limit) < head.offset:
+            at_ms = self._backend.locate(last).at_ms
+            if at_ms is not None:
+                return format_id(Mark(last, at_ms))
         return format_id(head)
 
     def plan(self, start: str, end: str) -> Sequence[InputPartition]:
@@ -161,16 +154,13 @@ class StoreSource:
         if not foreign and first.offset + 1 >= oldest:
             whole = (first.offset, last.offset)
             return [LogPart(part) for part in split(whole, self._options.partition_rows)]
-        reason = (
-            "belongs to another log"
-            if foreign
-            else f"has left the log, whose oldest offset is {oldest}"
-        )
+        left = f"has left the log, whose oldest offset is {oldest}"
+        reason = "belongs to another log" if foreign else left
         if self._options.on_gap == "fail":
-            raise LogGapError(f"position {start} {reason}; {_ADVICE}")
+            raise SyncError(f"position {start} {reason}; {_ADVICE}")
         known_from = max(located.created_ms, located.purged_ms)
         if foreign or first.offset + 1 < located.first_offset or first.ms < known_from:
-            raise LogGapError(f"position {start} {reason}, {_START_ANEW}")
+            raise SyncError(f"position {start} {reason}, {_START_ANEW}")
         self._backend.settle()
         since = first.ms - first.ms % 1000
         ranges = self._backend.state_ranges(self._options.partition_rows)
@@ -178,9 +168,8 @@ class StoreSource:
 
     def rows(self, part: InputPartition) -> Iterator[list[StoreRow]]:
         if isinstance(part, StatePart):
-            yield from self._backend.states(
-                part.rows, Wanted(ms=(part.since_ms, None), offset=(None, part.upto))
-            )
+            wanted = Wanted(ms=(part.since_ms, None), offset=(None, part.upto))
+            yield from self._backend.states(part.rows, wanted)
             return
         assert isinstance(part, LogPart)
         expected = part.rows[0] + 1
@@ -190,16 +179,14 @@ class StoreSource:
             yield rows
             expected = rows[-1].offset + 1
         if expected != part.rows[1] + 1:
-            raise LogGapError(
-                f"the operations from offset {expected} on have left the "
-                f"log during the read; {_ADVICE}"
-            )
+            left = f"the operations from offset {expected} on have left the log during the read"
+            raise SyncError(f"{left}; {_ADVICE}")
 
 
 class AgentSource:
-    """Reads an agent's event stream, one task per batch, if the store cannot be reached."""
+    """Reads an agent's event stream, one task per batch."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: SourceOptions) -> None:
         assert options.agent is not None
         self._agent = AgentStream(options.agent, options.password)
         self._start = options.start
@@ -232,12 +219,10 @@ class AgentSource:
         asked_for_states = isinstance(_position(part.start), Millis)
         for kind, rows in self._agent.read(part.start, part.end):
             if kind != "operations" and not asked_for_states and not self._bridge_gaps:
-                raise LogGapError(
-                    f"position {part.start} has left the log of the agent, "
-                    f"or was never in it; {_ADVICE}"
-                )
+                left = f"position {part.start} has left the log of the agent, or was never in it"
+                raise SyncError(f"{left}; {_ADVICE}")
             if kind == "reset" and not asked_for_states:
-                raise LogGapError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
+                raise SyncError(f"position {part.start} is unknown to the agent, {_START_ANEW}")
             if rows:
                 yield rows
 
@@ -252,7 +237,7 @@ def _position(text: str) -> EventId | Millis:
 def _event_id(text: str) -> EventId:
     position = parse_position(text)
     if isinstance(position, Millis):
-        raise LogGapError(
+        raise SyncError(
             f"position {text} is not an event id: was the checkpoint made with the option agent?"
         )
     return position

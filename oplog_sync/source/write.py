@@ -16,7 +16,7 @@ from oplog_sync.apply import apply, count
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
-from oplog_sync.source.options import Options
+from oplog_sync.source.options import SourceOptions
 from oplogd.clock import now_ms
 from oplogd.errors import OperationError, StoreError
 from oplogd.model.operation import decode, format_ms
@@ -37,7 +37,7 @@ class Written(WriterCommitMessage):
 class OplogWriter(DataSourceArrowWriter):
     """Appends rows. A log has no rollback; docs/reference/sync.md explains retries."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         names = set(schema.fieldNames())
         if options.store is None:
             raise OptionError("option agent: operations can only be written to a store")
@@ -55,27 +55,24 @@ class OplogWriter(DataSourceArrowWriter):
         arrival = format_ms(_now_ms(self._store))
         rows = (row for batch in iterator for row in batch.to_pylist())
         counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
-        skipped = sum(
-            many for (_, _, verdict), many in counts.items() if verdict is CorrectionResult.SKIPPED
-        )
+        skipped = sum(counts[each] for each in counts if each[2] is CorrectionResult.SKIPPED)
         return Written(counts.total() - skipped, skipped)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         written = [message for message in messages if isinstance(message, Written)]
         skipped = sum(message.skipped for message in written)
         if skipped:
-            total = skipped + sum(message.applied for message in written)
-            print(
-                f"oplog: skipped {skipped:,} of {counted(total, 'row')}: their objects have "
-                "changed since expected_offset",
-                file=sys.stderr,
+            rows = counted(skipped + sum(message.applied for message in written), "row")
+            _tell(
+                f"skipped {skipped:,} of {rows}: their objects have changed since expected_offset"
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        print(
-            "oplog: the write failed; operations that its tasks have appended stay in the log",
-            file=sys.stderr,
-        )
+        _tell("the write failed; operations that its tasks have appended stay in the log")
+
+
+def _tell(text: str) -> None:
+    print(f"oplog: {text}", file=sys.stderr)
 
 
 def _now_ms(store: str) -> int:
@@ -90,11 +87,11 @@ def _now_ms(store: str) -> int:
 def _correction(row: dict[str, Any], arrival: str) -> Correction:
     """Turn a row into a correction. Raises SyncError if the row is no valid operation."""
     given = {name: value for name, value in row.items() if value is not None}
-    given.pop("expected_offset", None)
+    offset = given.pop("expected_offset", None)
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):
         given["timestamp"] = format_ms(milliseconds(timestamp))
     try:
-        return Correction(decode(msgspec.json.encode(given), arrival), row.get("expected_offset"))
+        return Correction(decode(msgspec.json.encode(given), arrival), offset)
     except OperationError as error:
         raise SyncError(f"row {given}: {error}") from None

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oplog_kit.command.flags import flags_of
 from oplog_kit.listen import Address
 from oplog_pipe.commands.group import command as pipe
 from oplog_relay.commands.group import command as relay
@@ -17,8 +18,8 @@ from oplog_sync.errors import (
     EXIT_TOO_MANY_DELETES,
     EXIT_USAGE,
 )
-from oplog_sync.settings import flag_table as sync_flag_table
-from oplog_sync.settings import parse as parse_sync
+from oplog_sync.settings import JobSettings
+from oplog_sync.settings import command as sync_command
 from oplogd.config.settings import Settings, flag_table
 from oplogd.config.settings import parse as parse_agent
 from oplogd.web.connection.forwarded import VARIABLE, TrustedProxies
@@ -58,7 +59,7 @@ def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
 
 def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
     ours = {flag.name for flag in flag_table()}
-    ours |= {flag.name for flag in sync_flag_table()} | {"--help", "--version"}
+    ours |= {flag.name for flag in flags_of(JobSettings)} | {"--help", "--version"}
     commands = [*relay.commands.values(), *pipe.commands.values()]
     ours |= {flag for each in commands for option in each.params for flag in option.opts}
     named = {
@@ -198,10 +199,10 @@ def test_the_job_takes_its_flags_and_does_not_retry_a_permanent_failure() -> Non
     assert pod is not None
     (container,) = pod["containers"]
     assert "OPLOG_SYNC_MONGO_URL" in {variable["name"] for variable in container["env"]}
-    settings = parse_sync(container["args"], {"OPLOG_SYNC_MONGO_URL": MONGO_URL})
+    settings = sync_command().parse(container["args"], {"OPLOG_SYNC_MONGO_URL": MONGO_URL})
     assert settings.store == MONGO_URL
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert settings.dumps[0].startswith(mounts["dumps"] + "/")
+    assert settings.arguments[0].startswith(mounts["dumps"] + "/")
     assert mounts.keys() == {volume["name"] for volume in pod["volumes"]}
     hopeless = job["podFailurePolicy"]["rules"][0]
     assert hopeless["onExitCodes"]["containerName"] == container["name"]

@@ -18,8 +18,8 @@ from typing import Any
 import click
 import pytest
 
-from oplog_kit.command.flags import Flag
-from oplog_sync import settings as job_settings
+from oplog_kit.command.flags import Flag, flags_of
+from oplog_sync.settings import JobSettings
 from oplogc.ctl.commands.lists import lease, namespace
 from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
@@ -70,7 +70,7 @@ def flags() -> str:
 
 
 def sync_flags() -> str:
-    return table(job_settings.flag_table())
+    return table(flags_of(JobSettings))
 
 
 def tail_flags() -> str:

@@ -5,7 +5,7 @@ import contextlib
 import os
 import select
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import psycopg
@@ -26,14 +26,8 @@ class Lane:
     The next call opens a new one.
     """
 
-    def __init__(
-        self,
-        connect: Callable[[], Awaitable[Connection]],
-        explain: Callable[[Exception], OutboxError],
-    ) -> None:
-        """``explain`` turns an error of psycopg into a sentence for users."""
+    def __init__(self, connect: Callable[[], Awaitable[Connection]]) -> None:
         self._connect = connect
-        self._explain = explain
         self._connection: Connection | None = None
         self._running: asyncio.Task[Any] | None = None
         self._busy = asyncio.Lock()
@@ -77,11 +71,10 @@ class Lane:
                 if self._connection is None:
                     self._connection = await self._connect()
                 return await work(self._connection)
-            except (psycopg.Error, OSError, UnicodeError) as error:
+            except BaseException as error:
                 await self._drop()
-                raise self._explain(error) from None
-            except BaseException:
-                await self._drop()
+                if isinstance(error, psycopg.Error | OSError | UnicodeError):
+                    raise OutboxError(f"PostgreSQL (database.url): {sentence(error)}") from None
                 raise
             finally:
                 self._running = None
@@ -108,11 +101,21 @@ class Lane:
             task.exception()  # no other task looks if the call was abandoned
 
 
-def _has_ended(connection: Connection) -> bool:
-    """Return whether the server, or a proxy before it, has ended an idle connection.
+async def fetch(
+    connection: Connection, statement: bytes, parameters: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a prepared statement."""
+    cursor = await connection.execute(statement, parameters, prepare=True, binary=True)
+    return await cursor.fetchall()
 
-    An idle connection has nothing else to read. Nothing was sent: a new one may be used.
-    """
+
+def sentence(error: Exception) -> str:
+    """Return the message of an error in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Return whether the server or a proxy has ended an idle connection: it has data to read."""
     if connection.closed:
         return True
     poll = select.poll()

@@ -6,12 +6,9 @@ They take several statements, so they are used only after a statement has waited
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-import psycopg
-
 from oplog_relay.db.postgres import sql
+from oplog_relay.db.postgres.lane import Connection, fetch
 from oplog_relay.model.bindings import Purged
-
-Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 # Seconds after which rows of locked keys are looked at again.
 _LOOK_AGAIN_S = 1.0
@@ -26,10 +23,8 @@ class LockedRows:
     """Remembers what was locked. ``named`` puts the names into a statement."""
 
     def __init__(self, named: Callable[[str], bytes], clock: Callable[[], float]) -> None:
+        self._named = named
         self._clock = clock
-        self._free, self._locked = named(sql.FREE), named(sql.LOCKED)
-        self._stamp, self._delete = named(sql.STAMP_IDS), named(sql.DELETE)
-        self._free_of_mine, self._left = named(sql.FREE_OF_MINE), named(sql.LEFT)
         # Keys with a locked row before others, found at a time.
         self._keys: set[str] = set()
         self._found_at = 0.0
@@ -49,35 +44,25 @@ class LockedRows:
         async with connection.transaction():
             await connection.execute(sql.WAIT)
             for _ in range(_ROUNDS):
-                chosen = await self._choose(
-                    connection, {**parameters, "passed": [*passed, *self._keys]}
-                )
+                asked = {**parameters, "passed": [*passed, *self._keys]}
+                chosen = await self._choose(connection, asked)
                 if chosen is not None:
                     break
             if not chosen:
                 return []
-            cursor = connection.cursor(binary=True)
-            await cursor.execute(self._stamp, {**parameters, "ids": chosen}, prepare=True)
-            return await cursor.fetchall()
+            stamped = {**parameters, "ids": chosen}
+            return await fetch(connection, self._named(sql.STAMP_IDS), stamped)
 
     async def _choose(
         self, connection: Connection, parameters: Mapping[str, Any]
     ) -> list[int] | None:
         """Lock and return rows to stamp. None: there may be some of other keys."""
-        cursor = await connection.execute(self._free, parameters, prepare=True)
-        free = await cursor.fetchall()
+        free = await fetch(connection, self._named(sql.FREE), parameters)
         is_whole = len(free) < parameters["limit"]
-        cursor = await connection.execute(
-            self._locked,
-            {
-                **parameters,
-                "through": _LARGEST_ID if is_whole else free[-1][0],
-                "free": [id_ for id_, _ in free],
-            },
-            prepare=True,
-        )
+        through = _LARGEST_ID if is_whole else free[-1][0]
+        asked = {**parameters, "through": through, "free": [id_ for id_, _ in free]}
         first_locked: dict[str, int] = {}
-        for id_, key in await cursor.fetchall():
+        for id_, key in await fetch(connection, self._named(sql.LOCKED), asked):
             first_locked.setdefault(key, id_)
         chosen, behind = [], set[str]()
         for id_, key in free:
@@ -93,11 +78,10 @@ class LockedRows:
         """Delete the unlocked rows."""
         async with connection.transaction():
             await connection.execute(sql.WAIT)
-            cursor = await connection.execute(self._free_of_mine, parameters, prepare=True)
-            free = {id_ for (id_,) in await cursor.fetchall()}
-            await connection.execute(self._delete, {"free": [*free]}, prepare=True)
-            cursor = await connection.execute(self._left, parameters, prepare=True)
-            left = await cursor.fetchall()
+            mine = await fetch(connection, self._named(sql.FREE_OF_MINE), parameters)
+            free = {id_ for (id_,) in mine}
+            await connection.execute(self._named(sql.DELETE), {"free": [*free]}, prepare=True)
+            left = await fetch(connection, self._named(sql.LEFT), parameters)
         locked = tuple(id_ for id_, is_mine in left if is_mine and id_ not in free)
         self.in_purge = frozenset(locked)
         return purged(left, locked)

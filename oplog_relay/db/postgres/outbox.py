@@ -18,7 +18,7 @@ from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 from oplog_relay.db import names
 from oplog_relay.db.names import Names
 from oplog_relay.db.postgres import PostgresUrl, sql
-from oplog_relay.db.postgres.lane import Lane
+from oplog_relay.db.postgres.lane import Connection, Lane, fetch, sentence
 from oplog_relay.db.postgres.locked_rows import LockedRows, purged
 from oplog_relay.db.rows import from_seconds, make_row
 from oplog_relay.model.bindings import Backlog, Purged
@@ -27,10 +27,8 @@ from oplog_relay.model.row import Row
 from oplog_relay.model.settings import Table
 from oplog_relay.model.stamp import stamp, stamps
 
-Connection = psycopg.AsyncConnection[tuple[Any, ...]]
-
-# How long a statement waits for a locked row, before rows are passed over. Normally the lock is
-# held by another relay, and ends soon.
+# Longest wait of a statement for a locked row. Then such rows are passed over. Normally another
+# relay holds the lock, and not for long.
 LOCK_TIMEOUT = "200ms"
 _PARAMETERS = {
     # A database with the encoding SQL_ASCII would return bytes.
@@ -52,7 +50,7 @@ _TYPES = {
 
 
 class PostgresOutbox:
-    """An outbox in PostgreSQL. Mark and purge run at the same time, each on its connection."""
+    """An outbox in PostgreSQL. Mark and purge run at the same time, each on its own connection."""
 
     def __init__(self, url: PostgresUrl, table: Table) -> None:
         """Connect to nothing yet. Raises ConfigError."""
@@ -62,9 +60,9 @@ class PostgresOutbox:
             # libpq takes an empty parameter for a missing one.
             self._conninfo = conninfo.make_conninfo("", **{**_PARAMETERS, **url.parameters})
         except psycopg.Error as error:
-            raise ConfigError(f"database.url: {_sentence(error)}") from None
+            raise ConfigError(f"database.url: {sentence(error)}") from None
         self._mark, self._mark_others = self._sql(sql.MARK), self._sql(sql.MARK_OTHERS)
-        self._purge, self._left = self._sql(sql.PURGE), self._sql(sql.LEFT)
+        self._purge = self._sql(sql.PURGE)
         self._locked = LockedRows(self._sql, time.monotonic)
         self._marking = self._lane(sql.SETTINGS_OF_MARK)
         self._purging = self._lane(sql.SETTINGS)
@@ -72,7 +70,8 @@ class PostgresOutbox:
 
     async def check(self) -> None:
         """Check the table. Raises ConfigError, and OutboxError if the database is unreachable."""
-        columns = await self._looking.run(self._columns)
+        found = await self._look(sql.COLUMNS, {"table": self._names.table})
+        columns = {row[0]: row[1:] for row in found}
         names.check_columns(self._table, columns, "postgres")
         for setting in names.COLUMNS:
             name: str = getattr(self._table, setting)
@@ -93,7 +92,7 @@ class PostgresOutbox:
                     f"database.columns.id: the column {name!r} is not the first column of an index"
                     " without duplicates; make it the primary key"
                 )
-        if await self._looking.run(self._is_read_only):
+        if await self._look(sql.IS_READ_ONLY, {}) == [(True,)]:
             raise OutboxError(
                 "PostgreSQL (database.url): this server or user can only read; the relay must write"
             )
@@ -109,9 +108,7 @@ class PostgresOutbox:
         async def work(connection: Connection) -> list[tuple[Any, ...]]:
             if not self._locked.are_likely:
                 with suppress(LockNotAvailable):
-                    cursor = connection.cursor(binary=True)
-                    await cursor.execute(statement, parameters, prepare=True)
-                    return await cursor.fetchall()
+                    return await fetch(connection, statement, parameters)
             return await self._locked.mark(connection, parameters, passed)
 
         found = await self._marking.run(work)
@@ -133,8 +130,7 @@ class PostgresOutbox:
                     cursor = await connection.execute(self._purge, parameters, prepare=True)
                     if cursor.rowcount == len(ids):
                         return Purged()
-                    cursor = await connection.execute(self._left, parameters, prepare=True)
-                    return purged(await cursor.fetchall())
+                    return purged(await fetch(connection, self._sql(sql.LEFT), parameters))
             return await self._locked.purge(connection, parameters)
 
         return await self._purging.run(work)
@@ -157,14 +153,8 @@ class PostgresOutbox:
         return await self._marking.run(work)
 
     async def backlog(self, at_most: int) -> Backlog:
-        async def work(connection: Connection) -> tuple[Any, ...] | None:
-            cursor = await connection.execute(self._sql(sql.BACKLOG), {"most": at_most})
-            return await cursor.fetchone()
-
-        found = await self._looking.run(work)
-        assert found is not None
-        age = found[1] or 0.0
-        return Backlog(found[0], max(0.0, age) if isfinite(age) else 0.0)
+        [(rows, age)] = await self._look(sql.BACKLOG, {"most": at_most})
+        return Backlog(rows, max(0.0, age) if age is not None and isfinite(age) else 0.0)
 
     async def identity(self) -> str:
         async def work(connection: Connection) -> str:
@@ -182,7 +172,7 @@ class PostgresOutbox:
             await lane.close()
 
     def _lane(self, settings: dict[str, str]) -> Lane:
-        return Lane(lambda: self._connect(settings), _explain)
+        return Lane(lambda: self._connect(settings))
 
     async def _connect(self, settings: dict[str, str]) -> Connection:
         connection: Connection = await psycopg.AsyncConnection.connect(
@@ -199,13 +189,9 @@ class PostgresOutbox:
             raise
         return connection
 
-    async def _columns(self, connection: Connection) -> dict[str, tuple[Any, ...]]:
-        cursor = await connection.execute(sql.COLUMNS, {"table": self._names.table})
-        return {row[0]: row[1:] for row in await cursor.fetchall()}
-
-    async def _is_read_only(self, connection: Connection) -> bool:
-        cursor = await connection.execute("SELECT current_setting('transaction_read_only') = 'on'")
-        return await cursor.fetchone() == (True,)
+    async def _look(self, statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return await self._looking.run(lambda each: fetch(each, self._sql(statement), parameters))
 
     def _sql(self, statement: str) -> bytes:
         """Put the names into a statement. A percent sign begins a parameter."""
@@ -224,11 +210,3 @@ def _these(leader_id: UUID, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _array(values: Iterable[object]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
-
-
-def _explain(error: Exception) -> OutboxError:
-    return OutboxError(f"PostgreSQL (database.url): {_sentence(error)}")
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

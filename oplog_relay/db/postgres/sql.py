@@ -86,7 +86,7 @@ WHERE {{id}} = ANY (ARRAY(
 """
 _OF_LEADER = "{leader_id} BETWEEN %(first)s AND %(last)s"
 RESET_ALL = _RESET.format(_OF_LEADER, "SKIP LOCKED")
-# These fail at a locked row: if they left it out, later rows of its key would be sent before it.
+# These fail at a locked row. Without it, later rows of its key would be sent first.
 RESET_ROWS = _RESET.format(MINE, "")
 RESET_KEY = _RESET.format(f"{_OF_LEADER} AND {KEY} = %(key)s", "")
 BACKLOG = """
@@ -100,6 +100,7 @@ SELECT concat_ws(' ', system_identifier, quote_ident(current_database()),
     relnamespace::regnamespace, quote_ident(relname))
 FROM pg_control_system(), pg_class WHERE oid = to_regclass(%(table)s)
 """
+IS_READ_ONLY = "SELECT current_setting('transaction_read_only') = 'on'"
 COLUMNS = """
 SELECT attname::text, format_type(atttypid, NULL),
     has_column_privilege(attrelid, attnum, 'SELECT'),

@@ -3,19 +3,21 @@
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
 from oplog_relay.db import names
 from oplog_relay.db.names import Names
 from oplog_relay.db.rows import from_json, make_row, read_time
-from oplog_relay.db.sqlite import SqliteUrl, files
+from oplog_relay.db.sqlite import SqliteUrl
 from oplog_relay.model.bindings import Backlog, Purged
 from oplog_relay.model.errors import ConfigError, OutboxError
 from oplog_relay.model.row import Row, is_text
@@ -38,8 +40,8 @@ SELECT o.{{id}}, o.{{create_time}}, CAST(o.{{topic}} AS TEXT), CAST(o.{{key}} AS
 {_FOREIGN} {{}} ORDER BY o.{{id}} LIMIT ?
 """
 _HEAD = _LOWEST.replace("{}", "")
-# A function, because there may be more keys than a statement may have parameters. It gets bytes,
-# because a key may be invalid text.
+# A function: there may be more keys than parameters of a statement. It gets bytes: a key may be
+# invalid text.
 _OTHERS = _LOWEST.replace("{}", "AND NOT is_passed(CAST(coalesce(o.{key}, '') AS BLOB))")
 _STAMP = "UPDATE {table} SET {leader_id} = ? WHERE {id} = ?"
 _PURGE = "DELETE FROM {table} WHERE {leader_id} = ? AND {id} = ?"
@@ -62,7 +64,7 @@ class SqliteOutbox:
         self._url = url if url.busy is None else replace(url, busy=min(url.busy, _BUSY))
         self._path = url.path
         # Of the open file.
-        self._number: files.FileNumber | None = None
+        self._number: tuple[int, int] | None = None
         self._table = table
         self._names = Names.of(table)
         self._connection: sqlite3.Connection | None = None
@@ -78,14 +80,39 @@ class SqliteOutbox:
     async def mark(
         self, leader_id: UUID, limit: int, number: int = 0, passed: Collection[str] = ()
     ) -> list[Row]:
-        return await self._run(
-            lambda connection: self._mark(connection, leader_id, limit, number, passed)
-        )
+        first, last = map(str, stamps(leader_id))
+        statement = self._sql(_OTHERS if passed else _HEAD)
+
+        def work(connection: sqlite3.Connection) -> list[Row]:
+            # Looking first: an idle relay must not take the write lock 100 times per second.
+            if connection.execute(self._sql(_ANY), (first, last)).fetchone() is None:
+                return []
+            if passed:
+                keys = _stored(connection, passed)
+                connection.create_function("is_passed", 1, keys.__contains__)
+            with _writing(connection):
+                found = connection.execute(statement, (first, last, limit)).fetchall()
+                mine = str(stamp(leader_id, number))
+                connection.executemany(self._sql(_STAMP), ((mine, row[0]) for row in found))
+            return [_row(row, number) for row in found]
+
+        return await self._run(work)
 
     async def purge(self, leader_id: UUID, rows: Sequence[Row]) -> Purged:
         if not rows:
             return Purged()
-        return await self._run(lambda connection: self._purge(connection, _these(leader_id, rows)))
+        these = _these(leader_id, rows)
+
+        def work(connection: sqlite3.Connection) -> Purged:
+            with _writing(connection):
+                deleted = connection.executemany(self._sql(_PURGE), these).rowcount
+                if deleted == len(these):
+                    return Purged()
+                left = [each for row in these for each in connection.execute(self._sql(_LEFT), row)]
+            kept = sum(is_mine for (is_mine,) in left)
+            return Purged(kept=kept, changed=len(left) - kept)
+
+        return await self._run(work)
 
     async def reset(
         self, leader_id: UUID, *, rows: Sequence[Row] | None = None, key: str | None = None
@@ -116,7 +143,7 @@ class SqliteOutbox:
 
     async def identity(self) -> str:
         def work(connection: sqlite3.Connection) -> str:
-            file = files.identity_of(self._path, self._number) if self._number else ""
+            file = identity_of(self._path, self._number) if self._number else ""
             return f"sqlite {file} {self._table.name}" if file else ""
 
         return await self._run(work)
@@ -158,7 +185,7 @@ class SqliteOutbox:
 
     def _close_replaced(self) -> None:
         """Close the file if the path names another one: SQLite would not notice."""
-        number = files.number_of(self._path) if self._number else None
+        number = number_of(self._path) if self._number else None
         if self._connection is not None and number not in (None, self._number):
             _log.warning("the file %s has been replaced: the new one is opened", self._path)
             self._close()
@@ -166,9 +193,9 @@ class SqliteOutbox:
     def _open(self) -> sqlite3.Connection:
         """Open the file with the path now."""
         while True:
-            self._number = files.number_of(self._path)
+            self._number = number_of(self._path)
             connection = self._url.connect(_BUSY, autocommit=True)
-            if files.number_of(self._path) == self._number:
+            if number_of(self._path) == self._number:
                 return connection
             connection.close()
 
@@ -176,37 +203,6 @@ class SqliteOutbox:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-    def _mark(
-        self,
-        connection: sqlite3.Connection,
-        leader_id: UUID,
-        limit: int,
-        number: int,
-        passed: Collection[str],
-    ) -> list[Row]:
-        first, last = map(str, stamps(leader_id))
-        # Looking first: an idle relay must not take the write lock 100 times per second.
-        if connection.execute(self._sql(_ANY), (first, last)).fetchone() is None:
-            return []
-        if passed:
-            keys = _stored(connection, passed)
-            connection.create_function("is_passed", 1, keys.__contains__)
-        statement = self._sql(_OTHERS if passed else _HEAD)
-        with _writing(connection):
-            found = connection.execute(statement, (first, last, limit)).fetchall()
-            mine = str(stamp(leader_id, number))
-            connection.executemany(self._sql(_STAMP), ((mine, row[0]) for row in found))
-        return [_row(row, number) for row in found]
-
-    def _purge(self, connection: sqlite3.Connection, rows: Sequence[tuple[str, int]]) -> Purged:
-        with _writing(connection):
-            deleted = connection.executemany(self._sql(_PURGE), rows).rowcount
-            if deleted == len(rows):
-                return Purged()
-            left = [each for row in rows for each in connection.execute(self._sql(_LEFT), row)]
-        kept = sum(is_mine for (is_mine,) in left)
-        return Purged(kept=kept, changed=len(left) - kept)
 
     def _check(self, connection: sqlite3.Connection) -> None:
         schema, name = names.split(self._table)
@@ -233,6 +229,28 @@ class SqliteOutbox:
         return statement.format(**self._names._asdict())
 
 
+def number_of(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of the file a path names now; None: there is none."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def identity_of(path: Path, number: tuple[int, int]) -> str:
+    """Return the identity of a file on all volumes; empty: the path names none.
+
+    Containers may see different devices for one volume. So the number of the file system counts.
+    """
+    device, inode = number
+    try:
+        system = os.statvfs(path).f_fsid
+    except OSError:
+        return ""
+    return f"{system:x}:{inode}" if system else f"device {device}:{inode}"
+
+
 @contextlib.contextmanager
 def _writing(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
@@ -253,25 +271,18 @@ def _these(leader_id: UUID, rows: Iterable[Row]) -> list[tuple[str, int]]:
 def _row(row: tuple[object, ...], mark: int) -> Row:
     id_, create_time, topic, key, value, header_keys, header_values = row
     assert isinstance(id_, int)
-    made = make_row(
-        id_,
-        read_time(create_time),
-        topic if isinstance(topic, str) else None,
-        key if isinstance(key, str) else None,
-        value if isinstance(value, str) else None,
-        from_json(header_keys, "header_keys") if header_keys is not None else None,
-        from_json(header_values, "header_values") if header_values is not None else None,
-        mark,
-    )
-    headers = "".join(sum(made.headers, ()))
-    if is_text("".join((made.topic, made.key, made.value or "", headers))):
-        return made
+    topic, key, value = (each if isinstance(each, str) else None for each in (topic, key, value))
+    names_ = from_json(header_keys, "header_keys") if header_keys is not None else None
+    values = from_json(header_values, "header_values") if header_values is not None else None
+    made = make_row(id_, read_time(create_time), topic, key, value, names_, values, mark)
     texts = {
         "the topic": made.topic,
         "the key": made.key,
         "the value": made.value or "",
-        "a header's key or value": headers,
+        "a header's key or value": "".join(sum(made.headers, ())),
     }
+    if is_text("".join(texts.values())):
+        return made
     faults = [f"{name} is not valid UTF-8" for name, text in texts.items() if not is_text(text)]
     return made._replace(value=None, headers=(), fault="; ".join(faults))
 

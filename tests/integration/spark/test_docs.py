@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from examples import pipeline
-from oplog_sync.settings import flag_table
+from oplog_kit.command.flags import flags_of
+from oplog_sync.settings import JobSettings
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import OPTION_NAMES
 from tests.kits.agents.agent import Agent
@@ -54,7 +55,7 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
 
 
 def test_every_flag_option_and_column_is_in_the_documentation() -> None:
-    undocumented = {flag.name for flag in flag_table() if f"`{flag.name}" not in COMMANDS}
+    undocumented = {flag.name for flag in flags_of(JobSettings) if f"`{flag.name}" not in COMMANDS}
     names = {*OPTION_NAMES, *full_schema().fieldNames()}
     assert undocumented | {name for name in names if f"`{name}`" not in DOCS} == set()
 

@@ -21,7 +21,7 @@ from oplog_sync.failure import shown_path, translating
 from oplog_sync.job import run
 from oplog_sync.report import ObjectCounts
 from oplog_sync.session import utc
-from oplog_sync.settings import parse
+from oplog_sync.settings import command
 from oplogd.model.operation import decode
 from oplogd.store import Correction, CorrectionResult, Entry
 from oplogd.store.mongo import MongoStore
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 def sync(spark: SparkSession, *argv: str | Path, create: bool = True) -> ObjectCounts:
     """Run the job in the tests' own Spark session, with --create unless a test says otherwise."""
     flags = ["--create"] if create else []
-    return run(spark, parse([*flags, *map(str, argv)], {}))
+    return run(spark, command().parse([*flags, *map(str, argv)], {}))
 
 
 def operation(event: str, type_: str, id_: str, timestamp: str = ARRIVAL, *parents: str) -> Json:
@@ -168,9 +168,9 @@ class DumpRead(NamedTuple):
 
 def read_dump(spark: SparkSession, *argv: str | Path) -> DumpRead:
     """Read and check a dump as the job does, without a store."""
-    settings = parse([*map(str, argv)], {})
+    settings = command().parse([*map(str, argv)], {})
     with translating(), utc(spark):
-        raw = raw_rows(spark, settings, settings.dumps)
+        raw = raw_rows(spark, settings, settings.arguments)
         rows = normalised(raw, settings.types).select("key", "data").collect()
         valid = [found for found in rows if found.key != INVALID]
         faulty = faulty_rows(raw).collect() if len(valid) < len(rows) else []

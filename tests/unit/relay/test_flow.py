@@ -41,7 +41,7 @@ def _ids(request: Request | None) -> list[int]:
 
 
 def _purge(flow: Flow) -> None:
-    flow.purged(flow.to_purge(), 0.0)
+    flow.purged(flow.to_purge(0.0), 0.0)
 
 
 def test_a_request_carries_rows_of_one_topic_up_to_the_batch() -> None:
@@ -57,7 +57,7 @@ def test_the_next_row_of_a_key_waits_for_the_purge_of_the_one_before() -> None:
     assert _ids(request) == [1, 3]
     flow.accept(request)
     assert flow.take(0) is None
-    rows = flow.to_purge()
+    rows = flow.to_purge(0.0)
     assert flow.take(0) is None
     flow.purged(rows, 0.0)
     assert _ids(flow.take(0)) == [2]
@@ -68,8 +68,8 @@ def test_one_purge_takes_all_acknowledged_rows() -> None:
     _mark(flow, map(_row, range(1, 6)))
     flow.accept(_take(flow))
     flow.accept(_take(flow))
-    assert [row.id for row in flow.to_purge()] == [1, 2, 3, 4, 5]
-    assert flow.to_purge() == []
+    assert [row.id for row in flow.to_purge(0.0)] == [1, 2, 3, 4, 5]
+    assert flow.to_purge(0.0) == []
 
 
 @pytest.mark.parametrize("step", ["queued", "sent", "acknowledged", "in a purge"])
@@ -87,7 +87,7 @@ def test_a_mark_with_the_id_of_a_row_that_is_held_confuses_the_flow(step: str) -
         elif each == "sent":
             flow.accept(request)
         elif each == "acknowledged":
-            rows = flow.to_purge()
+            rows = flow.to_purge(0.0)
     flow.purged(rows, 0.0)
     assert (flow.take(0), flow.in_flight, flow.in_flight_keys) == (None, 0, 0)
 
@@ -116,12 +116,12 @@ def test_a_row_waits_only_while_it_is_the_first_of_its_key() -> None:
     _mark(flow, [_row(1, "a"), _row(2, "a")], 10.0)
     assert flow.oldest_wait(15.0) == 5.0
     flow.accept(_take(flow))
-    flow.purged(flow.to_purge(), 16.0)
+    flow.purged(flow.to_purge(0.0), 16.0)
     assert flow.oldest_wait(17.0) == 1.0
     flow.restart_waits(20.0)
     assert flow.oldest_wait(21.0) == 1.0
     flow.accept(_take(flow))
-    flow.purged(flow.to_purge(), 22.0)
+    flow.purged(flow.to_purge(0.0), 22.0)
     assert flow.oldest_wait(99.0) == 0.0
 
 
@@ -329,7 +329,7 @@ def test_any_interleaving_keeps_the_order_of_keys_and_the_bound(
                     flow.accept(request)
                     sent += request.rows
             case 5:
-                if not purging and (acknowledged := flow.to_purge()):
+                if not purging and (acknowledged := flow.to_purge(0.0)):
                     purging.append(acknowledged)
                 elif purging:
                     done = purging.pop(0)

@@ -28,7 +28,7 @@ def _ids(request: Request | None) -> list[int]:
 
 
 def _purge(flow: Flow) -> None:
-    flow.purged(flow.to_purge(), 0.0)
+    flow.purged(flow.to_purge(0.0), 0.0)
 
 
 def test_there_is_room_while_one_more_mark_fits() -> None:

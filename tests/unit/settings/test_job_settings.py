@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from oplog_kit.command.flags import flags_of
 from oplog_sync.guard import Limit
-from oplog_sync.settings import JobSettings, command, flag_table, parse
+from oplog_sync.settings import JobSettings, command
 from tests.kits.processes.command_lines import refusal
 
 URL = "mongodb://user:hunter2@db/oplog"
 
 
 def test_the_defaults_are_those_of_the_reference() -> None:
-    settings = parse(["dump.jsonl"], {})
+    settings = command().parse(["dump.jsonl"], {})
     assert settings == JobSettings(arguments=("dump.jsonl",))
     assert (settings.store, settings.format, settings.types) == ("oplog.db", "json", frozenset())
     assert (settings.max_deletes, settings.max_changes) == (Limit(20, True), Limit(60, True))
@@ -30,7 +31,7 @@ def test_the_url_of_mongodb_comes_from_a_flag_a_variable_or_a_file_and_is_not_sh
         (["--mongo-url-file", str(file), "-"], {}),
         (["-"], {"OPLOG_SYNC_MONGO_URL_FILE": str(file)}),
     ):
-        settings = parse(argv, environ)
+        settings = command().parse(argv, environ)
         assert settings.store == URL
         assert "hunter2" not in repr(settings)
 
@@ -46,13 +47,15 @@ def test_every_setting_can_be_a_variable_and_options_are_one_per_line() -> None:
         "OPLOG_SYNC_CAPPED_COLLECTION_SIZE": "1MB",
         "OPLOGD_STORE": "of the agent",
     }
-    settings = parse(["dump"], environ)
+    settings = command().parse(["dump"], environ)
     assert (settings.store, settings.create, settings.format) == ("a.db", True, "csv")
     assert settings.options == (("sep", ";"), ("escape", '"'))
     assert settings.types == {"video", "user"}
     assert settings.max_deletes == Limit(5, False)
     assert settings.new_log == (1 << 20, "capped")
-    by_flags = parse(["--option", "sep=;", '--option=escape="', "--format", "csv", "dump"], {})
+    by_flags = command().parse(
+        ["--option", "sep=;", '--option=escape="', "--format", "csv", "dump"], {}
+    )
     assert by_flags.options == settings.options
 
 
@@ -93,12 +96,12 @@ def test_help_names_every_flag_with_its_variable_within_80_columns(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        parse(["--help"], {})
+        command().parse(["--help"], {})
     assert ended.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if len(line) > 80] == []
     words = " ".join(" ".join(lines).split())
-    for flag in flag_table():
+    for flag in flags_of(JobSettings):
         assert f"{flag.name} {flag.metavar or ''}".strip() + f" {flag.help}" in words
         assert f"Variable: {flag.variable}." in words
 

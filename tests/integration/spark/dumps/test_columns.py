@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from oplog_sync.dump.reading import raw_rows
 from oplog_sync.errors import SyncError
 from oplog_sync.jvm import jvm
-from oplog_sync.settings import parse
+from oplog_sync.settings import command
 from tests.integration.spark.dumps.dumps import WITHOUT_ZONE, without_zone, write_csv, write_parquet
 from tests.kits.spark.helpers import (
     append,
@@ -155,9 +155,8 @@ def test_a_database_table_with_upper_case_columns_and_local_times(
         assert objects_of(spark, "--types", "VIDEO", *argv) == wanted
         assert zones.getDefault().getID() == "America/New_York"
         # On a cluster the job cannot set Java's time zone, and raw_rows alone does not set it.
-        (flaw, *_) = (
-            row.flaw for row in raw_rows(spark, parse(argv, {}), []).select("flaw").collect()
-        )
+        rows = raw_rows(spark, command().parse(argv, {}), []).select("flaw").collect()
+        flaw = rows[0].flaw
         assert flaw.startswith(
             "timestamp: America/New_York is the executors' time zone; give spark-submit --conf"
         )

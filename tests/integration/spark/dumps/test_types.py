@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oplog_sync.dump.reading import raw_rows
-from oplog_sync.settings import parse
+from oplog_sync.settings import command
 from tests.integration.spark.dumps.dumps import write_parquet
 from tests.kits.spark.helpers import (
     objects_of,
@@ -21,8 +21,8 @@ T = "2020-01-01T00:00:00.000Z"
 
 def _plan(spark: SparkSession, *argv: str | Path) -> str:
     """Return Spark's plan to read the rows of a dump."""
-    settings = parse([str(argument) for argument in argv], {})
-    rows = raw_rows(spark, settings, list(settings.dumps)).where("may_be_wanted").select("value")
+    settings = command().parse([str(argument) for argument in argv], {})
+    rows = raw_rows(spark, settings, settings.arguments).where("may_be_wanted").select("value")
     length = "spark.sql.maxMetadataStringLength"
     spark.conf.set(length, "9999")
     printed = io.StringIO()
@@ -57,8 +57,10 @@ def test_types_are_filtered_before_rows_go_to_python(spark: SparkSession, tmp_pa
     assert f"PushedFilters: [{pushed}" in plan
     write_parquet(tmp_path / "by/type=Video/a.parquet", rows[:1], without="type")
     write_parquet(tmp_path / "by/type=user/b.parquet", rows[3:4], without="type")
-    settings = parse(["--types", "video", "--format", "parquet", str(tmp_path / "by")], {})
-    read = raw_rows(spark, settings, list(settings.dumps)).where("may_be_wanted")
+    settings = command().parse(
+        ["--types", "video", "--format", "parquet", str(tmp_path / "by")], {}
+    )
+    read = raw_rows(spark, settings, settings.arguments).where("may_be_wanted")
     assert [Path(each.file).name for each in read.select("file").collect()] == ["a.parquet"]
     plan = _plan(spark, "--types", "video", *argv[:2], tmp_path / "by")
     assert re.search(r"PartitionFilters: \[.*lower\(type", plan), plan
@@ -84,5 +86,5 @@ def test_types_drop_only_plain_lines_of_other_types(spark: SparkSession, tmp_pat
         b'{"type":"User","more":[1,2]}',
     ]
     dump = put(tmp_path / "dump.jsonl", b"\n".join([*kept, *dropped]))
-    raw = raw_rows(spark, parse(["--types", "video", str(dump)], {}), [str(dump)])
+    raw = raw_rows(spark, command().parse(["--types", "video", str(dump)], {}), [str(dump)])
     assert [bytes(each.value) for each in raw.where("may_be_wanted").collect()] == kept

@@ -14,7 +14,7 @@ from oplog_sync.errors import (
     SafetyRuleError,
     SyncError,
 )
-from oplog_sync.settings import parse
+from oplog_sync.settings import command as oplog_sync
 from oplog_sync.source import check_master
 from oplog_sync.source.options import read_options
 from oplogd.errors import StoreError
@@ -182,7 +182,8 @@ def test_a_missing_java_is_said_in_a_sentence(
 
 def test_a_report_may_lie_beside_the_dump() -> None:
     for dump in ("/x/*.jsonl.gz", "/x/dump", "-", "s3a://x/report.jsonl"):
-        assert parse(["--report", "/x/report.jsonl", dump], {}).report == "/x/report.jsonl"
+        settings = oplog_sync().parse(["--report", "/x/report.jsonl", dump], {})
+        assert settings.report == "/x/report.jsonl"
 
 
 @pytest.mark.parametrize(

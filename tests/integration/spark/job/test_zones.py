@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from oplog_sync.errors import SyncError
 from oplog_sync.job import run
 from oplog_sync.jvm import jvm
-from oplog_sync.settings import parse
+from oplog_sync.settings import command
 from tests.integration.spark.conftest import ZONE
 from tests.integration.spark.dumps.dumps import write_forms, write_parquet
 from tests.kits.spark.helpers import (
@@ -152,7 +152,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Edges:
 
 def _corrections(spark: SparkSession, argv: list[str], report: Path) -> Any:
     try:
-        run(spark, parse([*argv, "--create", "--dry-run", "--report", str(report)], {}))
+        run(spark, command().parse([*argv, "--create", "--dry-run", "--report", str(report)], {}))
     except SyncError as error:
         return str(error)
     found = [

@@ -156,7 +156,7 @@ def test_a_database_without_a_log_or_with_another_servers_is_named(plain_url: st
     with pytest.raises(StoreError, match=r"of the first server.*start an agent"):
         backend.exists()
     with pytest.raises(StoreError, match=r"of the first server.*start an agent"):
-        asyncio.run(backend.corrector().open())
+        asyncio.run(backend.corrector())
 
 
 def test_a_member_that_may_lag_is_read_only_if_it_has_the_range(capped_url: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oplog_sync.backend import make_backend
-from oplog_sync.errors import LogGapError
+from oplog_sync.errors import SyncError
 from oplog_sync.source import stream
 from oplog_sync.source.columns import full_schema
 from oplog_sync.source.options import read_options
@@ -122,7 +122,7 @@ def test_a_position_that_has_left_the_log_raises_or_falls_back_to_the_states(
     end = tolerant.latestOffset(start)
     assert strict.latestOffset(start) == end
     with pytest.raises(
-        LogGapError, match=f"position {start['id']} has left the log, .* onGap to states"
+        SyncError, match=f"position {start['id']} has left the log, .* onGap to states"
     ):
         strict.partitions(start, end)
     parts = tolerant.partitions(start, end)
@@ -141,9 +141,9 @@ def test_a_position_of_another_log_raises_even_when_told_to_fall_back(place: Sto
     append(store, [operation("insert", "video", "1")])
     reader = StreamReader(read_options({"store": str(store), "onGap": "states"}), full_schema())
     head = reader.latestOffset()
-    with pytest.raises(LogGapError, match="belongs to another log"):
+    with pytest.raises(SyncError, match="belongs to another log"):
         reader.partitions({"id": format_id(Mark(7, 0))}, head)
-    with pytest.raises(LogGapError, match="belongs to another log"):
+    with pytest.raises(SyncError, match="belongs to another log"):
         reader.partitions({"id": format_id(Mark(1, 0))}, head)
 
 
