@@ -36,6 +36,7 @@ from oplogd.topics.keeper import keep
 from oplogd.topics.parts import TopicParts
 from oplogd.topics.sweep import sweep_topics
 from oplogd.topics.transactions.idle import retire_groups
+from oplogd.watch.bounded import BoundedQueue
 from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
 from oplogd.watch.lease_counters import LeaseCounters
@@ -133,9 +134,8 @@ class Agent:
         # Resolves with a sentence when a task that must not end has died.
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
-        self._writer: asyncio.Task[None]
-        self._fenced_writer: asyncio.Task[None]
-        self._message_writer: asyncio.Task[None]
+        # The queues, and the tasks that empty them.
+        self._writing: list[tuple[BoundedQueue[Any], asyncio.Task[None]]] = []
 
     @property
     def queued(self) -> int:
@@ -185,12 +185,17 @@ class Agent:
             self.appends,
             self.gate,
         )
-        self._writer = self._run("writer", writer.run())
+        writing = self._run("writer", writer.run())
         fenced = FencedWriter(
             self.store, self.fenced, self.counters, self.leases, self.health, self.appends
         )
-        self._fenced_writer = self._run("writer of fenced operations", fenced.run())
-        self._message_writer = self._run("message writer", self.topics.writer.run())
+        writing_fenced = self._run("writer of fenced operations", fenced.run())
+        writing_messages = self._run("message writer", self.topics.writer.run())
+        self._writing = [
+            (self.queue, writing),
+            (self.fenced, writing_fenced),
+            (self.topics.queue, writing_messages),
+        ]
         self._run("watch of appends", self.appends.run())
         if self.store.space is not None:
             self._run("watch of the disk", self.gate.run())
@@ -233,9 +238,10 @@ class Agent:
 
     async def stored(self) -> None:
         """Wait until the queues are empty or their writers have died."""
-        await self._emptied(self.queue.emptied(), self._writer)
-        await self._emptied(self.fenced.emptied(), self._fenced_writer)
-        await self._emptied(self.topics.queue.emptied(), self._message_writer)
+        for queue, writer in self._writing:
+            emptied = asyncio.create_task(queue.emptied(), name="queue")
+            await asyncio.wait({emptied, writer}, return_when=asyncio.FIRST_COMPLETED)
+            emptied.cancel()
 
     async def stop(self) -> None:
         """Cancel all tasks and close the spool."""
@@ -264,14 +270,6 @@ class Agent:
         if not is_stored:
             logger.error("the store has not taken the queue within %g s: ending the rest", seconds)
         return is_stored
-
-    async def _emptied(
-        self, empty: Coroutine[Any, Any, None], writer: "asyncio.Task[None]"
-    ) -> None:
-        """Wait until a queue is empty or its writer has died."""
-        emptied = asyncio.create_task(empty, name="queue")
-        await asyncio.wait({emptied, writer}, return_when=asyncio.FIRST_COMPLETED)
-        emptied.cancel()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or self.failed.done():

@@ -82,7 +82,7 @@ class LeaseError(FieldError):
 
 
 class LeaseNotFoundError(OplogError):
-    """Nobody ever held a lease of this name."""
+    """No client ever held a lease of this name."""
 
 
 class LeaseConflictError(OplogError):
@@ -94,7 +94,7 @@ class StaleFenceError(OplogError):
 
 
 class QueueFullError(OplogError):
-    """The ingest queue has no room now; trying again later makes sense."""
+    """The ingest queue has no room now. Trying again later makes sense."""
 
 
 class StoreError(OplogError):

@@ -1,11 +1,9 @@
 """Keeps connected consumers out of full garbage collections.
 
-A full collection visits all objects that have lived for some time. Ten thousand streams are more
-than a million objects, and stop the event loop for most of a second. So the objects of connected
-streams are frozen, which takes no time. When far more streams have ended than are connected, all
-are thawed, collected and frozen again. Other garbage is collected as usual, and before each freeze:
-frozen garbage, such as that of failed requests, would stay as long as the connected streams. A
-collection before a freeze visits only objects made since the last one.
+A full collection visits all old objects. Ten thousand streams are more than a million, and stop the
+event loop for most of a second. So the objects of connected streams are frozen, which takes no
+time. When far more streams have ended than are connected, all are thawed, collected and frozen
+again. Each freeze collects before: frozen garbage would stay as long as the connected streams.
 """
 
 import asyncio
@@ -19,8 +17,8 @@ _LOOK_SECONDS = 0.25
 _BEGUN = 100
 
 # Collect after this many streams have ended, or this many times the connected ones if that is more:
-# the time of a collection grows with the connected streams. A stream leaves no cycle when it ends;
-# the collection finds other garbage that was frozen with the streams.
+# the time of a collection grows with the connected streams. A stream leaves no cycle when it ends.
+# The collection finds other garbage that was frozen with the streams.
 _ENDED = 250
 _ENDED_PER_CONNECTED = 10
 

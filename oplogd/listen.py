@@ -20,35 +20,26 @@ def open_listeners(settings: Settings) -> tuple[list[socket.socket], list[socket
     With port 0 both get the same free port.
     """
     for attempt in range(_ATTEMPTS):
+        http: list[socket.socket] = []
         try:
             http = _open_http(settings.http_address)
-        except OSError as error:
-            if settings.http_address.port == 0 and _is_taken(error, attempt):
-                continue  # this port is free for one address of the name but not for another
-            raise StartupError(
-                f"cannot listen on {settings.http_address}: {error.strerror or error};"
-                " give another address with --listen"
-            ) from None
-        port = http[0].getsockname()[1]
-        try:
-            return http, _open_udp(settings, port)
+            return http, _open_udp(settings, http[0].getsockname()[1])
         except OSError as error:
             for sock in http:
                 sock.close()
-            shared_port = settings.http_address.port == 0 and settings.udp_listen is None
-            if shared_port and _is_taken(error, attempt):
-                continue  # this port is free for TCP but not for UDP
-            address = settings.udp_address
+            takes_any = settings.http_address.port == 0 and not (http and settings.udp_listen)
+            is_taken = error.errno == errno.EADDRINUSE
+            if takes_any and is_taken and attempt < _ATTEMPTS - 1:
+                continue  # this port is free for one address or for TCP, but not for all
+            address, flags = str(settings.http_address), "--listen"
+            if http:
+                address = f"UDP {settings.udp_address}"
+                flags = "--udp-listen, or --udp-listen off"
             raise StartupError(
-                f"cannot listen on UDP {address}: {error.strerror or error}; "
-                "give another address with --udp-listen, or --udp-listen off"
+                f"cannot listen on {address}: {error.strerror or error};"
+                f" give another address with {flags}"
             ) from None
     raise AssertionError("not reached")
-
-
-def _is_taken(error: OSError, attempt: int) -> bool:
-    """Return whether another attempt may find a port that is free."""
-    return error.errno == errno.EADDRINUSE and attempt < _ATTEMPTS - 1
 
 
 def _open_http(address: Address) -> list[socket.socket]:

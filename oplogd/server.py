@@ -32,10 +32,8 @@ from oplogd.listen import open_listeners
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.web.app import create_app
-from oplogd.web.connection.cancelled import AnsweredWhenCancelled
-from oplogd.web.connection.forwarded import ClientAddress
-from oplogd.web.connection.limited import protocol_class
-from oplogd.web.connection.uvicorn_parts import require_parts
+from oplogd.web.connection.edge import Edge
+from oplogd.web.connection.protocol import protocol_class
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 
@@ -248,10 +246,9 @@ class _Server(uvicorn.Server):
 
 
 def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
-    require_parts()
     config = uvicorn.Config(
-        AnsweredWhenCancelled(ClientAddress(create_app(agent), os.environ)),
-        proxy_headers=False,  # ClientAddress reads them, after it has unmapped the peer's address
+        Edge(create_app(agent), os.environ),
+        proxy_headers=False,  # Edge reads them, after it has unmapped the peer's address
         http=protocol_class(settings, agent.descriptors),
         ws="none",
         lifespan="off",

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable
 
 from oplogd.decode.buffers import Buffer
-from oplogd.decode.pieces import Pieces, at_once
+from oplogd.decode.pieces import Pieces
 from oplogd.errors import OperationError, OplogError
 
 MAX_GZIP_MEMBERS = 100_000
@@ -17,11 +17,6 @@ _MAX_RATIO = 1032
 
 class TooLargeError(OplogError):
     """The body is over the limit, as received or decompressed."""
-
-
-def decompress(body: bytes, max_bytes: int) -> bytes:
-    """Run ``decompressing`` to its end."""
-    return bytes(at_once(decompressing(body, max_bytes, lambda _: None)))
 
 
 def decompressing(body: Buffer, max_bytes: int, take: Callable[[int], None]) -> Pieces[Buffer]:

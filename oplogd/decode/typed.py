@@ -51,7 +51,7 @@ _ANY_OBJECT = Rules()
 
 
 def about(text: str, *examples: Any, **bounds: Any) -> msgspec.Meta:
-    """Return the description of a member. ``bounds``: those that its decoder checks."""
+    """Return the description of a member. ``bounds``: the bounds that its decoder checks."""
     return msgspec.Meta(description=text, examples=list(examples) or None, **bounds)
 
 
@@ -140,7 +140,7 @@ class Members:
         return {name: value for name, value in found.items() if not is_null(value)}
 
     def _members(self, raw: bytes | bytearray) -> Mapping[str, Value] | None:
-        """Return the members at once; None if the text is long or malformed.
+        """Return the members at once, None if the text is long or malformed.
 
         A walk then tells which value is malformed. Raises ValidationError.
         """
@@ -156,7 +156,7 @@ class Members:
 
 
 def values_of(given: Value) -> Iterable[Text] | None:
-    """Return the JSON of each value of a list; None if it is no list."""
+    """Return the JSON of each value of a list, None for another value."""
     if isinstance(given, Extents):
         return given
     return _decode_array(given) if bytes(given).lstrip().startswith(b"[") else None

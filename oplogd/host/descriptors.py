@@ -21,7 +21,7 @@ logger = logging.getLogger("oplogd.http")
 
 
 class Descriptors:
-    """Keeps descriptors free for the store. ``refused``: connections that were closed for that."""
+    """Keeps descriptors free for the store. ``refused``: connections closed to keep them."""
 
     def __init__(self) -> None:
         self.refused = 0

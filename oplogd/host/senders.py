@@ -1,24 +1,47 @@
-"""A problem that each sender has in an episode of its own."""
+"""Senders by their addresses, and a problem that each of them has in an episode of its own."""
 
+import ipaddress
 import logging
 import time
 from collections.abc import Callable
 
 from oplogd.host.logs import Episode
-from oplogd.host.networks import units_of
 
 # Episodes of so many addresses are told apart. Those of others that come meanwhile share one.
 MAX_ADDRESSES = 100
 
+# Stands for every address that is not an IP address.
+_UNKNOWN = "unknown"
+
 # Time between two looks for episodes that are over.
 _LOOK_SECONDS = 1.0
+
+
+def units_of(address: str) -> tuple[str, str]:
+    """Return the units that an address counts for: the address (IPv6: its /64), and its network.
+
+    All other texts are one unit: a proxy may claim any name, and a new name is no new sender.
+    """
+    try:
+        ip = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return _UNKNOWN, _UNKNOWN
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip.ipv4_mapped is None:
+            return _network(ip, 64), _network(ip, 48)
+        ip = ip.ipv4_mapped
+    return str(ip), _network(ip, 24)
+
+
+def _network(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, bits: int) -> str:
+    return str(ipaddress.ip_network((ip, bits), strict=False))
 
 
 class SenderEpisodes:
     """Logs a problem once per address and episode.
 
     ``problem`` is continued by the address. ``quiet``: seconds without an occurrence that end the
-    episode of an address. Call all methods from one thread.
+    episode of an address. ``count``: all occurrences. Call all methods from one thread.
     """
 
     def __init__(
@@ -29,6 +52,7 @@ class SenderEpisodes:
         quiet: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.count = 0
         self._logger = logger
         self._problem = problem
         self._quiet = quiet
@@ -39,6 +63,7 @@ class SenderEpisodes:
 
     def occurred(self, address: str, detail: str, times: int = 1) -> None:
         """Count an occurrence. The first one of an address in an episode is logged."""
+        self.count += times
         self._forget_quiet()
         unit, _ = units_of(address)
         if unit not in self._episodes:

@@ -10,7 +10,7 @@ ANY_IPV6 = "::"
 
 
 def bind(sock: socket.socket, host: str, port: int) -> None:
-    """Bind a socket. ``::`` takes IPv4 too; other IPv6 addresses do not. Raises OSError."""
+    """Bind a socket. ``::`` takes IPv4 too. Other IPv6 addresses do not. Raises OSError."""
     if sock.family == socket.AF_INET6:
         only_ipv6 = host != ANY_IPV6
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(only_ipv6))
@@ -34,7 +34,7 @@ def base_url(sockets: Sequence[socket.socket], *, tls: bool) -> str:
 
 
 def interfaces(sockets: Sequence[socket.socket]) -> str:
-    """Describe the addresses that ``base_url`` does not name; may be empty."""
+    """Describe the addresses without a name in ``base_url``. The text may be empty."""
     first, *others = sockets
     if is_on_all_interfaces(first):
         return "all interfaces" if first.family == socket.AF_INET6 else "all IPv4 interfaces"

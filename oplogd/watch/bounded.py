@@ -39,7 +39,7 @@ _Item = TypeVar("_Item", bound=Waiting)
 Admit = Callable[[int, int], None]
 
 
-def admit_all(count: int, octets: int) -> None:
+def admit_all(count: int, size: int) -> None:
     """Do nothing: for queues without a gate."""
 
 
@@ -77,12 +77,12 @@ class BoundedQueue(Generic[_Item]):
             self._filled.clear()
             await self._filled.wait()
         taken: list[_Item] = []
-        count = octets = 0
+        count = size = 0
         while self._items:
             item = self._items[0]
             count += item.count
-            octets += item.octets
-            if taken and (count > max_count or octets > max_bytes):
+            size += item.octets
+            if taken and (count > max_count or size > max_bytes):
                 break
             taken.append(self._items.popleft())
         return taken
@@ -106,9 +106,9 @@ class BoundedQueue(Generic[_Item]):
             item.fail(error)
         self.finish(items)
 
-    def free(self, count: int, octets: int) -> None:
+    def free(self, count: int, size: int) -> None:
         self.count -= count
-        self.bytes -= octets
+        self.bytes -= size
         if not self.count:
             self._emptied.set()
 

@@ -55,10 +55,6 @@ class Health:
         self._recovery.set()
         self._recovery = asyncio.Event()
 
-    def of(self, name: str) -> str | None:
-        """Return the trouble of a part, None if it works."""
-        return self.part(name).trouble
-
     @property
     def trouble(self) -> str | None:
         """The first trouble, None if every part works."""

@@ -26,5 +26,5 @@ class Histogram:
         return sum(self._counts)
 
     def buckets(self) -> dict[str, int]:
-        """Return the number of durations up to each bound; the last, ``+Inf``, counts them all."""
+        """Return the number of durations up to each bound. The last, ``+Inf``, counts all."""
         return dict(zip([*map(repr, self.bounds), "+Inf"], accumulate(self._counts), strict=True))

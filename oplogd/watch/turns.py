@@ -1,9 +1,8 @@
 """The CPU time that one turn of the event loop takes, seen by a timer.
 
-Event loops have no hook for each turn. If a timer fires late, it was due in the turn before it. The
-CPU time since the last tick may include earlier turns, at most the whole interval. So the turn took
-at least the CPU time since the last tick minus the interval. This lower bound is reported: at most
-an interval too little. CPU time is used because busy neighbours lengthen a turn, but not its work.
+A timer that fires late was due in the turn before it. This turn took at least the CPU time since
+the last tick minus the interval. The lower bound is reported: at most an interval too little. Busy
+neighbours lengthen a turn, but not its CPU time.
 """
 
 import asyncio

@@ -16,16 +16,15 @@ from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
-from oplogd.web.http.refused_bodies import RefusedBodies
-from oplogd.web.oplog.docs import add_docs
 from oplogd.web.oplog.ingest import add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
+from oplogd.web.oplog.page import add_docs
 from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.pointers import add_pointers
-from oplogd.web.v1.schemas import add_schemas
+from oplogd.web.v1.requests import Api
 from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
 from oplogd.web.v1.transactions import add_transactions
@@ -54,54 +53,34 @@ def create_app(agent: Agent) -> FastAPI:
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    refused_bodies = RefusedBodies()
-    add_error_handlers(app, private_files, refused_bodies)
+    refused_bodies = add_error_handlers(app, private_files)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
         Budgets.of(settings.max_upload_memory, settings.body_timeout, agent.clock),
         settings.max_body_size,
         agent.clock,
-        refused_bodies,
     )
     rights = Rights[Request](readers.require, writers.require)
-    topics, appends = agent.topics, agent.appends
+    api = Api(rights, bodies, agent.appends, is_stopping)
+    topics = agent.topics
     # The router tries its routes one after another, so the most frequent requests come first.
     add_ingest(app, writers, intake, agent.ignored, bodies, is_stopping)
-    add_publish(
-        app,
-        rights,
-        topics.publisher,
-        agent.pointers,
-        intake,
-        agent.ignored,
-        bodies,
-        appends,
-        is_stopping,
-    )
-    add_poll(app, rights, topics.poller, topics.oplog, bodies)
-    streams = Streams(
-        agent.hub,
-        is_stopping,
-        max_clients=settings.max_clients,
-        max_clients_per_address=settings.max_clients_per_address,
-        max_filter_values=settings.max_filter_values,
-    )
+    add_publish(app, api, topics.publisher, agent.pointers, intake, agent.ignored)
+    add_poll(app, api, topics.poller, topics.oplog)
+    streams = Streams(agent.hub, is_stopping, settings.max_filter_values)
     add_stream(app, readers, streams)
 
     def refusals() -> dict[str, Any]:
         passwords = {"read": readers.refused, "write": writers.refused}
-        return {"bodies_refused": dict(refused_bodies.counts), "passwords_refused": passwords}
+        return {"bodies_refused": dict(refused_bodies), "passwords_refused": passwords}
 
     add_monitoring(app, readers, StatusReport(agent, private_files, refusals), is_stopping)
     add_session(app, readers)
-    add_topics(
-        app, rights, agent.store, topics.known, agent.feeds, bodies, appends, agent.sweep_soon
-    )
+    add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
     add_topic_stream(app, rights, topics.known, streams)
-    add_schemas(app)
-    add_transactions(app, rights, agent.transactions, agent.ignored, bodies, appends, is_stopping)
-    add_pointers(app, rights, agent.pointers, topics.publisher, bodies, appends, is_stopping)
-    add_leases(app, rights, agent.store, agent.leases, bodies, appends, is_stopping)
+    add_transactions(app, api, agent.transactions, agent.ignored)
+    add_pointers(app, api, agent.pointers, topics.publisher)
+    add_leases(app, api, agent.store, agent.leases)
     add_docs(app)
     add_document(app)
     add_preflight(app)

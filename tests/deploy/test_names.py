@@ -20,7 +20,7 @@ from oplog_sync.errors import (
 )
 from oplog_sync.settings import JobSettings
 from oplog_sync.settings import command as sync_command
-from oplogd.config.settings import Settings, flag_table
+from oplogd.config.settings import Settings
 from oplogd.config.settings import parse as parse_agent
 from oplogd.web.connection.forwarded import VARIABLE, TrustedProxies
 from oplogd.web.figures.question import STORE_TIMEOUT_SECONDS
@@ -47,7 +47,7 @@ OF_OTHER_PROGRAMS = {
 
 
 def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
-    variables = {flag.variable for flag in flag_table()}
+    variables = {flag.variable for flag in flags_of(Settings)}
     named = {
         (path.name, name)
         for path, text in texts(WRITTEN)
@@ -58,7 +58,7 @@ def test_every_variable_that_is_named_is_a_variable_of_the_agent() -> None:
 
 
 def test_every_flag_that_is_named_is_a_flag_of_a_program() -> None:
-    ours = {flag.name for flag in flag_table()}
+    ours = {flag.name for flag in flags_of(Settings)}
     ours |= {flag.name for flag in flags_of(JobSettings)} | {"--help", "--version"}
     commands = [*relay.commands.values(), *pipe.commands.values()]
     ours |= {flag for each in commands for option in each.params for flag in option.opts}

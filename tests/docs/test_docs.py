@@ -29,7 +29,6 @@ from oplogc.ctl.topic.command import topic
 from oplogc.tail.settings import FLAGS
 from oplogd import server
 from oplogd.agent import Agent as Parts
-from oplogd.config import settings
 from oplogd.config.settings import Settings
 from oplogd.model.operation import EVENTS
 from oplogd.web.app import create_app
@@ -66,7 +65,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 
 def flags() -> str:
-    return table(settings.flag_table())
+    return table(flags_of(Settings))
 
 
 def sync_flags() -> str:

@@ -1,23 +1,14 @@
 """Limits guesses of a password. No I/O.
 
 A guess is a wrong password that was not tried before. It counts for its address, for the network of
-this address, and for everybody together. A consumer with a wrong password repeats it again and
-again, and so makes one guess, however many such consumers there are.
+this address, and for all addresses together. A wrong password that is repeated is one guess.
 
 An address that sent the right password is **known** from then on: only its own guesses count for
-it. So strangers who use up the common limit cannot lock out the consumers and producers that worked
-before.
+it. So strangers cannot lock out the consumers and producers that worked before.
 
-Strangers must not lock out new addresses either. 1.1 guesses per second from three networks keep
-EVERYBODY empty. So while it is empty, each network still has a few checks: those of its **cell**. A
-keyed hash puts every network into one of CELLS cells, and only wrong attempts spend a check. A
-guesser with n networks empties at most n of the 1,024 cells, whatever its rate: a new address of
-another network is locked out with a probability of at most n / 1,024, which is 0.3 % for three. To
-lock out all, a guesser needs thousands of networks, since it does not know the key.
-
-The price: the cells hold 1,024 x 3 = 3,072 guesses, and get 1,024 x 24 = 24,576 per day. With
-EVERYBODY that is at most 110,976 per day for all guessers of the world. The cells have a fixed size
-however many addresses come.
+Strangers must not lock out new addresses either. So while EVERYBODY is empty, each network still
+has the few checks of its **cell**. A keyed hash puts every network into one of CELLS cells,
+and only wrong attempts spend a check. A guesser with n networks empties at most n cells.
 """
 
 import hashlib
@@ -27,7 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oplogd.host.networks import units_of
+from oplogd.host.senders import units_of
 
 
 class AttemptLimit(NamedTuple):
@@ -35,11 +26,6 @@ class AttemptLimit(NamedTuple):
 
     burst: int
     seconds: float
-
-    @property
-    def refill_seconds(self) -> float:
-        """Time until the whole burst is available again."""
-        return self.burst * self.seconds
 
 
 # For an IPv4 address or an IPv6 /64, the smallest unit that one customer gets: 8,640 guesses per
@@ -56,36 +42,18 @@ EVERYBODY = AttemptLimit(500, 1.0)
 CELL = AttemptLimit(3, 3_600.0)
 CELLS = 1_024
 
-_REMEMBERED_PER_ADDRESS = 16
-_REMEMBERED = 1_024
-_KNOWN = 4_096
-_BUCKETS = 2_048
-
 
 class MemoryBounds(NamedTuple):
-    """Bounds on the memory of an ``AttemptLimiter``.
+    """Bounds on the numbers of items that an ``AttemptLimiter`` holds.
 
     Buckets that are not full are kept beyond ``buckets``. EVERYBODY and the cells bound their
     number.
     """
 
-    buckets: int = _BUCKETS
-    known: int = _KNOWN
-    remembered: int = _REMEMBERED
-    remembered_per_address: int = _REMEMBERED_PER_ADDRESS
-
-
-class MemoryUse(NamedTuple):
-    """Numbers of items that an ``AttemptLimiter`` holds.
-
-    ``remembered_per_address``: the largest number of one address.
-    """
-
-    addresses: int
-    networks: int
-    known: int
-    remembered: int
-    remembered_per_address: int
+    buckets: int = 2_048
+    known: int = 4_096
+    remembered: int = 1_024
+    remembered_per_address: int = 16
 
 
 class _Bucket:
@@ -127,7 +95,7 @@ class _Buckets:
     """Buckets of many addresses or networks, in the order of their last guess.
 
     A bucket is removed only once it is full again, so removing one never gives away a guess. Few
-    are not full: each of them had a guess within ``refill_seconds`` that EVERYBODY or a cell
+    are not full: each of them had a guess within the time of its burst that EVERYBODY or a cell
     counted too, or belongs to a known address.
     """
 
@@ -156,38 +124,12 @@ class _Buckets:
         while len(self._buckets) > self._size and next(iter(self._buckets.values())).is_full(now):
             self._buckets.popitem(last=False)
 
-    def most_remembered(self) -> int:
-        """Return the largest number of attempts that one bucket remembers."""
-        return max((len(bucket.wrong) for bucket in self._buckets.values()), default=0)
-
-
-class _Cells:
-    """A bucket for each cell of networks. ``key`` makes cells that a guesser cannot foresee."""
-
-    def __init__(self, key: bytes) -> None:
-        self._key = key
-        self._buckets: dict[int, _Bucket] = {}  # at most CELLS
-
-    def wait_seconds(self, network: str, now: float) -> float:
-        bucket = self._buckets.get(self._cell(network))
-        return bucket.wait_seconds(now) if bucket else 0.0
-
-    def spend(self, network: str, now: float) -> None:
-        cell = self._cell(network)
-        if cell not in self._buckets:
-            self._buckets[cell] = _Bucket(CELL, now, 0)
-        self._buckets[cell].spend(b"", now)
-
-    def _cell(self, network: str) -> int:
-        digest = hashlib.blake2b(network.encode(), key=self._key, digest_size=8).digest()
-        return int.from_bytes(digest, "big") % CELLS
-
 
 class AttemptLimiter:
     """Limits the guesses of one password.
 
     ``attempt`` stands for the password tried, in a form that does not reveal it. ``key``: secret,
-    for the cells of networks; None makes one.
+    so that a guesser cannot foresee the cells of networks. None makes one.
     """
 
     def __init__(
@@ -197,13 +139,14 @@ class AttemptLimiter:
         key: bytes | None = None,
     ) -> None:
         self._clock = clock
-        self._cells = _Cells(key or secrets.token_bytes(32))
+        self._key = key or secrets.token_bytes(32)
         bounds = bounds or MemoryBounds()
         self._max_known = bounds.known
-        self._everybody = _Bucket(EVERYBODY, clock(), bounds.remembered)
-        self._networks = _Buckets(NETWORK, bounds.buckets, 0)
-        self._addresses = _Buckets(ADDRESS, bounds.buckets, bounds.remembered_per_address)
-        self._known: OrderedDict[str, None] = OrderedDict()
+        self._cells = _Buckets(CELL, CELLS, 0)
+        self.everybody = _Bucket(EVERYBODY, clock(), bounds.remembered)
+        self.networks = _Buckets(NETWORK, bounds.buckets, 0)
+        self.addresses = _Buckets(ADDRESS, bounds.buckets, bounds.remembered_per_address)
+        self.known: OrderedDict[str, None] = OrderedDict()
 
     def wait_seconds(self, address: str, attempt: bytes) -> float:
         """Return the seconds until this attempt may be checked, 0 if it may be checked now.
@@ -214,53 +157,46 @@ class AttemptLimiter:
             return 0.0
         now = self._clock()
         own, network = units_of(address)
-        address_wait = self._addresses.wait_seconds(own, now)
-        if own in self._known:
+        address_wait = self.addresses.wait_seconds(own, now)
+        if own in self.known:
             return address_wait
-        shared = self._everybody.wait_seconds(now)
+        shared = self.everybody.wait_seconds(now)
         if shared:
-            shared = min(shared, self._cells.wait_seconds(network, now))
-        return max(address_wait, self._networks.wait_seconds(network, now), shared)
+            shared = min(shared, self._cells.wait_seconds(self._cell(network), now))
+        return max(address_wait, self.networks.wait_seconds(network, now), shared)
 
     def failed(self, address: str, attempt: bytes) -> None:
         """Count a wrong attempt. ``wait_seconds`` must have returned 0 for it."""
         own, network = units_of(address)
         if self._is_wrong(address, attempt):
-            bucket = (
-                self._everybody if attempt in self._everybody.wrong else self._addresses.get(own)
-            )
+            bucket = self.everybody if attempt in self.everybody.wrong else self.addresses.get(own)
             assert bucket is not None
             bucket.remember(attempt)
             return
         now = self._clock()
-        self._addresses.spend(own, attempt, now)
-        if own not in self._known:
-            self._networks.spend(network, attempt, now)
-            if self._everybody.wait_seconds(now):
-                self._cells.spend(network, now)
-                self._everybody.remember(attempt)
+        self.addresses.spend(own, attempt, now)
+        if own not in self.known:
+            self.networks.spend(network, attempt, now)
+            if self.everybody.wait_seconds(now):
+                self._cells.spend(self._cell(network), attempt, now)
+                self.everybody.remember(attempt)
             else:
-                self._everybody.spend(attempt, now)
+                self.everybody.spend(attempt, now)
 
     def succeeded(self, address: str) -> None:
         """Make the address known. The addresses that succeeded last are kept."""
         own, _ = units_of(address)
-        self._known[own] = None
-        self._known.move_to_end(own)
-        if len(self._known) > self._max_known:
-            self._known.popitem(last=False)
+        self.known[own] = None
+        self.known.move_to_end(own)
+        if len(self.known) > self._max_known:
+            self.known.popitem(last=False)
 
-    def memory_use(self) -> MemoryUse:
-        return MemoryUse(
-            addresses=len(self._addresses),
-            networks=len(self._networks),
-            known=len(self._known),
-            remembered=len(self._everybody.wrong),
-            remembered_per_address=self._addresses.most_remembered(),
-        )
+    def _cell(self, network: str) -> str:
+        digest = hashlib.blake2b(network.encode(), key=self._key, digest_size=8).digest()
+        return str(int.from_bytes(digest, "big") % CELLS)
 
     def _is_wrong(self, address: str, attempt: bytes) -> bool:
-        if attempt in self._everybody.wrong:
+        if attempt in self.everybody.wrong:
             return True
-        bucket = self._addresses.get(units_of(address)[0])
+        bucket = self.addresses.get(units_of(address)[0])
         return bucket is not None and attempt in bucket.wrong

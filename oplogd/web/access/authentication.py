@@ -19,9 +19,9 @@ from starlette.requests import HTTPConnection
 from oplog_kit.command.convert import Secret
 from oplogd.clock import Clock
 from oplogd.host.logs import Episode
+from oplogd.host.senders import SenderEpisodes
 from oplogd.web.access.attempts import AttemptLimiter
 from oplogd.web.access.origin import is_from_page, is_own_host
-from oplogd.web.access.refused import RefusedPasswords
 from oplogd.web.access.signing import ExpiringSigner, Purpose
 from oplogd.web.http.problem import Problem
 
@@ -44,20 +44,29 @@ logger = logging.getLogger("oplogd.password")
 
 
 class Authenticator:
-    """Checks one password. Without a password every request passes.
+    """Checks one password. Without a password every request passes. No message holds a password.
 
     ``subject`` names the protected thing in messages.
     """
 
-    def __init__(self, password: Secret | None, subject: str, clock: Clock) -> None:
-        self._subject = subject
+    subject: str
+
+    def __init__(
+        self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
+    ) -> None:
         self._clock = clock
+        self._allowed_hosts = allowed_hosts
         self._limiter = AttemptLimiter(clock.monotonic)
-        self._refused = RefusedPasswords(subject, clock.monotonic)
         self._process_key = secrets.token_bytes(32)
         self._expected = self._digest(password.reveal().encode()) if password else None
+        self._refused = SenderEpisodes(
+            logger,
+            f"{self.subject}: refusing passwords from",
+            quiet=_QUIET_SECONDS,
+            clock=clock.monotonic,
+        )
         self._guessing = Episode(
-            logger, f"{subject}: too many wrong passwords", quiet=_QUIET_SECONDS
+            logger, f"{self.subject}: too many wrong passwords", quiet=_QUIET_SECONDS
         )
 
     @property
@@ -110,9 +119,12 @@ class Authenticator:
     def _unauthorized(self, challenge: dict[str, str]) -> Problem:
         return Problem(
             401,
-            f"{self._subject} needs the password: HTTP Basic authentication with any user name",
+            f"{self.subject} needs the password: HTTP Basic authentication with any user name",
             challenge,
         )
+
+    def _has_own_host(self, request: HTTPConnection) -> bool:
+        return is_own_host(request.headers.getlist("host"), self._allowed_hosts)
 
     def _digest(self, password: bytes) -> bytes:
         return hmac.digest(self._process_key, password, "sha256")
@@ -124,22 +136,14 @@ class WriteAuthenticator(Authenticator):
     Without a password it refuses web pages under a host name that the agent does not know.
     """
 
-    def __init__(
-        self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
-    ) -> None:
-        super().__init__(password, "writing", clock)
-        self._allowed_hosts = allowed_hosts
+    subject = "writing"
 
     def require(self, request: HTTPConnection) -> None:
         """Raise as ``Authenticator.require``.
 
         Without a password, raise Problem 403 for a page under an unknown host name (``origin``).
         """
-        if (
-            self.is_open
-            and is_from_page(request.headers)
-            and not _has_own_host(request, self._allowed_hosts)
-        ):
+        if self.is_open and is_from_page(request.headers) and not self._has_own_host(request):
             raise Problem(
                 403,
                 "a web page may write only under localhost, an IP address,"
@@ -151,11 +155,12 @@ class WriteAuthenticator(Authenticator):
 class ReadAuthenticator(Authenticator):
     """Checks the right to read. Also accepts a valid cookie or token."""
 
+    subject = "reading"
+
     def __init__(
         self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
     ) -> None:
-        super().__init__(password, "reading", clock)
-        self._allowed_hosts = allowed_hosts
+        super().__init__(password, allowed_hosts, clock)
         self._signer = ExpiringSigner(password.reveal()) if password else None
 
     def require(self, request: HTTPConnection) -> None:
@@ -181,7 +186,7 @@ class ReadAuthenticator(Authenticator):
         Without a password, return whether it comes from this machine.
         """
         if self.is_open:
-            return _is_local(request) and _has_own_host(request, self._allowed_hosts)
+            return _is_local(request) and self._has_own_host(request)
         try:
             self.require(request)
         except Problem:
@@ -219,10 +224,6 @@ def credentials(request: HTTPConnection) -> Literal["password", "session", "no_p
     if COOKIE in request.cookies or request.query_params.get("token"):
         return "session"
     return "no_password"
-
-
-def _has_own_host(request: HTTPConnection, allowed: Collection[str]) -> bool:
-    return is_own_host(request.headers.getlist("host"), allowed)
 
 
 def _is_local(request: HTTPConnection) -> bool:

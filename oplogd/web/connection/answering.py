@@ -5,12 +5,12 @@ from typing import Any, Literal
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from oplogd.config.settings import Settings
 from oplogd.host.logs import Episode
-from oplogd.web.connection import refusals
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.forwarded import plain_address
-from oplogd.web.connection.limits import RequestLimits
-from oplogd.web.connection.timing import BodyDeadline, Timer, TimerPurpose
+from oplogd.web.connection.framing import whole_answer
+from oplogd.web.connection.timing import MIN_BODY_RATE, BodyDeadline, Timer, TimerPurpose
 from oplogd.web.connection.unsent import AnswerWatch
 from oplogd.web.http.problem import Problem
 
@@ -20,9 +20,9 @@ _LINGER_SECONDS = 2.0
 
 
 class AnsweringProtocol(HttpToolsProtocol):
-    """Answers requests one after another, and refuses those that are faulty or too slow."""
+    """Answers requests one after another, and refuses faulty and slow ones."""
 
-    limits: RequestLimits
+    settings: Settings
     refused_requests: Episode
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -32,7 +32,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         self._waits_for: Literal["request", "headers", "body"] = "request"
         # Bytes received since the headers, a chunk or the trailers were complete.
         self._unparsed = 0
-        self._body_deadline = BodyDeadline(self.limits.body_seconds)
+        self._body_deadline = BodyDeadline(self.settings.body_timeout)
         self._timer = Timer(self.loop, self._on_timeout)
         # Pipelined requests, not yet parsed.
         self._held = b""
@@ -41,7 +41,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         self._is_refused = False
         # No request follows: an answer or the client has ended the connection.
         self._is_last = False
-        self._answer_watch = AnswerWatch(self.loop, self.limits.answer_seconds)
+        self._answer_watch = AnswerWatch(self.loop, self.settings.stall_timeout)
 
     def _parse(self, data: bytes) -> None:
         """Parse requests."""
@@ -147,7 +147,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         self.refused_requests.occurred(detail=f"{peer or 'unknown'}: {problem.detail}")
 
     def _send_refusal(self, problem: Problem) -> None:
-        self.transport.write(refusals.answer(problem, self.server_state.default_headers))
+        self.transport.write(whole_answer(problem, self.server_state.default_headers))
         self._linger()
 
     def _linger(self) -> None:
@@ -167,9 +167,9 @@ class AnsweringProtocol(HttpToolsProtocol):
         if self._held or self._is_refused:
             self._timer.stop()
         elif self._waits_for == "body":
-            self._timer.start("body", self.limits.body_seconds)
+            self._timer.start("body", self.settings.body_timeout)
         elif self._unanswered() is None and self.timeout_keep_alive_task is None:
-            self._timer.start("headers", self.limits.header_seconds)
+            self._timer.start("headers", self.settings.header_timeout)
         else:
             self._timer.stop()
 
@@ -179,7 +179,10 @@ class AnsweringProtocol(HttpToolsProtocol):
         if purpose == "body":
             self._on_body_timeout()
         elif purpose == "headers" and (self._unparsed or self._waits_for == "headers"):
-            self._refuse(refusals.headers_too_slow(self.limits.header_seconds))
+            seconds = self.settings.header_timeout
+            self._refuse(
+                Problem(408, f"the headers took longer than {seconds:g} s (--header-timeout)")
+            )
         else:
             self.transport.close()
 
@@ -195,4 +198,11 @@ class AnsweringProtocol(HttpToolsProtocol):
         elif running is None:  # answered before its body was complete
             self.transport.close()
         else:
-            self._refuse(refusals.body_too_slow(self.limits.body_seconds))
+            seconds = self.settings.body_timeout
+            self._refuse(
+                Problem(
+                    408,
+                    f"the body came too slowly: nothing for {seconds:g} s (--body-timeout),"
+                    f" or less than {MIN_BODY_RATE:,} bytes per second",
+                )
+            )

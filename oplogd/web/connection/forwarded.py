@@ -5,10 +5,10 @@ X-Forwarded-For.
 import ipaddress
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 VARIABLE = "FORWARDED_ALLOW_IPS"
 
@@ -109,36 +109,22 @@ class TrustedProxies:
         return True
 
 
-class ClientAddress:
-    """Sets the client and the scheme of each request before the app sees it.
-
-    The client is None if it is unknown.
-    """
-
-    def __init__(self, app: ASGIApp, environ: Mapping[str, str]) -> None:
-        self._app = app
-        self._proxies = TrustedProxies(environ.get(VARIABLE, LOOPBACK))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            self._correct(scope)
-        await self._app(scope, receive, send)
-
-    def _correct(self, scope: Scope) -> None:
-        host, port = scope.get("client") or ("", 0)
-        address = plain_address(host)
-        scope["client"] = (address, port) if address is not None else None
-        if not self._proxies.trust(address):
-            return
-        headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
-        forwarded_for: list[str] = []
-        for name, value in headers:
-            if name == b"x-forwarded-for":
-                forwarded_for.append(value.decode("latin-1"))
-            elif name == b"x-forwarded-proto" and value.strip() in (b"http", b"https"):
-                scope["scheme"] = value.strip().decode()
-        if any(value.strip() for value in forwarded_for):
-            scope["client"] = self._proxies.client(forwarded_for)
+def set_client(scope: Scope, proxies: TrustedProxies) -> None:
+    """Set the client and the scheme of a request. The client is None if it is unknown."""
+    host, port = scope.get("client") or ("", 0)
+    address = plain_address(host)
+    scope["client"] = (address, port) if address is not None else None
+    if not proxies.trust(address):
+        return
+    headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+    forwarded_for: list[str] = []
+    for name, value in headers:
+        if name == b"x-forwarded-for":
+            forwarded_for.append(value.decode("latin-1"))
+        elif name == b"x-forwarded-proto" and value.strip() in (b"http", b"https"):
+            scope["scheme"] = value.strip().decode()
+    if any(value.strip() for value in forwarded_for):
+        scope["client"] = proxies.client(forwarded_for)
 
 
 def _split(entry: str) -> tuple[str, int] | None:

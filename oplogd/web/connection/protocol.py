@@ -7,24 +7,33 @@ the requests before them are answered.
 """
 
 import asyncio
+import logging
 from typing import Any
 
 import httptools
+import uvicorn
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from oplogd.config.settings import Settings
+from oplogd.errors import StartupError
 from oplogd.host.descriptors import Descriptors
-from oplogd.web.connection import refusals
+from oplogd.host.logs import Episode
 from oplogd.web.connection.answering import AnsweringProtocol
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import (
     framing_problem,
     head_without_upgrade,
+    incomplete_body,
+    not_http,
     plain_cookies,
     wants_stream,
+    whole_answer,
 )
-from oplogd.web.connection.limits import MAX_HEADERS
 from oplogd.web.connection.unsent import unsent_bytes
-from oplogd.web.http.problem import Problem
+from oplogd.web.http.problem import RETRY_AFTER, Problem
+
+MAX_HEADERS = 256
 
 # Bytes parsed at a time. The bounds are checked after each piece. A piece also bounds the number of
 # pipelined requests.
@@ -34,9 +43,16 @@ _PIECE = 4096
 # seconds for its connections.
 _STOP_LINGER_SECONDS = 1.0
 
+_QUIET_SECONDS = 60.0
+
+# Parts of uvicorn that ``HttpProtocol`` overrides or calls although they are not public.
+_PARTS = ("_start_asgi_task", "_unset_keepalive_if_required", "on_response_complete")
+
+logger = logging.getLogger("oplogd.http")
+
 
 class HttpProtocol(AnsweringProtocol):
-    """Subclassed by ``limited.protocol_class``, since uvicorn makes the instances."""
+    """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
 
     descriptors: Descriptors
 
@@ -56,8 +72,10 @@ class HttpProtocol(AnsweringProtocol):
         self.flow = HoldableFlow(transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and not self.descriptors.admits(sock.fileno()):
-            headers = self.server_state.default_headers
-            transport.write(refusals.answer(refusals.no_descriptor(), headers))
+            problem = Problem(
+                503, "the agent has too many connections; try again later", RETRY_AFTER
+            )
+            transport.write(whole_answer(problem, self.server_state.default_headers))
             self._is_refused = True
             transport.close()
             return
@@ -71,7 +89,7 @@ class HttpProtocol(AnsweringProtocol):
             running.disconnected = True
             running.message_event.set()
             if self._waits_for == "body" and not self._is_refused:
-                self._log_refusal(refusals.incomplete_body())
+                self._log_refusal(incomplete_body())
         self.pipeline.clear()
         super().connection_lost(exc)
 
@@ -83,7 +101,7 @@ class HttpProtocol(AnsweringProtocol):
         if self._waits_for == "body" and not self._deferred:
             if running is None:  # answered before its body was complete
                 return False
-            self._refuse(refusals.incomplete_body())
+            self._refuse(incomplete_body())
             if self._is_refused:
                 return False
         # With TLS nothing can be sent any more. A consumer that ends its side counts as gone.
@@ -98,7 +116,13 @@ class HttpProtocol(AnsweringProtocol):
         if self._is_refused:
             self.transport.close()
         elif self._waits_for == "body" and self._unanswered() is self.cycle:
-            self._refuse(refusals.stopping())
+            self._refuse(
+                Problem(
+                    503,
+                    "the agent is stopping; send the whole body again, to another agent or later",
+                    RETRY_AFTER,
+                )
+            )
             if self._is_refused:
                 self._timer.stop()
                 self._timer.start("end", _STOP_LINGER_SECONDS)
@@ -123,12 +147,12 @@ class HttpProtocol(AnsweringProtocol):
             try:
                 at += self._parse_piece(data[at : at + _PIECE])
             except httptools.HttpParserError as error:
-                self._refuse(self._fault or refusals.not_http(str(error)))
+                self._refuse(self._fault or not_http(str(error)))
                 return
         self._watch()
 
     def _parse_piece(self, piece: bytes) -> int:
-        """Return the number of parsed bytes. Raises HttpParserError; see ``_fault``."""
+        """Return the number of parsed bytes. Raises HttpParserError. See ``_fault``."""
         self._unparsed += len(piece)
         used = len(piece)
         try:
@@ -136,15 +160,20 @@ class HttpProtocol(AnsweringProtocol):
         except httptools.HttpParserUpgrade as offer:
             used = offer.args[0]
             self._parse_without_upgrade()
-        if self._unparsed > self.limits.header_size:
-            self._fail(refusals.headers_too_large(self.limits.header_size))
+        self._require_small_headers(self._unparsed)
         return used
 
     def _parse_without_upgrade(self) -> None:
         """Parse the headers again without ``Upgrade``, so that the body belongs to the request."""
         method, version = self.parser.get_method(), self.parser.get_http_version()
         if method == b"CONNECT":
-            self._fail(refusals.tunnel())
+            self._fail(
+                Problem(
+                    405,
+                    "CONNECT is not allowed; the agent is not a proxy",
+                    {"Allow": "GET, HEAD, OPTIONS, POST"},
+                )
+            )
         head = head_without_upgrade(method, self.url, version, self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self.parser.feed_data(head)
@@ -180,11 +209,10 @@ class HttpProtocol(AnsweringProtocol):
             value = plain_cookies(value)
         self.headers.append((name, value))
         if len(self.headers) > MAX_HEADERS:
-            self._fail(refusals.too_many_headers())
+            self._fail(Problem(431, f"the request has more than {MAX_HEADERS} headers"))
 
     def on_headers_complete(self) -> None:
-        if self._head_bytes > self.limits.header_size:
-            self._fail(refusals.headers_too_large(self.limits.header_size))
+        self._require_small_headers(self._head_bytes)
         if self.parser.should_upgrade():
             return  # HttpParserUpgrade follows
         if problem := framing_problem(self.parser.get_http_version(), self.headers):
@@ -215,7 +243,36 @@ class HttpProtocol(AnsweringProtocol):
         if self._is_last and self._unanswered() is None:
             self.transport.close()
 
+    def _require_small_headers(self, size: int) -> None:
+        most = self.settings.max_header_size
+        if size > most:
+            self._fail(
+                Problem(431, f"the headers have more than {most:,} bytes (--max-header-size)")
+            )
+
     def _fail(self, fault: Problem) -> None:
         """End the parsing, also from a callback of the parser."""
         self._fault = fault
         raise httptools.HttpParserError(fault.detail)
+
+
+def protocol_class(agent_settings: Settings, kept: Descriptors) -> type[HttpProtocol]:
+    """Return the class for uvicorn's option ``http``.
+
+    Raises StartupError if uvicorn lacks a part: without it requests would have no bound on their
+    time.
+    """
+    if missing := [name for name in _PARTS if not hasattr(HttpToolsProtocol, name)]:
+        raise StartupError(
+            f"uvicorn {uvicorn.__version__} does not fit: it has no {', '.join(missing)};"
+            " install oplog with -c constraints.txt"
+        )
+
+    class LimitedHttpProtocol(HttpProtocol):
+        descriptors = kept
+        settings = agent_settings
+        refused_requests = Episode(
+            logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO
+        )
+
+    return LimitedHttpProtocol

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
-from oplogd.web.connection.limits import MIN_BODY_RATE
+# Bytes per second that a body must reach on average once ``--body-timeout`` is over.
+MIN_BODY_RATE = 4096
 
 TimerPurpose = Literal["headers", "body", "end"]
 
@@ -48,9 +49,9 @@ class BodyDeadline:
     def restart(self, now: float) -> None:
         self._due = now + self._seconds
 
-    def extend(self, now: float, octets: int) -> None:
+    def extend(self, now: float, count: int) -> None:
         """Count bytes of the body: each adds the time that it may take at MIN_BODY_RATE."""
-        self._due = min(self._due + octets / MIN_BODY_RATE, now + self._seconds)
+        self._due = min(self._due + count / MIN_BODY_RATE, now + self._seconds)
 
     def left(self, now: float) -> float:
         """Return the seconds until the deadline, 0 or less once it is over."""

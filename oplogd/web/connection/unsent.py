@@ -27,8 +27,8 @@ def unsent_bytes(transport: asyncio.Transport) -> int:
 class AnswerWatch:
     """Cuts off a client that takes no byte of an answer for ``seconds``. 0: never.
 
-    A complete answer would stay in uvicorn's memory for as long as the client likes, and one that
-    is sent in parts would wait for it. The stream of a consumer has a watch of its own.
+    Without this watch an answer would stay in memory for as long as the client likes. Streams have
+    a watch of their own.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:

@@ -1,9 +1,9 @@
-"""The OpenAPI document: made when it is first asked for, from the endpoints of the app."""
+"""Descriptions of endpoints, and the OpenAPI document: made when it is first asked for."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from fastapi import FastAPI, params
@@ -11,8 +11,18 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute, APIRouter
 
 from oplogd.decode.media_types import AVRO, JSON, PROBLEM
-from oplogd.web.describe.described import Described
 from oplogd.web.describe.types import ProblemAnswer
+
+READ_ERRORS = (400, 401, 429, 503)
+WRITE_ERRORS = (*READ_ERRORS, 403)
+BODY_ERRORS = (*WRITE_ERRORS, 408, 413, 415, 431)
+
+# Security schemes. One of them suffices.
+PASSWORD = ("password",)
+_READ = (*PASSWORD, "token", "session")
+_WRITE = ("ingest-password",)
+
+_Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 INTRODUCTION = """An operation log. Producers send operations: an object was inserted, updated
 or deleted. Consumers follow the stream of operations. Producers may also send operations by UDP,
@@ -59,6 +69,49 @@ _SCHEMES = {
     },
 }
 _REF = "#/components/schemas/"
+
+
+class Described(NamedTuple):
+    """The description of an endpoint. Its docstring is the summary and the description.
+
+    ``errors``: statuses of answers with a problem. ``faults``: the example of the member ``errors``
+    of a 400. ``answer``, ``body``: a type, or an example by
+    media type. ``needs_body``: also without a required member. ``status``, ``text``: of the answer.
+    ``also``: text and answer of other statuses. ``headers``: descriptions of its headers.
+    ``asks``: parameters of an endpoint that reads its request itself. ``rights``: security schemes,
+    None: the errors tell them.
+    """
+
+    tag: str
+    errors: tuple[int, ...]
+    answer: Any = None
+    body: Any = None
+    status: int = 200
+    text: str = ""
+    also: Mapping[int, tuple[str, Any]] = {}
+    headers: Mapping[str, str] = {}
+    asks: Mapping[str, Any] = {}
+    has_avro: bool = False
+    needs_body: bool = False
+    rights: tuple[str, ...] | None = None
+    faults: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def security(self) -> tuple[str, ...]:
+        """The security schemes of which one suffices."""
+        if self.rights is not None or 401 not in self.errors:
+            return self.rights or ()
+        return _WRITE if 403 in self.errors else _READ
+
+
+def described(tag: str, *errors: int, **others: Any) -> Callable[[_Endpoint], _Endpoint]:
+    """Describe an endpoint. See ``Described``."""
+
+    def decorate(endpoint: _Endpoint) -> _Endpoint:
+        endpoint.__dict__["described"] = Described(tag, errors, **others)
+        return endpoint
+
+    return decorate
 
 
 def add_document(app: FastAPI) -> None:
@@ -155,14 +208,15 @@ def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -
     schema = schemas.schema(ProblemAnswer)
     for status in told.errors:
         title, text = HTTPStatus(status).phrase, _PROBLEMS[status]
-        problem = ProblemAnswer("about:blank", title, status, "…")
+        faults = [*told.faults] if status == 400 else []
+        problem = ProblemAnswer("about:blank", title, status, "…", faults)
         content = {PROBLEM: {"schema": schema, "example": msgspec.to_builtins(problem)}}
         answers.setdefault(status, {"description": text, "content": content})
     operation["responses"] = {str(status): answers[status] for status in sorted(answers)}
 
 
 class _Schemas:
-    """The schemas of all types, and examples made from those of their members."""
+    """The schemas of all types, and examples made from the examples of members."""
 
     def __init__(self) -> None:
         self.components: dict[str, Any] = {}

@@ -4,6 +4,7 @@ They describe what hot endpoints decode in pieces, and answers that are encoded 
 ``topics`` and ``leases`` have the types of the other bodies, beside their decoders.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -42,7 +43,7 @@ class ProblemAnswer(Struct, omit_defaults=True):
     status: int
     detail: Annotated[str, about("A sentence for people.")]
     errors: Annotated[
-        list[dict[str, Any]], about("Invalid lines or messages: line, field and reason.")
+        list[Mapping[str, Any]], about("Invalid lines or messages: line, field and reason.")
     ] = []
 
 

@@ -8,83 +8,26 @@ from typing import Any
 
 from oplogd import __version__
 from oplogd.agent import Agent
+from oplogd.clock.guard import GuardedClock, text_of
+from oplogd.clock.keeper import ClockKeeper
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import format_id
 from oplogd.store import StoreStats
 from oplogd.stream.lags import Lags, survey
 from oplogd.watch.histogram import Histogram
-from oplogd.web.figures.clock import clock_members, clock_warnings
 from oplogd.web.figures.consumers import consumer_members, lag_members
-from oplogd.web.figures.decided import DecidedFigures
-from oplogd.web.figures.question import Question
+from oplogd.web.figures.question import DecidedFigures, Question
 from oplogd.web.figures.topics import TopicFigures
-from oplogd.web.http.redact import without_folders
+from oplogd.web.http.problem import without_folders
 
 _Members = dict[str, Any]
-
-
-class StoreProbe:
-    """Asks the store for its health. Messages never name the folders of ``private_files``."""
-
-    def __init__(self, agent: Agent, private_files: Collection[Path | None]) -> None:
-        self._agent = agent
-        self._location = Question(agent.store.locate)
-        self._stats = Question(agent.store.stats)
-        self._private_files = private_files
-
-    async def trouble(self) -> str | None:
-        """Return why the store or a part of the agent does not work, None if all do."""
-        try:
-            await self._location.answer()
-        except StoreUnavailableError as error:
-            return str(error)
-        return self._agent.health.trouble
-
-    async def members(self) -> tuple[list[str], _Members]:
-        """Return all troubles, and the member ``store``.
-
-        If the store does not answer, the member has only its kind and its identity, if known.
-        """
-        store, stats = self._agent.store, None
-        troubles = self._agent.health.troubles
-        try:
-            stats = await self._stats.answer()
-        except StoreUnavailableError as error:
-            troubles = [str(error), *troubles]
-        members = {
-            "kind": store.kind,
-            **({"identity": store.identity} if store.identity else {}),
-            **(self._from_stats(stats) if stats else {}),
-        }
-        return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
-
-    def _from_stats(self, stats: StoreStats) -> _Members:
-        clock = clock_warnings(self._agent.store.clock, self._agent.clock_keeper)
-        warnings = [self._redacted(warning) for warning in (*stats.warnings, *clock)]
-        head = self._agent.ring.head.offset
-        newest = stats.newest.offset if stats.newest else head
-        return {
-            "ops": stats.operations,
-            "states": stats.states,
-            "live": None if stats.deleted is None else stats.states - stats.deleted,
-            "deleted": stats.deleted,
-            "bytes": stats.bytes,
-            "max_bytes": stats.max_bytes,
-            **({} if stats.wal_bytes is None else {"wal_bytes": stats.wal_bytes}),
-            "oldest_id": format_id(stats.oldest) if stats.oldest else None,
-            "newest_id": format_id(stats.newest) if stats.newest else None,
-            **({"warnings": warnings} if warnings else {}),
-            "lag": {"fold": stats.lag, "follower": max(0, newest - head)},
-        }
-
-    def _redacted(self, text: str) -> str:
-        return without_folders(text, self._private_files)
 
 
 class StatusReport:
     """Collects figures from all parts of the agent. They contain no setting, so no secret.
 
-    ``refusals``: returns the members about refused requests.
+    Messages never name the folders of ``private_files``. ``refusals``: returns the members about
+    refused requests.
     """
 
     def __init__(
@@ -94,14 +37,24 @@ class StatusReport:
         refusals: Callable[[], _Members],
     ) -> None:
         store = agent.store
-        self.store = StoreProbe(agent, private_files)
         self._agent = agent
+        self._private_files = private_files
+        self._location = Question(store.locate)
+        self._store_stats = Question(store.stats)
         self._refusals = refusals
         self._topics = TopicFigures(store.topics, agent.topics, agent.feeds, agent.hub)
         self._transactions = DecidedFigures(
             store.transactions, "transactions", "oldest_open_seconds", agent.clock
         )
         self._pointers = DecidedFigures(store.pointers, "pointers", "oldest_seconds", agent.clock)
+
+    async def trouble(self) -> str | None:
+        """Return why the store or a part of the agent does not work, None if all do."""
+        try:
+            await self._location.answer()
+        except StoreUnavailableError as error:
+            return str(error)
+        return self._agent.health.trouble
 
     async def lags(self) -> Lags:
         """Measure the lag of each consumer."""
@@ -111,7 +64,7 @@ class StatusReport:
         """Return the members of /status for all clients."""
         agent, turns = self._agent, self._agent.turns
         (troubles, store), topics, transactions, pointers = await asyncio.gather(
-            self.store.members(),
+            self._store_members(),
             self._topics.members(),
             self._transactions.members(),
             self._pointers.members(),
@@ -151,7 +104,7 @@ class StatusReport:
         return {**await consumer_members(lags), "refused_datagrams": datagrams}
 
     async def figures(self) -> _Members:
-        """Return the members of /status for all clients, and those that only /metrics shows."""
+        """Return the members of /status for all clients, and the members only of /metrics."""
         lags = await self.lags()
         members = await self.members(lags)
         decided = ("committed", "aborted", "timed_out")
@@ -168,6 +121,46 @@ class StatusReport:
             "store_up": members["status"] == "OK",
             "info": {(__version__, members["store"]["kind"]): 1},
         }
+
+    async def _store_members(self) -> tuple[list[str], _Members]:
+        """Return all troubles, and the member ``store``.
+
+        If the store does not answer, the member has only its kind and its identity, if known.
+        """
+        store, stats = self._agent.store, None
+        troubles = self._agent.health.troubles
+        try:
+            stats = await self._store_stats.answer()
+        except StoreUnavailableError as error:
+            troubles = [str(error), *troubles]
+        members = {
+            "kind": store.kind,
+            **({"identity": store.identity} if store.identity else {}),
+            **(self._from_stats(stats) if stats else {}),
+        }
+        return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
+
+    def _from_stats(self, stats: StoreStats) -> _Members:
+        clock = clock_warnings(self._agent.store.clock, self._agent.clock_keeper)
+        warnings = [self._redacted(warning) for warning in (*stats.warnings, *clock)]
+        head = self._agent.ring.head.offset
+        newest = stats.newest.offset if stats.newest else head
+        return {
+            "ops": stats.operations,
+            "states": stats.states,
+            "live": None if stats.deleted is None else stats.states - stats.deleted,
+            "deleted": stats.deleted,
+            "bytes": stats.bytes,
+            "max_bytes": stats.max_bytes,
+            **({} if stats.wal_bytes is None else {"wal_bytes": stats.wal_bytes}),
+            "oldest_id": format_id(stats.oldest) if stats.oldest else None,
+            "newest_id": format_id(stats.newest) if stats.newest else None,
+            **({"warnings": warnings} if warnings else {}),
+            "lag": {"fold": stats.lag, "follower": max(0, newest - head)},
+        }
+
+    def _redacted(self, text: str) -> str:
+        return without_folders(text, self._private_files)
 
 
 def _ingest_members(agent: Agent) -> _Members:
@@ -220,3 +213,29 @@ def _histogram(histogram: Histogram) -> _Members:
         "sum": round(histogram.sum, 6),
         "buckets": histogram.buckets(),
     }
+
+
+def clock_members(clock: GuardedClock, keeper: ClockKeeper) -> _Members:
+    """Return the member ``clock`` of /status."""
+    step = clock.step()
+    return {
+        "paused": 0 if step is None or step.is_stop else 1,
+        "waiting": [] if step is None else list(step.waiting),
+        "step_seconds": 0.0 if step is None else step.seconds,
+        "from": None if step is None else text_of(step.from_ms),
+        "to": None if step is None else text_of(step.to_ms),
+        "ahead_seconds": keeper.ahead_ms // 1000,
+    }
+
+
+def clock_warnings(clock: GuardedClock, keeper: ClockKeeper) -> list[str]:
+    """Return sentences for people."""
+    step = clock.step()
+    warnings = [] if keeper.warning is None else [keeper.warning]
+    if step is not None and not step.is_stop:
+        stepped = (
+            f"the clock stepped by {step.seconds:+.0f} s, from {text_of(step.from_ms)} to"
+            f" {text_of(step.to_ms)}: {' and '.join(step.waiting)} do not follow it yet"
+        )
+        return [stepped, *warnings]
+    return warnings

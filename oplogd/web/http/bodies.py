@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from fastapi import Request
@@ -13,11 +13,9 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.decode.buffers import Buffer
 from oplogd.decode.compressed import TooLargeError, decompressing
 from oplogd.decode.pieces import Pieces
-from oplogd.ingest.budget import Budgets, MemoryBudget, NoRoomError, Share
-from oplogd.ingest.operations import Body, decoding
-from oplogd.model.operation import OnUnknown, format_ms
+from oplogd.ingest.budget import Budgets, NoRoomError, Share
+from oplogd.model.operation import format_ms
 from oplogd.web.http.problem import Problem
-from oplogd.web.http.refused_bodies import RefusedBodies
 
 # Longest time for which the work on a body blocks the event loop.
 _SLICE_SECONDS = 0.003
@@ -33,31 +31,11 @@ class BodyReader:
     ``max_size``: bytes of a body, before and after decompression.
     """
 
-    def __init__(
-        self,
-        budgets: Budgets,
-        max_size: int,
-        clock: Clock = SYSTEM,
-        refused: RefusedBodies | None = None,
-    ) -> None:
+    def __init__(self, budgets: Budgets, max_size: int, clock: Clock = SYSTEM) -> None:
         self._clock = clock
-        self._refused = refused or RefusedBodies()
         self._budgets = budgets
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()
-
-    async def read(
-        self, request: Request, media_type: str, max_operations: int, on_unknown: OnUnknown = None
-    ) -> Body:
-        """Return the operations of a body. ``on_unknown``: see ``decode``.
-
-        Raises the errors of ``received`` and ``decoding``.
-        """
-        with self._share(self._budgets.writes) as share:
-            body = await self._decompressed(request, share, self._max_size, "operations")
-            return await self.work(
-                decoding(body, media_type, self.arrival(), max_operations, on_unknown)
-            )
 
     def arrival(self) -> str:
         """Return the timestamp of operations that arrive now without one."""
@@ -79,32 +57,18 @@ class BodyReader:
         Raises Problem 415, NoRoomError, TooLargeError, and OperationError if the body is not gzip.
         """
         limit = self._max_size if max_size is None else min(max_size, self._max_size)
-        with self._share(self._budgets.polls if is_poll else self._budgets.writes) as share:
-            yield await self._decompressed(request, share, limit, things)
-
-    @contextmanager
-    def _share(self, budget: MemoryBudget) -> Iterator[Share]:
-        try:
-            with budget.share() as share:
-                yield share
-        except NoRoomError:
-            self._refused.add_no_room()
-            raise
-
-    async def _decompressed(
-        self, request: Request, share: Share, limit: int, things: str
-    ) -> Buffer:
-        encoding = request.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("identity", "gzip", ""):
-            raise Problem(
-                415,
-                f"a body may be compressed with gzip, not {shortened(encoding)}",
-                {"Accept-Encoding": "gzip"},
-            )
-        body = await self._receive(request, share, limit, things)
-        if encoding == "gzip":
-            return await self.work(decompressing(body, limit, share.take))
-        return body
+        with (self._budgets.polls if is_poll else self._budgets.writes).share() as share:
+            encoding = request.headers.get("content-encoding", "identity").strip().lower()
+            if encoding not in ("identity", "gzip", ""):
+                raise Problem(
+                    415,
+                    f"a body may be compressed with gzip, not {shortened(encoding)}",
+                    {"Accept-Encoding": "gzip"},
+                )
+            body = await self._receive(request, share, limit, things)
+            if encoding == "gzip":
+                body = await self.work(decompressing(body, limit, share.take))
+            yield body
 
     async def _receive(self, request: Request, share: Share, limit: int, things: str) -> Buffer:
         """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""

@@ -1,6 +1,6 @@
 """Answers to requests that fail: every error becomes a Problem."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
@@ -31,11 +31,10 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.ingest.budget import NoRoomError
+from oplogd.ingest.operations import InvalidBodyError
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.web.http.methods import allowed_methods
-from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem
-from oplogd.web.http.redact import without_folders
-from oplogd.web.http.refused_bodies import RefusedBodies
+from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem, without_folders
 
 # The status of each error. A class counts for its subclasses that are not listed.
 _STATUS: dict[type[OplogError], int] = {
@@ -57,13 +56,17 @@ _STATUS: dict[type[OplogError], int] = {
     TopicFullError: 503,
     NoLogNumberError: 507,
 }
+# The reasons to refuse a body, and the methods of requests that have one.
+_REASONS = {400: "invalid", 413: "too_large", 415: "type"}
+_WITH_BODY = ("POST", "PUT", "DELETE")
 
 
 def problem_of(error: OplogError) -> Problem:
     """Return the Problem for an error of a request or of the store."""
-    if isinstance(error, InvalidMessagesError):
+    if isinstance(error, InvalidBodyError | InvalidMessagesError):
+        too_large = isinstance(error, InvalidMessagesError) and error.too_large
         errors = [bad._asdict() for bad in error.bad]
-        return Problem(413 if error.too_large else 400, str(error), errors=errors)
+        return Problem(413 if too_large else 400, str(error), errors=errors)
     if isinstance(error, OperationError):  # the body is not gzip
         return Problem(400, f"body: {error.reason}")
     if isinstance(error, NotConfirmedError):
@@ -76,15 +79,18 @@ def problem_of(error: OplogError) -> Problem:
     return Problem(status, str(error), RETRY_AFTER if status == 503 else None)
 
 
-def add_error_handlers(
-    app: FastAPI, private_files: Collection[Path | None], refused: RefusedBodies | None = None
-) -> None:
-    """Handle all exceptions. Messages never name the folders of ``private_files``."""
-    refused_bodies = refused or RefusedBodies()
+def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> Mapping[str, int]:
+    """Handle all exceptions. Messages never name the folders of ``private_files``.
+
+    Return the present numbers of requests that were refused for their body or their other
+    parameters, by reason. ``no_room``: --max-upload-memory was used up.
+    """
+    refused = {"invalid": 0, "too_large": 0, "type": 0, "no_room": 0}
 
     @app.exception_handler(Problem)
     async def on_problem(request: Request, problem: Problem) -> Response:
-        refused_bodies.add(request.method, problem)
+        if request.method in _WITH_BODY and (reason := _REASONS.get(problem.status)):
+            refused[reason] += 1
         problem.detail = without_folders(problem.detail, private_files)
         if problem.status == 413:
             # Without an end of the connection the agent would read the rest of the body.
@@ -96,6 +102,8 @@ def add_error_handlers(
 
     @app.exception_handler(OplogError)
     async def on_error(request: Request, error: OplogError) -> Response:
+        if isinstance(error, NoRoomError):
+            refused["no_room"] += 1
         return await on_problem(request, problem_of(error))
 
     @app.exception_handler(RequestValidationError)
@@ -130,3 +138,5 @@ def add_error_handlers(
     @app.exception_handler(Exception)
     async def on_exception(_: Request, __: Exception) -> Response:
         return Problem(500, "internal error of the agent; see its log").response()
+
+    return refused

@@ -1,7 +1,8 @@
 """Errors as application/problem+json (RFC 9457)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -36,11 +37,12 @@ class Problem(Exception):
 
     def response(self) -> Response:
         """Return the answer."""
+        detail = self.detail
         body = {
             "type": "about:blank",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
-            "detail": _shortened(self.detail),
+            "detail": detail if len(detail) <= _MAX_DETAIL else f"{detail[:_MAX_DETAIL]}…",
             **self.extra,
         }
         return Response(
@@ -48,5 +50,18 @@ class Problem(Exception):
         )
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}…"
+def without_folders(text: str, files: Iterable[Path | None]) -> str:
+    """Replace the path of each file in ``text`` by its name.
+
+    Clients must not learn the folders of the agent's machine. The log names whole paths.
+    """
+    for file in filter(None, files):
+        for path in (str(file.absolute()), str(file)):
+            text = text.replace(path, file.name)
+    return text
+
+
+def refuse_stopping(is_stopping: Callable[[], bool]) -> None:
+    """Raise Problem 503 for a write while the agent stops."""
+    if is_stopping():
+        raise Problem(503, "the agent is stopping; send to another agent or try again", RETRY_AFTER)

@@ -13,17 +13,14 @@ from oplogd.errors import NotConfirmedError, OperationError, StoreUnavailableErr
 from oplogd.host.logs import Episode
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
-from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError
-from oplogd.model.lease import Fence
+from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError, decoding
 from oplogd.web.access.authentication import WriteAuthenticator
-from oplogd.web.describe.described import BODY_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, described
 from oplogd.web.describe.parameters import FenceHeader
 from oplogd.web.describe.types import IngestedAnswer, OperationBody
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of
-from oplogd.web.http.ignored import told
-from oplogd.web.http.negotiate import media_type, not_understood
-from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, STORE_AWAY, Problem
+from oplogd.web.http.headers import fence_of, media_type, not_understood, told
+from oplogd.web.http.problem import COMMON_HEADERS, STORE_AWAY, Problem, refuse_stopping
 
 _QUIET_SECONDS = 5.0
 _LINES = (
@@ -41,6 +38,7 @@ _EXAMPLES = {
     "one": {"summary": "One operation", "value": _ONE},
     "batch": {"summary": "A batch", "value": _BATCH},
 }
+_FAULT = {"line": 2, "field": "event", "reason": "must be insert, update or delete"}
 
 logger = logging.getLogger("oplogd.http")
 
@@ -64,6 +62,7 @@ def add_ingest(
         text="The operation is stored.",
         also={200: ("The batch is stored.", IngestedAnswer)},
         asks={"lease": FenceHeader},
+        faults=(_FAULT,),
     )
     async def ingest(request: Request) -> Response:
         """Store operations.
@@ -73,15 +72,19 @@ def add_ingest(
         operations are durable. Its header Oplog-Ignored names unknown members, which were ignored.
         """
         writers.require(request)
-        if is_stopping():
-            raise Problem(
-                503, "the agent is stopping; send to another agent or try again", RETRY_AFTER
-            )
+        refuse_stopping(is_stopping)
         fence = fence_of(request)
         found = Ignored()
         body = await read(request, found)
         invalid.end()
-        await _store(intake, body, fence)
+        try:
+            await intake.store(body.operations, fence)
+        except NotConfirmedError:
+            raise
+        except StoreUnavailableError as error:
+            raise Problem(
+                503, f"dropped before it reached the store, send it again: {error}", STORE_AWAY
+            ) from None
         headers = COMMON_HEADERS | told(request, found, ignored)
         if body.batch:
             answer = msgspec.json.encode({"ingested": len(body.operations)})
@@ -93,33 +96,22 @@ def add_ingest(
         if type_ not in (JSON, NDJSON):
             raise not_understood(type_, (JSON, NDJSON))
         try:
-            return await bodies.read(request, type_, intake.max_operations, found.add)
-        except InvalidBodyError as error:
-            intake.refuse_invalid(error.lines)
-            invalid.occurred(detail=f"from {_sender(request)}: {error}")
-            errors = [bad._asdict() for bad in error.bad]
-            raise Problem(400, str(error), errors=errors) from None
+            async with bodies.received(request, "operations") as raw:
+                return await bodies.work(
+                    decoding(raw, type_, bodies.arrival(), intake.max_operations, found.add)
+                )
         except TooManyError as error:
             intake.refuse_too_many(error.lines)
-            raise Problem(413, str(error)) from None
-        except (TooLargeError, OperationError) as error:
-            intake.refuse_invalid(1)
+            raise
+        except (InvalidBodyError, TooLargeError, OperationError) as error:
+            intake.refuse_invalid(error.lines if isinstance(error, InvalidBodyError) else 1)
             invalid.occurred(detail=f"from {_sender(request)}: {error}")
-            raise Problem(413 if isinstance(error, TooLargeError) else 400, str(error)) from None
+            if isinstance(error, OperationError):
+                raise Problem(400, str(error)) from None
+            raise
 
     for path in ("/", "/ops"):
         app.add_api_route(path, ingest, methods=["POST"], include_in_schema=path == "/ops")
-
-
-async def _store(intake: Intake, body: Body, fence: Fence | None) -> None:
-    try:
-        await intake.store(body.operations, fence)
-    except NotConfirmedError:
-        raise
-    except StoreUnavailableError as error:
-        raise Problem(
-            503, f"dropped before it reached the store, send it again: {error}", STORE_AWAY
-        ) from None
 
 
 def _sender(request: Request) -> str:

@@ -7,9 +7,8 @@ from fastapi import FastAPI, Request, Response
 
 from oplogd.decode.media_types import JSON, PROMETHEUS
 from oplogd.web.access.authentication import ReadAuthenticator
-from oplogd.web.describe.described import described
+from oplogd.web.describe.document import described
 from oplogd.web.describe.types import StatusAnswer
-from oplogd.web.figures.metrics import render
 from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, Problem
 
@@ -52,7 +51,7 @@ def add_monitoring(
         """Check that the store answers."""
         if is_stopping():
             raise Problem(503, "the agent is stopping")
-        if trouble := await report.store.trouble():
+        if trouble := await report.trouble():
             raise Problem(503, trouble, RETRY_AFTER)
         return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
 
@@ -60,5 +59,7 @@ def add_monitoring(
     @described("agent", text="Prometheus text format.")
     async def metrics() -> Response:
         """The numbers of /status for Prometheus."""
+        from oplogd.web.figures.metrics import render  # needs a library that nothing else needs
+
         body = render(await report.figures())
         return Response(body, 200, COMMON_HEADERS, PROMETHEUS)

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request, Response
 
 from oplog_kit.texts import shortened
 from oplogd.decode.media_types import JSON
-from oplogd.decode.typed import about
+from oplogd.decode.typed import FAULTS, about
 from oplogd.model.operation import format_ms
 from oplogd.web.access.authentication import (
     COOKIE,
@@ -21,9 +21,9 @@ from oplogd.web.access.authentication import (
 )
 from oplogd.web.access.signing import Purpose
 from oplogd.web.describe import types
-from oplogd.web.describe.described import PASSWORD, described
+from oplogd.web.describe.document import PASSWORD, described
 from oplogd.web.http.bodies import small_body
-from oplogd.web.http.negotiate import media_type
+from oplogd.web.http.headers import media_type
 from oplogd.web.http.problem import Problem
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -99,7 +99,7 @@ async def _read_login(request: Request) -> LoginBody:
         )
     try:
         return msgspec.json.decode(await small_body(request), type=LoginBody)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except FAULTS:
         raise Problem(
             400, 'send a JSON object with the password and nothing else: {"password": "..."}'
         ) from None
@@ -107,14 +107,11 @@ async def _read_login(request: Request) -> LoginBody:
 
 async def _require_no_options(request: Request, endpoint: str) -> None:
     """Raise Problem 400 unless the query is empty and the body is empty or an empty object."""
-    body = (await small_body(request)).strip()
     try:
-        if body:
-            msgspec.json.decode(body, type=_NoOptions)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        has_options = True
-    else:
+        msgspec.json.decode((await small_body(request)).strip() or b"{}", type=_NoOptions)
         has_options = bool(request.url.query)
+    except FAULTS:
+        has_options = True
     if has_options:  # the message does not repeat them: they may hold a secret
         raise Problem(400, f"{endpoint} has no options: send no query, and no body or {{}}")
 

@@ -11,9 +11,9 @@ from oplogd.stream.consumer import Consumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator, credentials
-from oplogd.web.describe.described import READ_ERRORS, described
+from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
-from oplogd.web.http.negotiate import accepts
+from oplogd.web.http.headers import accepts
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.page import page
 from oplogd.web.oplog.stream_request import parse_stream_request
@@ -33,19 +33,9 @@ Connect = Callable[[str], Awaitable[Consumer]]
 class Streams:
     """Answers requests with streams. Messages name the limits, which the hub enforces."""
 
-    def __init__(
-        self,
-        hub: Hub,
-        is_stopping: Callable[[], bool],
-        *,
-        max_clients: int,
-        max_clients_per_address: int,
-        max_filter_values: int,
-    ) -> None:
+    def __init__(self, hub: Hub, is_stopping: Callable[[], bool], max_filter_values: int) -> None:
         self.hub = hub
         self._is_stopping = is_stopping
-        self._max_clients = max_clients
-        self._max_clients_per_address = max_clients_per_address
         self._max_filter_values = max_filter_values
 
     def require_accepted(self, request: Request, things: str) -> None:
@@ -98,14 +88,14 @@ class Streams:
         except TooManyFromAddressError:
             raise Problem(
                 429,
-                f"{self._max_clients_per_address:,} consumers from this address are connected,"
+                f"{hub.max_clients_per_address:,} consumers from this address are connected,"
                 " more are not allowed (--max-clients-per-address)",
                 _RETRY_AFTER,
             ) from None
         except TooManyClientsError:
             raise Problem(
                 503,
-                f"{self._max_clients:,} consumers are connected, more are not allowed",
+                f"{hub.max_clients:,} consumers are connected, more are not allowed",
                 _RETRY_AFTER,
             ) from None
         return EventStream(hub, consumer, headers)

@@ -1,21 +1,18 @@
 """Leases: poll, show, release."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Response
 
-from oplogd.ingest.appends import Appends
 from oplogd.leases import rules
 from oplogd.model.lease import lease_name
 from oplogd.store import Store
 from oplogd.store.leases import Lease, LeaseRequest
-from oplogd.topics.rights import Rights
 from oplogd.watch.lease_counters import LeaseCounters
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import LeaseName
-from oplogd.web.http.bodies import BodyReader
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
-from oplogd.web.v1.requests import Access, answer, continuing, json_body, shown
+from oplogd.web.v1.requests import Api, answer, json_body, shown
 
 LEASES = "/v1/leases"
 LEASE = f"{LEASES}/{{lease}}"
@@ -24,23 +21,12 @@ LEASE = f"{LEASES}/{{lease}}"
 _MAX_BYTES = 64 * 1024
 
 
-def add_leases(
-    app: FastAPI,
-    rights: Rights[Request],
-    store: Store,
-    counters: LeaseCounters,
-    bodies: BodyReader,
-    appends: Appends,
-    is_stopping: Callable[[], bool],
-) -> None:
-    access = Access(rights, is_stopping)
-    reads, writes = [Depends(access.read)], [Depends(access.write)]
-
-    @app.post(LEASE, dependencies=writes)
+def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) -> None:
+    @app.post(LEASE, dependencies=api.writes)
     @described("leases", *BODY_ERRORS, body=rules.LeasePollBody, answer=rules.LeasePolled)
     async def poll_lease(
         name: str = Depends(name_of),
-        asked: rules.LeasePollBody = json_body(bodies, rules.parse_poll, _MAX_BYTES),
+        asked: rules.LeasePollBody = json_body(api.bodies, rules.parse_poll, _MAX_BYTES),
     ) -> Response:
         """Poll a lease: acquire, extend or look at it.
 
@@ -50,12 +36,11 @@ def add_leases(
         term never falls. A poll soon after the last one may leave the expiry as it is.
         """
         request = LeaseRequest(name, asked.holder, asked.ttl_ms, asked.refresh, asked.note)
-        with continuing():
-            lease = await appends.confirmed(store.leases.poll(request))
+        lease = await api.confirmed(store.leases.poll(request))
         counters.add_poll(asked.holder, lease)
         return answer(rules.polled(lease, asked.holder))
 
-    @app.get(LEASE, dependencies=reads)
+    @app.get(LEASE, dependencies=api.reads)
     @described("leases", *READ_ERRORS, 404, answer=rules.LeaseShown)
     async def show_lease(name: str = Depends(name_of)) -> Response:
         """Show a lease.
@@ -65,7 +50,7 @@ def add_leases(
         """
         return shown(rules.shown(await store.leases.find(name)))
 
-    @app.get(LEASES, dependencies=reads)
+    @app.get(LEASES, dependencies=api.reads)
     @described("leases", *READ_ERRORS, answer=list[rules.LeaseShown], headers=MORE)
     async def list_leases(asked: Asked = Depends(asked_page)) -> Response:
         """List the leases that were ever held, sorted by name."""
@@ -77,21 +62,20 @@ def add_leases(
     async def show_page(found: Sequence[Lease]) -> list[rules.LeaseShown]:
         return [rules.shown(each) for each in found]
 
-    @app.delete(LEASE, dependencies=writes)
+    @app.delete(LEASE, dependencies=api.writes)
     @described(
         "leases", *BODY_ERRORS, 404, 409, body=rules.LeaseReleaseBody, answer=rules.LeaseReleased
     )
     async def release_lease(
         name: str = Depends(name_of),
-        asked: rules.LeaseReleaseBody = json_body(bodies, rules.parse_release, _MAX_BYTES),
+        asked: rules.LeaseReleaseBody = json_body(api.bodies, rules.parse_release, _MAX_BYTES),
     ) -> Response:
         """Release a lease.
 
         Any client may acquire it at once. Publishing with its term is refused. A repeated request
         gets the same answer until the lease is acquired again.
         """
-        with continuing():
-            lease = await appends.confirmed(store.leases.release(name, asked.holder, asked.term))
+        lease = await api.confirmed(store.leases.release(name, asked.holder, asked.term))
         counters.add_release(name)
         return answer(rules.released(lease))
 

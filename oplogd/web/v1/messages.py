@@ -1,7 +1,7 @@
 """The messages of a topic: publish and poll."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
@@ -9,7 +9,6 @@ from fastapi.responses import StreamingResponse
 from oplogd.decode.media_types import JSON
 from oplogd.decode.pieces import Pieces
 from oplogd.errors import MessageError
-from oplogd.ingest.appends import Appends
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.intake import Intake
 from oplogd.model.names import OPLOG
@@ -27,9 +26,9 @@ from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import Publisher
-from oplogd.topics.rights import Right, Rights
+from oplogd.topics.rights import Right
 from oplogd.web.describe import types
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
     ISOLATION,
     OF_TOPIC,
@@ -37,17 +36,15 @@ from oplogd.web.describe.parameters import (
     TtlQuery,
 )
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of, refuse_fence
-from oplogd.web.http.ignored import told
+from oplogd.web.http.headers import fence_of, refuse_fence, told
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import (
     CONTINUES,
     HEADERS,
     STORES_TWICE,
     TOPIC,
-    Access,
+    Api,
     codec_for,
-    continuing,
     name_of,
     read_messages,
     refuse_reserved,
@@ -62,18 +59,14 @@ _MAX_SNAPSHOT_BYTES = 2 << 20
 
 def add_publish(
     app: FastAPI,
-    rights: Rights[Request],
+    api: Api,
     publisher: Publisher,
     pointers: PointerService,
     intake: Intake,
     ignored: IgnoredMembers,
-    bodies: BodyReader,
-    appends: Appends,
-    is_stopping: Callable[[], bool],
 ) -> None:
     """Add publish. ``intake`` takes the operations of the oplog."""
-
-    access = Access(rights, is_stopping)
+    bodies = api.bodies
 
     @app.post(f"{TOPIC}/publish")
     @described(
@@ -99,7 +92,7 @@ def add_publish(
         no Oplog-Lease and no topic of `system`.
         """
         name = name_of(request)
-        access.require_write(request, *name)
+        api.require_write(request, *name)
         fence = fence_of(request)
         require_known(name)
         if name == OPLOG:
@@ -113,8 +106,9 @@ def add_publish(
             await publisher.publish(name, messages, fence)
             return Response(status_code=200, headers=HEADERS)
         refuse_fence(request, "messages under a pointer")
-        with continuing(STORES_TWICE if messages else CONTINUES):
-            marks = await appends.confirmed(pointers.publish(name, pointer, messages))
+        marks = await api.confirmed(
+            pointers.publish(name, pointer, messages), STORES_TWICE if messages else CONTINUES
+        )
         messages.clear()  # the answer may take their memory
         return await published(request, bodies, codec, pointer, marks)
 
@@ -166,14 +160,9 @@ async def published(
     return StreamingResponse(parts(), 200, HEADERS | length, codec.media_type)
 
 
-def add_poll(
-    app: FastAPI,
-    rights: Rights[Request],
-    poller: Poller,
-    oplog: OplogPoller,
-    bodies: BodyReader,
-) -> None:
+def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None:
     """Add poll. ``oplog`` reads the operations."""
+    bodies = api.bodies
 
     @app.post(f"{TOPIC}/poll")
     @described(
@@ -198,7 +187,7 @@ def add_poll(
         nor invalid.
         """
         name = name_of(request)
-        rights.require(request, Right.READ, *name)
+        api.rights.require(request, Right.READ, *name)
         require_known(name)
         codec, asked = await read(request)
         answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))

@@ -75,7 +75,7 @@ async def listed(
     """Return the answer with a page of a list, or with all of it.
 
     ``read`` returns up to so many items past a cursor. ``shown`` returns their members for the
-    answer; it may leave out some.
+    answer, and may leave out some.
     """
     parts: list[bytes] = []
     headers = dict(COMMON_HEADERS)

@@ -3,23 +3,22 @@
 Publish and poll are in ``messages``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
 
 from oplogd.errors import MessageError
-from oplogd.ingest.appends import Appends
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.model.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerKey
 from oplogd.topics.pointers import rules
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import Publisher
-from oplogd.topics.rights import Right, Rights
+from oplogd.topics.rights import Right
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
 from oplogd.web.describe import types
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     AfterOffset,
@@ -29,18 +28,16 @@ from oplogd.web.describe.parameters import (
     TimedOut,
     TtlQuery,
 )
-from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import refuse_fence
+from oplogd.web.http.headers import refuse_fence
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     STORES_TWICE,
     TOPIC,
-    Access,
+    Api,
     answer,
     codec_for,
-    continuing,
     json_body,
     read_messages,
     refuse_reserved,
@@ -56,22 +53,11 @@ _MAX_REPORT_BYTES = 600 * 1024
 _ERRORS = (*BODY_ERRORS, 404, 409)
 
 
-def add_pointers(
-    app: FastAPI,
-    rights: Rights[Request],
-    service: PointerService,
-    publisher: Publisher,
-    bodies: BodyReader,
-    appends: Appends,
-    is_stopping: Callable[[], bool],
-) -> None:
+def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Publisher) -> None:
     """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
-    access = Access(rights, is_stopping)
-    # The topics of a report are in its body, which only clients with a right may send.
-    reports = [Depends(access.write), Depends(refuse_fence_of_report)]
-    report = json_body(bodies, rules.parse_report, _MAX_REPORT_BYTES)
+    report = json_body(api.bodies, rules.parse_report, _MAX_REPORT_BYTES)
 
-    async def writable(request: Request, name: TopicName = Depends(access.writable)) -> TopicName:
+    async def writable(request: Request, name: TopicName = Depends(api.writable)) -> TopicName:
         """Return a topic to which messages under pointers may be written. Raises Problem."""
         refuse_fence(request, "messages under a pointer")
         if name == OPLOG:
@@ -80,12 +66,19 @@ def add_pointers(
         refuse_reserved(name)
         return name
 
-    async def readable(name: TopicName = Depends(access.readable)) -> TopicName:
+    async def readable(name: TopicName = Depends(api.readable)) -> TopicName:
         """Return a topic whose entries may be shown. Raises Problem."""
         if name == OPLOG:
             raise Problem(400, f"{OPLOG} is the log of operations: poll it, or follow /ops")
         require_known(name)
         return name
+
+    async def reported(request: Request, names: list[TopicName] = report) -> list[TopicName]:
+        """Return the topics of a report, which are in its body. Raises Problem."""
+        for name in names:
+            api.rights.require(request, Right.WRITE, *name)
+            require_known(name)
+        return names
 
     @app.post(f"{TOPIC}/store")
     @described("pointers", *_ERRORS, body=types.StoreBody, has_avro=True)
@@ -98,13 +91,12 @@ def add_pointers(
         messages. An answer of 200 means that they are durable. Sent again, they are stored twice.
         """
         codec = codec_for(request)
-        pointer, messages = await read_messages(request, codec, bodies, publisher)
+        pointer, messages = await read_messages(request, codec, api.bodies, publisher)
         if pointer is None:
             raise MessageError("transactionWritePointer", "must not be null")
         if not messages:
             raise MessageError("messages", "there is none")
-        with continuing(STORES_TWICE):
-            await appends.confirmed(service.store(name, pointer, messages))
+        await api.confirmed(service.store(name, pointer, messages), STORES_TWICE)
         return Response(status_code=200, headers=HEADERS)
 
     @app.post(f"{TOPIC}/rollback")
@@ -121,16 +113,15 @@ def add_pointers(
         time-out it is the report of an abort.
         """
         codec = codec_for(request)
-        async with bodies.received(request, "keys") as raw:
-            pointer, stamps = await bodies.work(codec.decode_rollback(raw))
-        with continuing():
-            await appends.confirmed(service.rollback(name, pointer, stamps, force=force))
+        async with api.bodies.received(request, "keys") as raw:
+            pointer, stamps = await api.bodies.work(codec.decode_rollback(raw))
+        await api.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 
-    @app.post(f"{POINTER}/commit", dependencies=reports)
+    @app.post(f"{POINTER}/commit", dependencies=api.writes)
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def commit_pointer(
-        request: Request, pointer: Pointer, names: list[TopicName] = report
+        pointer: int = Depends(pointer_of), names: list[TopicName] = Depends(reported)
     ) -> Response:
         """Commit a pointer in topics.
 
@@ -140,18 +131,18 @@ def add_pointers(
         in these topics. It is for all of these topics, or refused for all. Repeated, the answer is
         the same.
         """
-        return await decide(request, pointer, names, Decision.COMMITTED)
+        return await decide(pointer, names, Decision.COMMITTED)
 
-    @app.post(f"{POINTER}/abort", dependencies=reports)
+    @app.post(f"{POINTER}/abort", dependencies=api.writes)
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def abort_pointer(
-        request: Request, pointer: Pointer, names: list[TopicName] = report
+        pointer: int = Depends(pointer_of), names: list[TopicName] = Depends(reported)
     ) -> Response:
         """Abort a pointer in topics.
 
         As a commit, but readers with `isolation` `read_committed` do not get its messages.
         """
-        return await decide(request, pointer, names, Decision.ABORTED)
+        return await decide(pointer, names, Decision.ABORTED)
 
     @app.get(f"{TOPIC}/pointers")
     @described("pointers", *READ_ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
@@ -178,7 +169,7 @@ def add_pointers(
             show_page,
         )
 
-    @app.get(POINTERS, dependencies=[Depends(access.read)])
+    @app.get(POINTERS, dependencies=api.reads)
     @described("pointers", *READ_ERRORS, answer=list[types.TopicPointerAnswer], headers=MORE)
     async def list_all_pointers(asked: Asked = Depends(asked_page)) -> Response:
         """List the open pointers of all topics, the oldest first.
@@ -209,18 +200,13 @@ def add_pointers(
         """
         return shown(await service.entries(name, after, limit))
 
-    async def decide(
-        request: Request, pointer: int, names: list[TopicName], decision: Decision
-    ) -> Response:
-        for name in names:
-            rights.require(request, Right.WRITE, *name)
-            require_known(name)
-        with continuing():
-            await appends.confirmed(service.decide(names, pointer, decision))
+    async def decide(pointer: int, names: list[TopicName], decision: Decision) -> Response:
+        await api.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
         return answer({"pointer": str(pointer), "state": decision, "topics": topics})
 
 
-async def refuse_fence_of_report(request: Request) -> None:
-    """Raise Problem 400 for a report with a fence."""
+async def pointer_of(request: Request, pointer: Pointer) -> int:
+    """Return the pointer of a report. Raises MessageError, and Problem 400 with a fence."""
     refuse_fence(request, "reports")
+    return pointer

@@ -1,6 +1,6 @@
 """The parts of requests that endpoints under /v1 share: names, rights, bodies, and answers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from fastapi import Depends, Request, Response
 from oplogd.decode.buffers import Buffer
 from oplogd.decode.media_types import AVRO, JSON
 from oplogd.errors import DiskFullError, StoreUnavailableError
+from oplogd.ingest.appends import Appends
 from oplogd.model.lease import Fence
 from oplogd.model.message import Message, ttl_seconds
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
@@ -21,9 +22,8 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of
-from oplogd.web.http.negotiate import media_type, not_understood
-from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, STORE_AWAY, Problem
+from oplogd.web.http.headers import fence_of, media_type, not_understood
+from oplogd.web.http.problem import COMMON_HEADERS, STORE_AWAY, Problem, refuse_stopping
 
 TOPICS = "/v1/namespaces/{namespace}/topics"
 TOPIC = f"{TOPICS}/{{topic}}"
@@ -38,26 +38,34 @@ STORES_TWICE = "a repeated request may store the messages twice"
 _T = TypeVar("_T")
 
 
-class Access:
-    """Dependencies: each checks the right that an endpoint needs.
+class Api:
+    """The parts that all endpoints share.
 
-    Those of a topic return its name. Writes are refused while the agent stops.
+    ``read`` to ``writable`` are dependencies: each checks the right that an endpoint needs. Those
+    of a topic return its name. Writes are refused while the agent stops.
     """
 
     def __init__(
-        self, rights: Rights[Request], is_stopping: Callable[[], bool] = lambda: False
+        self,
+        rights: Rights[Request],
+        bodies: BodyReader,
+        appends: Appends,
+        is_stopping: Callable[[], bool],
     ) -> None:
-        self._rights = rights
+        self.rights = rights
+        self.bodies = bodies
+        self.appends = appends
         self._is_stopping = is_stopping
+        self.reads, self.writes = [Depends(self.read)], [Depends(self.write)]
 
     def require_write(self, request: Request, *name: str) -> None:
         """Raise Problem unless the client may write a topic, or without a name the rest."""
-        self._rights.require(request, Right.WRITE, *(name or (SYSTEM,)))
+        self.rights.require(request, Right.WRITE, *(name or (SYSTEM,)))
         refuse_stopping(self._is_stopping)
 
     async def read(self, request: Request) -> None:
         """Raise Problem unless the client may read what belongs to no topic."""
-        self._rights.require(request, Right.READ, SYSTEM)
+        self.rights.require(request, Right.READ, SYSTEM)
 
     async def write(self, request: Request) -> None:
         """Raise Problem unless the client may write what belongs to no topic."""
@@ -65,7 +73,7 @@ class Access:
 
     async def namespace(self, request: Request, namespace: NamespacePart) -> str:
         """Return a namespace that the client may read. Raises Problem."""
-        self._rights.require(request, Right.READ, check_name(namespace, "namespace"))
+        self.rights.require(request, Right.READ, check_name(namespace, "namespace"))
         return namespace
 
     async def readable(
@@ -73,7 +81,7 @@ class Access:
     ) -> TopicName:
         """Return a topic that the client may read. Raises Problem."""
         name = topic_name(namespace, topic)
-        self._rights.require(request, Right.READ, *name)
+        self.rights.require(request, Right.READ, *name)
         return name
 
     async def writable(
@@ -83,6 +91,14 @@ class Access:
         name = topic_name(namespace, topic)
         self.require_write(request, *name)
         return name
+
+    async def confirmed(self, work: Coroutine[Any, Any, _T], then: str = CONTINUES) -> _T:
+        """Return the result of work that writes. Raises Problem 503 if it is not confirmed.
+
+        ``then``: the effect of a repeated request.
+        """
+        with continuing(then):
+            return await self.appends.confirmed(work)
 
 
 async def given_fence(request: Request, _: FenceHeader = None) -> Fence | None:
@@ -108,7 +124,7 @@ def json_body(
 
 
 def answer(body: Any, headers: dict[str, str] = HEADERS, status: int = 200) -> Response:
-    """Return an answer in JSON. The default headers are those of a write."""
+    """Return an answer in JSON. The default headers belong to a write."""
     return Response(msgspec.json.encode(body), status, headers, JSON)
 
 
@@ -137,12 +153,6 @@ def require_known(name: TopicName) -> None:
     """Raise TopicNotFoundError for a built-in topic that does not exist."""
     if name.namespace == SYSTEM and name != OPLOG and not is_group_log(name):
         raise no_topic(name)
-
-
-def refuse_stopping(is_stopping: Callable[[], bool]) -> None:
-    """Raise Problem 503 for a write while the agent stops."""
-    if is_stopping():
-        raise Problem(503, "the agent is stopping; send to another agent or try again", RETRY_AFTER)
 
 
 def codec_for(request: Request, *, default: str = "") -> Codec:

@@ -1,16 +1,17 @@
 """The stream of a topic."""
 
+from functools import partial
+
 from fastapi import FastAPI, Request, Response
 
 from oplogd.decode.media_types import EVENT_STREAM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import OPLOG, TopicName
-from oplogd.store.topics import Topic
 from oplogd.stream.consumer import Consumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
-from oplogd.web.describe.described import READ_ERRORS, described
+from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
 from oplogd.web.oplog.stream import Streams
 from oplogd.web.v1.requests import TOPIC, name_of, require_known
@@ -60,20 +61,19 @@ def add_topic_stream(
             asked = parse_topic_request(request.headers, request.query_params)
         topic = await known.look_up(name)
 
-        async def connect(address: str) -> Consumer:
-            async def connect_to(generation: Topic) -> Consumer:
-                return await hub.connect_topic(
-                    generation,
-                    asked.position,
-                    checkpoints=asked.checkpoints,
-                    address=address,
-                    name=asked.name,
-                    isolation=asked.isolation,
-                )
+        connect_to = partial(
+            hub.connect_topic,
+            position=asked.position,
+            checkpoints=asked.checkpoints,
+            name=asked.name,
+            isolation=asked.isolation,
+        )
 
+        async def connect(address: str) -> Consumer:
             try:
-                return await connect_to(topic)
+                return await connect_to(topic, address=address)
             except TopicNotFoundError:  # deleted since it was looked up
-                return await connect_to(await known.find(name, other_than=topic))
+                again = await known.find(name, other_than=topic)
+                return await connect_to(again, address=address)
 
         return await streams.answer(request, connect)

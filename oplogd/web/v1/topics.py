@@ -1,16 +1,16 @@
-"""The catalogue of topics: create, change, show, list, delete."""
+"""The catalogue of topics: create, change, show, list, delete. The schemas of their bodies."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Response
 
-from oplogd.ingest.appends import Appends
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.store import Store
 from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
+from oplogd.topics.codec.avro import SCHEMAS
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import (
     Properties,
@@ -19,18 +19,19 @@ from oplogd.topics.properties import (
     rules_shown,
     shown,
 )
-from oplogd.topics.rights import Rights
 from oplogd.web.describe import types
-from oplogd.web.describe.described import READ_ERRORS, WRITE_ERRORS, described
-from oplogd.web.http.bodies import BodyReader
+from oplogd.web.describe.document import READ_ERRORS, WRITE_ERRORS, described
+from oplogd.web.describe.parameters import SchemaName
+from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     TOPIC,
     TOPICS,
-    Access,
+    Api,
     answer,
+    json_body,
     refuse_reserved,
     require_known,
 )
@@ -43,19 +44,17 @@ _MAX_BYTES = 16 * 1024
 
 def add_topics(
     app: FastAPI,
-    rights: Rights[Request],
+    api: Api,
     store: Store,
     known: KnownTopics,
     feeds: Feeds,
-    bodies: BodyReader,
-    appends: Appends,
     sweep: Callable[[], None],
 ) -> None:
     """Add the endpoints. ``sweep``: begins to remove messages without readers."""
-    topics, access = store.topics, Access(rights)
-    body = requests.json_body(bodies, parse_properties, _MAX_BYTES, of_any_type=True)
+    topics, appends = store.topics, api.appends
+    body = json_body(api.bodies, parse_properties, _MAX_BYTES, of_any_type=True)
 
-    async def writable(name: TopicName = Depends(access.writable)) -> TopicName:
+    async def writable(name: TopicName = Depends(api.writable)) -> TopicName:
         """Return a topic that may be created, changed or deleted. Raises Problem."""
         refuse_reserved(name)
         return name
@@ -72,8 +71,7 @@ def add_topics(
         Without a time to live the topic has the store's default, without `pointer_timeout` the
         agent's `--pointer-timeout`.
         """
-        ttl, pointers, max_bytes = given
-        create = topics.create(name, ttl, pointers, max_bytes=max_bytes)
+        create = topics.create(name, given.ttl, given.pointers, max_bytes=given.max_bytes)
         return answer(await show(await appends.confirmed(create)))
 
     @app.put(f"{TOPIC}/properties")
@@ -88,8 +86,7 @@ def add_topics(
         Replaces all properties: an absent one gets its default. Pointers that are open keep their
         time-outs.
         """
-        ttl, pointers, max_bytes = given
-        change = topics.change(name, ttl, pointers, max_bytes=max_bytes)
+        change = topics.change(name, given.ttl, given.pointers, max_bytes=given.max_bytes)
         topic = await appends.confirmed(change)
         known.forget(name)
         feeds.changed(topic)
@@ -110,7 +107,7 @@ def add_topics(
 
     @app.get(TOPIC)
     @described("topics", *READ_ERRORS, 404, answer=types.TopicAnswer)
-    async def show_topic(name: TopicName = Depends(access.readable)) -> Response:
+    async def show_topic(name: TopicName = Depends(api.readable)) -> Response:
         """Show a topic.
 
         Shows the time to live that counts, and the other properties that are not the default. The
@@ -124,7 +121,7 @@ def add_topics(
     @app.get(TOPICS)
     @described("topics", *READ_ERRORS, answer=list[types.TopicAnswer], headers=MORE)
     async def list_topics(
-        namespace: str = Depends(access.namespace), asked: Asked = Depends(asked_page)
+        namespace: str = Depends(api.namespace), asked: Asked = Depends(asked_page)
     ) -> Response:
         """List the topics of a namespace, sorted by name.
 
@@ -132,7 +129,7 @@ def add_topics(
         """
         return await listed(asked, partial(read_page, namespace), _name, show_page)
 
-    @app.get(NAMESPACES, dependencies=[Depends(access.read)])
+    @app.get(NAMESPACES, dependencies=api.reads)
     @described("topics", *READ_ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
     async def list_namespaces(asked: Asked = Depends(asked_page)) -> Response:
         """List the namespaces that have topics, sorted by name.
@@ -141,8 +138,21 @@ def add_topics(
         """
         return await listed(asked, read_namespaces, lambda each: each.name, as_they_are)
 
+    @app.get("/v1/schemas/{name}")
+    @described("topics", 404, answer=dict[str, Any])
+    async def schema(name: SchemaName) -> Response:
+        """Show the Avro schema of a request or an answer.
+
+        Bodies of the type `avro/binary` are bare data, without a container. An agent that was
+        installed without Avro refuses them (415). Needs no password.
+        """
+        found = SCHEMAS.get(name)
+        if found is None:
+            raise Problem(404, f"there is no schema {name}; there are {', '.join(SCHEMAS)}")
+        return requests.shown(found)
+
     async def read_page(namespace: str, after: str, limit: int) -> list[Topic | TopicName]:
-        """Return topics past a cursor, and the oplog among those of its namespace."""
+        """Return topics past a cursor, with the oplog in its namespace."""
         past = key_in(after, str) or ""
         found: list[Topic | TopicName] = [*await topics.in_namespace(namespace, past, limit)]
         if namespace == SYSTEM and past < OPLOG.topic:

@@ -1,21 +1,18 @@
 """Transactions: begin, write records, commit, abort, show, list."""
 
-from collections.abc import Callable
-
 from fastapi import Depends, FastAPI, Request, Response
 
 from oplogd.decode.media_types import JSON
-from oplogd.ingest.appends import Appends
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.model.lease import Fence
 from oplogd.model.operation import format_ms
 from oplogd.model.transaction import parse_id
 from oplogd.store.transactions import Transaction
-from oplogd.topics.rights import Right, Rights
+from oplogd.topics.rights import Right
 from oplogd.topics.transactions import answers, rules
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.describe import types
-from oplogd.web.describe.described import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     FenceHeader,
@@ -24,13 +21,11 @@ from oplogd.web.describe.parameters import (
     StateOfTransaction,
     Txn,
 )
-from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.fence import fence_of
-from oplogd.web.http.ignored import told
+from oplogd.web.http.headers import fence_of, told
 from oplogd.web.v1.pages import MORE, Asked, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
-    Access,
+    Api,
     answer,
     continuing,
     given_fence,
@@ -48,18 +43,15 @@ _ERRORS = (*BODY_ERRORS, 404, 409)
 
 
 def add_transactions(
-    app: FastAPI,
-    rights: Rights[Request],
-    service: TransactionService,
-    ignored: IgnoredMembers,
-    bodies: BodyReader,
-    appends: Appends,
-    is_stopping: Callable[[], bool],
+    app: FastAPI, api: Api, service: TransactionService, ignored: IgnoredMembers
 ) -> None:
-    access = Access(rights, is_stopping)
-    reads, writes = [Depends(access.read)], [Depends(access.write)]
+    async def open_to(txn: Txn, fence: Fence | None = Depends(given_fence)) -> int:
+        """Return the id of a transaction that takes requests with this fence. Raises Problem."""
+        with continuing():
+            await service.require_fence(txn, fence)
+        return txn
 
-    @app.post(TXNS, dependencies=writes)
+    @app.post(TXNS, dependencies=api.writes)
     @described(
         "transactions",
         *(*BODY_ERRORS, 404, 412, 507),
@@ -71,7 +63,7 @@ def add_transactions(
     async def begin_transaction(
         request: Request,
         fence: Fence | None = Depends(given_fence),
-        asked: rules.Begin = json_body(bodies, rules.parse_begin, _MAX_BYTES),
+        asked: rules.Begin = json_body(api.bodies, rules.parse_begin, _MAX_BYTES),
     ) -> Response:
         """Begin a transaction.
 
@@ -81,9 +73,8 @@ def add_transactions(
         this term when the commit is decided; later requests may repeat the header.
         """
         if asked.topic is not None:
-            rights.require(request, Right.WRITE, *asked.topic)
-        with continuing():
-            begun = await appends.confirmed(service.begin(asked._replace(fence=fence)))
+            api.rights.require(request, Right.WRITE, *asked.topic)
+        begun = await api.confirmed(service.begin(asked._replace(fence=fence)))
         id_ = str(begun.id)
         body = {"txn": id_, "expires_at": format_ms(begun.expires_ms)}
         return answer(body, {**HEADERS, "Location": f"{TXNS}/{id_}"}, 201)
@@ -104,53 +95,47 @@ def add_transactions(
         topic see records at once, unless they read with `isolation` `read_committed`: then they see
         them after the commit. Operations always wait for the commit.
         """
-        access.require_write(request)
+        api.require_write(request)
         id_ = parse_id(request.path_params["txn"])
         found = Ignored()
         with continuing():
             await service.require_fence(id_, fence_of(request))
             writing = await read_records(request, found)
             for name in writing.topics:
-                rights.require(request, Right.WRITE, *name)
-            written = await appends.confirmed(service.write(id_, writing))
+                api.rights.require(request, Right.WRITE, *name)
+            written = await api.appends.confirmed(service.write(id_, writing))
         return await show(written, HEADERS | told(request, found, ignored))
 
-    @app.post(f"{TXN}/commit", dependencies=writes)
+    @app.post(f"{TXN}/commit", dependencies=api.writes)
     @described(
         "transactions", *(*_ERRORS, 412), body=rules.CommitBody, answer=types.CommittedAnswer
     )
     async def commit_transaction(
-        txn: Txn,
-        fence: Fence | None = Depends(given_fence),
-        count: int = json_body(bodies, rules.parse_commit, _MAX_BYTES),
+        txn: int = Depends(open_to),
+        count: int = json_body(api.bodies, rules.parse_commit, _MAX_BYTES),
     ) -> Response:
         """Commit a transaction.
 
         `records` is the number of records that were written, with lsn 0 to `records` - 1. If one is
         missing, the transaction stays open. Repeated, the answer is the same.
         """
-        with continuing():
-            await service.require_fence(txn, fence)
-            done = await appends.confirmed(service.commit(txn, count))
-        return Response(await bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
+        done = await api.confirmed(service.commit(txn, count))
+        return Response(await api.bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
 
-    @app.post(f"{TXN}/abort", dependencies=writes)
+    @app.post(f"{TXN}/abort", dependencies=api.writes)
     @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)
     async def abort_transaction(
-        txn: Txn,
-        fence: Fence | None = Depends(given_fence),
-        _: None = json_body(bodies, rules.parse_abort, _MAX_BYTES),
+        txn: int = Depends(open_to),
+        _: None = json_body(api.bodies, rules.parse_abort, _MAX_BYTES),
     ) -> Response:
         """Abort a transaction.
 
         Readers with `isolation` `read_committed` never see its records. Repeated, or after a
         time-out, the answer is the same.
         """
-        with continuing():
-            await service.require_fence(txn, fence)
-            return await show(await appends.confirmed(service.abort(txn)))
+        return await show(await api.confirmed(service.abort(txn)))
 
-    @app.get(TXN, dependencies=reads)
+    @app.get(TXN, dependencies=api.reads)
     @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
     async def show_transaction(txn: Txn) -> Response:
         """Show a transaction.
@@ -159,7 +144,7 @@ def add_transactions(
         """
         return shown((await service.shown([await service.find(txn)]))[0])
 
-    @app.get(TXNS, dependencies=reads)
+    @app.get(TXNS, dependencies=api.reads)
     @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
     async def list_transactions(
         state: StateOfTransaction = None,
@@ -179,10 +164,10 @@ def add_transactions(
         )
 
     async def read_records(request: Request, found: Ignored) -> rules.Writing:
-        async with bodies.received(request, "records") as raw:
+        async with api.bodies.received(request, "records") as raw:
             require_json(request, raw)
-            return await bodies.work(
-                rules.parsing_records(raw, bodies.arrival(), service.limits.records, found.add)
+            return await api.bodies.work(
+                rules.parsing_records(raw, api.bodies.arrival(), service.limits.records, found.add)
             )
 
     async def show(transaction: Transaction, headers: dict[str, str] = HEADERS) -> Response:

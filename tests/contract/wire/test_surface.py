@@ -23,6 +23,8 @@ COMPAT = (
     "connections",
 )
 BROWSER = {"Accept": "text/html,application/xhtml+xml;q=0.9"}
+JSON = {"Content-Type": "application/json"}
+FENCE = "orders; term=7"
 OTHER_HOST = re.compile(r"(?i)\bhttps?:|\bwss?:|[\"'(=]\s*//")
 
 
@@ -140,6 +142,9 @@ def test_the_api_is_described(target: Target) -> None:
         "431",
         "503",
     }
+    refused = post["responses"]["400"]["content"]["application/problem+json"]["example"]
+    two = [operation(event, "a", "thing") for event in ("insert", "none")]
+    assert refused == target.post(json.dumps(two).encode()).json | {"detail": "…"}
     examples = post["requestBody"]["content"]["application/json"]["examples"]
     for example in examples.values():
         assert target.post(json.dumps(example["value"]).encode()).status in (200, 204)
@@ -201,6 +206,31 @@ def test_a_bad_parameter_is_named_and_not_repeated(
     assert reply.status == 400
     assert reply.problem().startswith(f"{field}: ")
     assert b"hunter2" not in reply.body
+
+
+@on_one_store
+@pytest.mark.parametrize(
+    ("path", "actions", "fence", "named"),
+    [
+        ("/v1", ["txns"], "none", "Oplog-Lease: "),
+        ("/v1/txns/{txn}", ["records", "commit", "abort"], "none", "Oplog-Lease: "),
+        ("/v1/txns/{txn}", ["records", "commit", "abort"], FENCE, "transaction {txn} was begun"),
+        ("/v1/txns/1", ["records", "commit", "abort"], None, "there is no transaction 1"),
+        ("/v1/pointers/x", ["commit", "abort"], None, "pointer: "),
+        ("/v1/pointers/5", ["commit", "abort"], FENCE, "Oplog-Lease: "),
+        ("/v1/namespaces/n/topics/x!", ["store", "rollback"], None, "topic: "),
+        ("/v1/namespaces/n/topics/t", ["store", "rollback"], FENCE, "Oplog-Lease: "),
+    ],
+)
+def test_a_bad_id_or_fence_is_named_before_a_bad_body(
+    target: Target, path: str, actions: list[str], fence: str | None, named: str
+) -> None:
+    txn = target.request("POST", "/v1/txns", b"", {}).json["txn"]
+    headers = JSON if fence is None else {**JSON, "Oplog-Lease": fence}
+    for action in actions:
+        reply = target.request("POST", f"{path.format(txn=txn)}/{action}", b"{", headers)
+        assert reply.status in (400, 404, 409), action
+        assert named.format(txn=txn) in reply.problem(), action
 
 
 @on_one_store

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from oplog_kit.command.convert import Secret
-from oplogd.config.settings import Settings, command, flag_table, parse
+from oplog_kit.command.flags import flags_of
+from oplogd.config.settings import Settings, command, parse
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked
@@ -92,7 +93,7 @@ def test_a_flag_wins_over_its_variable_and_that_over_the_default(
     assert parse(argv, environ).max_clients == clients
 
 
-@pytest.mark.parametrize("name", [flag.name for flag in flag_table()])
+@pytest.mark.parametrize("name", [flag.name for flag in flags_of(Settings)])
 def test_an_empty_variable_is_not_set(name: str) -> None:
     assert parse([], {f"OPLOGD_{name[2:].replace('-', '_').upper()}": ""}) == Settings()
 
@@ -124,7 +125,7 @@ def test_help_names_every_flag_with_default_and_variable(
         parse(["--help"], {"OPLOGD_MAX_CLIENTS": "not read for help"})
     assert exit_.value.code == 0
     words = " ".join(capsys.readouterr().out.split())
-    for flag in flag_table():
+    for flag in flags_of(Settings):
         metavar = "" if flag.metavar is None else f" {flag.metavar}"
         assert f"{flag.name}{metavar} {flag.help}" in words
         default = f"Default: {flag.default}. " if flag.metavar and flag.default else ""
@@ -229,6 +230,6 @@ def test_help_is_grouped_by_subject_within_80_columns(
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if len(line) > 80] == []
     subjects = [line[:-1] for line in lines if line.endswith(":") and line[0] != " "]
-    assert subjects == [*dict.fromkeys(flag.subject for flag in flag_table()), "Help"]
+    assert subjects == [*dict.fromkeys(flag.subject for flag in flags_of(Settings)), "Help"]
     broken = [line for line in lines if line.endswith("-") or line.lstrip() == "--"]
     assert broken == []

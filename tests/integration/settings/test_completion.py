@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from oplogd.config.settings import flag_table
+from oplog_kit.command.flags import flags_of
+from oplogd.config.settings import Settings
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.processes import command_lines, forked
 from tests.kits.processes.command_lines import completion_script, completions
@@ -17,7 +18,7 @@ PROGRAMS = list(command_lines.PROGRAMS.items())
 
 def test_every_flag_of_the_agent_is_offered() -> None:
     offered = {text for _, text in completions("oplogd", "--")}
-    assert offered == {flag.name for flag in flag_table()} | {"--help", "--version"}
+    assert offered == {flag.name for flag in flags_of(Settings)} | {"--help", "--version"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ def test_the_first_trouble_is_reported_until_its_part_works() -> None:
     health = Health()
 
     def told() -> list[str | None]:
-        return [health.trouble, health.of("writer"), health.of("follower")]
+        return [health.trouble, health.part("writer").trouble, health.part("follower").trouble]
 
     assert told() == [None, None, None]
     writer, follower = health.part("writer"), health.part("follower")

@@ -113,8 +113,8 @@ async def test_operations_that_cannot_be_deleted_are_not_returned_again_and_go_l
             "CREATE TRIGGER no BEFORE DELETE ON spool BEGIN SELECT RAISE(FAIL, 'not now'); END",
         )
         assert await drained(spool, 2) == [(0, made[:2]), (2, made[2:4])]
-        assert "not now" in (health.of("spool") or "")
-        assert "--spool" in (health.of("spool") or "")
+        assert "not now" in (health.part("spool").trouble or "")
+        assert "--spool" in (health.part("spool").trouble or "")
         change(path, "DROP TRIGGER no")
         await spool.put(made[4:], BatchId("w", 4))
         assert spool.operations == 2
@@ -150,7 +150,7 @@ async def test_a_failure_to_write_ends_by_itself(
         path.parent.rename(tmp_path / "away")
         with pytest.raises(StoreError, match="--spool"):
             await spool.put(numbered(1), BatchId("w", 0))
-        assert health.trouble == health.of("spool")
+        assert health.trouble == health.part("spool").trouble
         mending = asyncio.create_task(spool.mend())
         path.parent.mkdir()
         async with asyncio.timeout(DEADLINE):

@@ -92,7 +92,7 @@ async def test_the_trouble_is_reported_while_it_lasts() -> None:
     async with bench.writing():
         with pytest.raises(StoreUnavailableError):
             await done
-        assert bench.health.trouble == bench.health.of("writer") == "the disk is full"
+        assert bench.health.trouble == bench.health.part("writer").trouble == "the disk is full"
     assert bench.health.trouble is None
 
 
@@ -116,7 +116,7 @@ async def test_the_writer_tries_again_as_soon_as_another_part_finds_the_store_ba
     follower = bench.health.part("follower")
     bench.put(numbered(1))
     async with bench.writing():
-        while bench.health.of("writer") is None:
+        while bench.health.part("writer").trouble is None:
             await asyncio.sleep(0)
         follower.bad("away")
         follower.good()

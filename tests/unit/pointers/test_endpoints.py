@@ -27,6 +27,7 @@ from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.messages import add_publish
 from oplogd.web.v1.pointers import add_pointers
+from oplogd.web.v1.requests import Api
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
 
@@ -82,16 +83,13 @@ class Bench:
         bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)
         self.app = FastAPI()
         add_error_handlers(self.app, ())
-        rights, intake, appends = RightsOfTopics(), _no_intake(), Appends(Health())
 
         def stopping() -> bool:
             return self.stopping
 
-        ignored = IgnoredMembers(Counters())
-        add_publish(
-            self.app, rights, publisher, service, intake, ignored, bodies, appends, stopping
-        )
-        add_pointers(self.app, rights, service, publisher, bodies, appends, stopping)
+        api = Api(RightsOfTopics(), bodies, Appends(Health()), stopping)
+        add_publish(self.app, api, publisher, service, _no_intake(), IgnoredMembers(Counters()))
+        add_pointers(self.app, api, service, publisher)
 
     async def post(self, path: str, body: Any) -> Answer:
         return await self.request("POST", path, json.dumps(body).encode())

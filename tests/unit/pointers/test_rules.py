@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oplogd.config.store_settings import StoreSettings
+from oplogd.config.settings import Settings
 from oplogd.config.values import pointer_timeout
 from oplogd.errors import MessageError
 from oplogd.model.isolation import EntryKind
@@ -129,7 +129,7 @@ def test_entries_of_a_pointer_show_it_and_its_state() -> None:
 
 
 def test_the_flag_has_the_bounds_of_a_pointers_time_out() -> None:
-    assert StoreSettings().pointer_timeout == 900
+    assert Settings().pointer_timeout == 900
     assert pointer_timeout("1") == 1
     assert pointer_timeout("2592000") == pointer_timeout("30d") == 2_592_000
     for given in ("0", "999ms", "1.5", "2592001", "31d", "x"):

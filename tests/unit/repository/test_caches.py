@@ -58,7 +58,7 @@ TABLE_BOUNDS = {
     "oplogd/topics/known.py: KnownTopics._known": "10,000 names of topics that exist",
     "oplogd/web/access/attempts.py: _Bucket.wrong": "digests; has a bound",
     "oplogd/web/access/attempts.py: _Buckets._buckets": "plain addresses; has a bound",
-    "oplogd/web/access/attempts.py: AttemptLimiter._known": "plain addresses; has a bound",
+    "oplogd/web/access/attempts.py: AttemptLimiter.known": "plain addresses; has a bound",
     "oplogd/web/connection/forwarded.py: TrustedProxies._addresses": OF_THE_SETTINGS,
     "oplogd/web/describe/document.py: _Schemas.components": OF_THE_CODE,
     "oplog_kit/config/reader.py: Reader._found": "mistakes in one file of settings",

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.config.settings import Settings, flag_table, parse
+from oplog_kit.command.flags import flags_of
+from oplogd.config.settings import Settings, parse
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 
@@ -61,7 +62,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
 
 
 def test_every_field_has_the_flag_and_the_variable_of_its_name() -> None:
-    names = [flag.name for flag in flag_table()]
+    names = [flag.name for flag in flags_of(Settings)]
     for field in dataclasses.fields(Settings):
         assert f"--{field.name.replace('_', '-')}" in names
     assert set(names) - {
@@ -71,7 +72,7 @@ def test_every_field_has_the_flag_and_the_variable_of_its_name() -> None:
         "--password-file",
         "--ingest-password-file",
     }
-    for flag in flag_table():
+    for flag in flags_of(Settings):
         assert flag.variable == f"OPLOGD_{flag.name[2:].replace('-', '_').upper()}"
 
 

@@ -20,6 +20,7 @@ from oplogd.watch.health import Health
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
 from oplogd.web.http.problem import Problem
+from oplogd.web.v1.requests import Api
 from oplogd.web.v1.transactions import TXNS, add_transactions
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
@@ -69,8 +70,8 @@ async def app_with_topics() -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, ())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    ignored, appends = IgnoredMembers(Counters()), Appends(Health())
-    add_transactions(app, RightsOfTopics(), service, ignored, bodies, appends, lambda: False)
+    api = Api(RightsOfTopics(), bodies, Appends(Health()), lambda: False)
+    add_transactions(app, api, service, IgnoredMembers(Counters()))
     return app
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oplogd.host.networks import units_of
+from oplogd.host.senders import units_of
 from oplogd.web.access.attempts import (
     ADDRESS,
     CELL,
@@ -21,6 +21,7 @@ from oplogd.web.access.attempts import (
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
+REFILL_SECONDS = ADDRESS.burst * ADDRESS.seconds
 HERE, THERE = "192.0.2.1", "198.51.100.2"
 
 
@@ -75,7 +76,7 @@ def test_a_thousand_consumers_with_one_old_password_make_one_guess(clock: Virtua
     ]
     for _ in range(3):
         assert all(guess(limiter, address, b"an old one") == 1 for address in fleet)
-    assert limiter.memory_use().addresses == 1
+    assert len(limiter.addresses) == 1
     assert guess(limiter, "192.0.2.9", *range(ADDRESS.burst)) == ADDRESS.burst
     assert guess(limiter, "192.0.2.7", b"an old one", *range(ADDRESS.burst)) == ADDRESS.burst + 1
 
@@ -197,7 +198,7 @@ def test_the_guesses_of_a_known_address_count_for_it_alone(clock: VirtualClock) 
     for _ in range(10 * NETWORK.burst):
         assert guess(limiter, HERE, f"{clock.seconds}".encode()) == 1
         clock.seconds += ADDRESS.seconds
-    clock.seconds -= ADDRESS.refill_seconds
+    clock.seconds -= REFILL_SECONDS
     assert (
         sum(guess(limiter, f"192.0.2.{n}", *range(ADDRESS.burst)) for n in range(2, 100))
         == NETWORK.burst
@@ -211,9 +212,9 @@ def test_forgetting_an_address_gives_away_no_guess(clock: VirtualClock) -> None:
     assert [limiter.wait_seconds(address, b"next") for address in addresses] == [
         ADDRESS.seconds
     ] * 20
-    clock.seconds += ADDRESS.refill_seconds
+    clock.seconds += REFILL_SECONDS
     guess(limiter, HERE, 1)
-    assert limiter.memory_use().addresses == 2
+    assert len(limiter.addresses) == 2
 
 
 @pytest.mark.thorough
@@ -229,20 +230,21 @@ def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock) -> None:
     most = (
         EVERYBODY.burst
         + CELLS * CELL.burst
-        + ADDRESS.refill_seconds / EVERYBODY.seconds
-        + ADDRESS.refill_seconds / 0.5
+        + REFILL_SECONDS / EVERYBODY.seconds
+        + REFILL_SECONDS / 0.5
         + 10
     )
-    use = limiter.memory_use()
-    assert use.addresses <= most
-    assert use.networks <= most
-    assert use.known == bounds.known
-    assert use.remembered == bounds.remembered
+    assert len(limiter.addresses) <= most
+    assert len(limiter.networks) <= most
+    assert len(limiter.known) == bounds.known
+    assert len(limiter.everybody.wrong) == bounds.remembered
     limiter.succeeded(HERE)
     for number in range(1000):
         guess(limiter, HERE, number)
         clock.seconds += ADDRESS.seconds
-    assert limiter.memory_use().remembered_per_address == bounds.remembered_per_address
+    bucket = limiter.addresses.get(HERE)
+    assert bucket is not None
+    assert len(bucket.wrong) == bounds.remembered_per_address
 
 
 @examples()

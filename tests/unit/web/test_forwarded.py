@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from oplogd.web.connection.forwarded import LOOPBACK, ClientAddress, TrustedProxies, plain_address
+from oplogd.web.connection.edge import Edge
+from oplogd.web.connection.forwarded import LOOPBACK, TrustedProxies, plain_address
 from tests.kits.models.properties import examples
 
 CLIENT = ("203.0.113.9", 0)
@@ -165,7 +166,7 @@ async def seen(
     pairs = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
     scope: Scope = {"type": "http", "scheme": "http", "client": peer, "headers": pairs}
     environ = {} if trusted is None else {"FORWARDED_ALLOW_IPS": trusted}
-    await ClientAddress(app, environ)(scope, unused, unused)
+    await Edge(app, environ)(scope, unused, unused)
     return scopes[0]["client"], scopes[0]["scheme"]
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from oplogd.clock import SYSTEM
 from oplogd.errors import StoreUnavailableError
-from oplogd.web.figures.decided import DecidedFigures
-from oplogd.web.figures.question import Question
+from oplogd.web.figures.question import DecidedFigures, Question
 
 
 class Store:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oplogd.web.http.redact import without_folders
+from oplogd.web.http.problem import without_folders
 
 
 @pytest.mark.parametrize(

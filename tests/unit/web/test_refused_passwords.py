@@ -1,11 +1,13 @@
 """Refused passwords: all are counted, and the log names each address once per episode."""
 
+import logging
+
 import pytest
 
-from oplogd.host.senders import MAX_ADDRESSES
-from oplogd.web.access.refused import QUIET_SECONDS, RefusedPasswords
+from oplogd.host.senders import MAX_ADDRESSES, SenderEpisodes
 from tests.kits.clock.virtual import VirtualClock
 
+QUIET_SECONDS = 60.0
 WRONG = "it is wrong"
 
 
@@ -15,10 +17,16 @@ def clock(caplog: pytest.LogCaptureFixture) -> VirtualClock:
     return VirtualClock()
 
 
+def passwords(subject: str, clock: VirtualClock) -> SenderEpisodes:
+    problem = f"{subject}: refusing passwords from"
+    logger = logging.getLogger("oplogd.password")
+    return SenderEpisodes(logger, problem, quiet=QUIET_SECONDS, clock=clock.monotonic)
+
+
 def test_each_address_has_one_line_at_the_begin_and_one_at_the_end_of_its_episode(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = RefusedPasswords("writing", clock.monotonic)
+    refused = passwords("writing", clock)
     for _ in range(220):
         refused.occurred("192.0.2.1", WRONG)
     refused.occurred("2001:db8::1", WRONG)
@@ -39,7 +47,7 @@ def test_each_address_has_one_line_at_the_begin_and_one_at_the_end_of_its_episod
 def test_many_addresses_share_one_episode(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = RefusedPasswords("reading", clock.monotonic)
+    refused = passwords("reading", clock)
     for number in range(10 * MAX_ADDRESSES):
         refused.occurred(f"10.0.{number // 250}.{number % 250}", WRONG)
     assert len(caplog.messages) == MAX_ADDRESSES + 1
@@ -57,7 +65,7 @@ def test_many_addresses_share_one_episode(
 def test_an_address_that_comes_back_after_a_pause_has_an_episode_of_its_own_without_a_success(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    refused = RefusedPasswords("writing", clock.monotonic)
+    refused = passwords("writing", clock)
     for _ in range(2):
         refused.occurred("192.0.2.1", WRONG)
         clock.move(QUIET_SECONDS)

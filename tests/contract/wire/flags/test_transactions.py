@@ -106,7 +106,9 @@ def test_records_that_the_store_does_not_confirm_can_be_sent_again(
 
 
 @on_one_store  # the store is not asked
-def test_an_agent_that_stops_takes_no_transaction(store_kind: StoreKind, tmp_path: Path) -> None:
+def test_an_agent_that_stops_takes_no_transaction_and_changes_no_topic(
+    store_kind: StoreKind, tmp_path: Path
+) -> None:
     with store_kind.held_agent(tmp_path) as (agent, hold):
         target = Target.of(agent)
         txn = TransactionClient(target)
@@ -118,6 +120,10 @@ def test_an_agent_that_stops_takes_no_transaction(store_kind: StoreKind, tmp_pat
             for path in WRITES:
                 reply = post(target, path.format(txn.id), {})
                 assert (reply.status, reply.header("Retry-After")) == (503, "1"), path
+                assert "stopping" in reply.problem()
+            for method, path in (("PUT", ""), ("PUT", "/properties"), ("DELETE", "")):
+                reply = target.request(method, f"/v1/namespaces/n/topics/t{path}")
+                assert (reply.status, reply.header("Retry-After")) == (503, "1"), method
                 assert "stopping" in reply.problem()
             assert txn.shown()["state"] == "open"
         assert agent.wait() == 0

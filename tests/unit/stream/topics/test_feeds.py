@@ -235,7 +235,7 @@ async def test_the_health_tells_that_topics_cannot_be_followed(
     feeds, health = topic_world.feeds, topic_world.health
     task = asyncio.create_task(follow_topics(topic_world.topics, feeds, health))
     async with asyncio.timeout(DEADLINE):
-        while health.of("topics") != str(away):
+        while health.part("topics").trouble != str(away):
             await asyncio.sleep(0)
     assert feeds.is_stale
     topic_world.topics.trouble = None

@@ -1,9 +1,16 @@
-"""The headers Accept and Content-Type. No I/O."""
+"""The headers that several endpoints read or send. No I/O."""
 
 from collections.abc import Collection, Iterator
 
+from fastapi import Request
+
 from oplog_kit.texts import shortened
+from oplogd.errors import LeaseError, TopicError
+from oplogd.ingest.ignored import Ignored, IgnoredMembers
+from oplogd.model.lease import Fence, parse_fence
 from oplogd.web.http.problem import Problem
+
+FENCE = "Oplog-Lease"
 
 # Items of an Accept header that name the wanted type. Clients send one.
 _MAX_ITEMS = 20
@@ -58,3 +65,32 @@ def _quality(item: str, media_type: str) -> float:
             except ValueError:
                 quality = 0.0
     return quality
+
+
+def fence_of(request: Request) -> Fence | None:
+    """Return the fence of a request, None if it has none. Raises Problem 400."""
+    given = request.headers.getlist(FENCE)
+    if not given:
+        return None
+    if len(given) > 1:
+        raise Problem(400, f"{FENCE}: is given more than once")
+    try:
+        return parse_fence(given[0])
+    except (LeaseError, TopicError) as error:
+        raise Problem(400, str(error)) from None
+
+
+def refuse_fence(request: Request, things: str) -> None:
+    """Raise Problem 400 for a request with a fence. ``things``: requests without fences."""
+    if FENCE in request.headers:
+        raise Problem(400, f"{FENCE}: {things} are not fenced")
+
+
+def told(request: Request, found: Ignored, ignored: IgnoredMembers) -> dict[str, str]:
+    """Count the unknown members of stored operations, and return the header that names them."""
+    if not found.operations:
+        ignored.by_sender({})
+        return {}
+    host = request.client.host if request.client else "unknown"
+    ignored.by_sender({host: found})
+    return {"Oplog-Ignored": ", ".join(found.names)}

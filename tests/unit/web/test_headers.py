@@ -5,7 +5,7 @@ from types import FrameType
 
 import pytest
 
-from oplogd.web.http.negotiate import accepts
+from oplogd.web.http.headers import accepts
 
 STREAM = "text/event-stream"
 
