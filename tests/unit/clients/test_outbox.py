@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.http.answers import Answer
+from oplogc.http.answers import HttpAnswer
 from oplogc.http.backoff import Backoff, retry_after
-from oplogc.producers.outbox import Outbox, Overflow
+from oplogc.producers.outbox import OperationOutbox, Overflow
 from oplogc.producers.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 from oplogc.wire.errors import BufferFullError, FlushError, OperationError
 from oplogc.wire.operation import encode
@@ -23,8 +23,8 @@ from oplogd.model import operation as agent_side
 
 def outbox(
     *operations: bytes, max_operations: int = 100, max_bytes: int = 1000, batch_size: int = 10
-) -> Outbox:
-    box = Outbox(max_operations, max_bytes, batch_size, Backoff(1, 30))
+) -> OperationOutbox:
+    box = OperationOutbox(max_operations, max_bytes, batch_size, Backoff(1, 30))
     for raw in operations:
         box.add(raw)
     return box
@@ -96,7 +96,7 @@ def test_a_batch_that_is_too_large_is_halved_in_order() -> None:
     assert (box.counters.delivered, box.counters.rejected, box.counters.buffered) == (3, 1, 0)
 
 
-def _deliver(box: Outbox, fits: int, batches: int) -> list[int]:
+def _deliver(box: OperationOutbox, fits: int, batches: int) -> list[int]:
     """Return the sizes of the batches if an agent refuses more than ``fits`` operations."""
     sizes = []
     for _ in range(batches):
@@ -164,13 +164,13 @@ _ERRORS = json.dumps(
 )
 
 
-def _answer(status: int, body: object = "", **more: Any) -> Answer:
+def _answer(status: int, body: object = "", **more: Any) -> HttpAnswer:
     raw = (
         body
         if isinstance(body, bytes)
         else (body if isinstance(body, str) else json.dumps(body)).encode()
     )
-    return Answer(status, raw, "http://agent/ops", HTTPStatus(status).phrase, **more)
+    return HttpAnswer(status, raw, "http://agent/ops", HTTPStatus(status).phrase, **more)
 
 
 def _no_agent(status: int) -> Later:
@@ -202,7 +202,7 @@ def _no_agent(status: int) -> Later:
         ),
     ],
 )
-def test_answers_are_judged(answer: Answer, verdict: Verdict) -> None:
+def test_answers_are_judged(answer: HttpAnswer, verdict: Verdict) -> None:
     assert judge(answer, 2) == verdict
 
 

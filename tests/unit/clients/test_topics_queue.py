@@ -10,8 +10,8 @@ from oplogc.http.backoff import Backoff
 from oplogc.topics import BadRequestError, OplogError, TopicName, TopicNotFound, UnavailableError
 from oplogc.topics.messages.batch import BATCH_BYTES
 from oplogc.topics.publish.publication import Publication
-from oplogc.topics.publish.queue import NoConfirmation, PublishQueue
-from oplogc.topics.publish.room import Room
+from oplogc.topics.publish.queue import PublishQueue
+from oplogc.topics.publish.room import BufferRoom
 from oplogc.wire.errors import NotAllowed, RefusedError
 
 NAME = TopicName("default", "t")
@@ -144,10 +144,10 @@ def test_a_request_without_an_answer_is_sent_again_with_growing_pauses() -> None
     pauses = []
     for _ in range(6):
         assert queue.texts() == ["a"]
-        pauses.append(queue.postpone(NoConfirmation("no answer"), 0))
+        pauses.append(queue.postpone(0, "no answer"))
     assert all(1 <= pause <= 4 for pause in pauses)
     assert pauses[-1] >= 2 > 1
-    assert queue.postpone(NoConfirmation("busy", 100), 0) >= 100
+    assert queue.postpone(0, "busy", 100) >= 100
     queue.delivered()
     assert queue.trouble == ""
 
@@ -157,7 +157,7 @@ def test_messages_fail_once_their_time_would_be_over_before_the_next_attempt() -
     short, long, endless = queue.put("a"), queue.put("b", until=999), queue.put("c", until=None)
     waiting = Queue.put(queue, "d")
     queue.batch()
-    queue.postpone(NoConfirmation("the store is unreachable", 50), 0)
+    queue.postpone(0, "the store is unreachable", 50)
     error = error_of(short)
     assert isinstance(error, UnavailableError)
     said = "confirmed 1 message for default/t, which may still be stored: the store is unreachable"
@@ -172,15 +172,15 @@ def test_messages_that_no_agent_can_have_are_known_not_to_be_stored() -> None:
     queue = Queue()
     unsent, sent = queue.put("a"), queue.put("b", until=999)
     queue.batch()
-    queue.postpone(NoConfirmation("connection refused", 50, sent=False), 0)
+    queue.postpone(0, "connection refused", 50, is_sent=False)
     error = error_of(unsent)
     assert isinstance(error, UnavailableError)
     assert (str(error), error.lost) == (
         "1 message for default/t not stored: connection refused",
         False,
     )
-    queue.postpone(NoConfirmation("no answer"), 50)
-    queue.postpone(NoConfirmation("connection refused", 1000, sent=False), 60)
+    queue.postpone(50, "no answer")
+    queue.postpone(60, "connection refused", 1000, is_sent=False)
     error = error_of(sent)
     assert isinstance(error, UnavailableError)
     assert error.lost
@@ -228,7 +228,7 @@ def test_waiting_is_told_once_for_each_reason(caplog: pytest.LogCaptureFixture) 
     queue.put("a", until=None)
     for reason in ("no answer", "no answer", "busy"):
         queue.batch()
-        queue.postpone(NoConfirmation(reason), 0)
+        queue.postpone(0, reason)
     queue.delivered()
     assert [each.getMessage().rpartition(": ")[2] for each in caplog.records] == [
         "no answer",
@@ -247,7 +247,7 @@ def test_other_refusals_are_the_error_of_the_call() -> None:
 
 
 def test_room_is_for_so_many_messages_and_bytes_but_always_for_one_call() -> None:
-    room = Room(3, 100)
+    room = BufferRoom(3, 100)
     assert room.take(9, 900)
     assert not room.take(1, 1)
     room.give(9, 900)

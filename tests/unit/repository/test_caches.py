@@ -84,9 +84,9 @@ TABLE_BOUNDS = {
     "oplogc/follow/callbacks.py: Callbacks._events": OF_THE_CODE,
     "oplogc/follow/callbacks.py: Callbacks._types": "names in the caller's code",
     "oplogc/wire/sse.py: BlockParser._fields": "fields of one block, whose size has a bound",
-    "oplogc/topics/foreign/core.py: ForeignCore._parts": "topics of one transaction",
-    "oplogc/topics/publish/publisher.py: Publisher._queues": "topics with messages to send",
-    "oplogc/topics/publish/publisher.py: Publisher._tasks": "topics with messages to send",
+    "oplogc/topics/foreign/publisher.py: AsyncForeignPublisher._parts": "topics of one transaction",
+    "oplogc/topics/publish/publisher.py: MessagePublisher._queues": "topics with messages to send",
+    "oplogc/topics/publish/publisher.py: MessagePublisher._tasks": "topics with messages to send",
 }
 
 

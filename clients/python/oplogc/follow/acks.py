@@ -51,10 +51,7 @@ class Acks:
                 self._newest.passed = event_id
 
     def ack(self, sequence: int) -> bool:
-        """Acknowledge an event, and return whether ``position`` moved.
-
-        Raises ValueError for an event never handed out.
-        """
+        """Return whether ``position`` moved. Raises ValueError for an event never handed out."""
         with self._lock:
             if sequence > self._latest:
                 raise ValueError("this event was not handed out by this consumer")

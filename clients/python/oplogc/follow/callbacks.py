@@ -13,9 +13,8 @@ _C = TypeVar("_C", bound=Callback)
 class Callbacks:
     """Callbacks of operations by type, and of ``Reset`` and ``Live``.
 
-    Before ``on_event`` existed, the types ``reset`` and ``live`` stood for these two events. They
-    still do for an event without a callback of its own. Operations of such a type then go to the
-    callback of all others.
+    In earlier versions the types ``reset`` and ``live`` stood for these events. They still do for
+    an event without a callback. Operations of such a type go to the callback of all others.
     """
 
     def __init__(self) -> None:

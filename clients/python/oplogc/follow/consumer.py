@@ -12,6 +12,7 @@ from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.follow.wake_up import check_no_loop
 from oplogc.http.address import stream_endpoint
+from oplogc.http.backoff import BACKOFF
 from oplogc.wire.errors import RefusedError
 from oplogc.wire.events import POSITION, Event, is_known, position_of, read
 from oplogc.wire.sse import MAX_BLOCK_BYTES
@@ -21,8 +22,7 @@ _FORMAT: StreamFormat[Event] = StreamFormat(read, is_known, RefusedError, POSITI
 
 
 class Consumer(Following[Event]):
-    """Follow an agent with ``async for``, with ``for``, or with callbacks: operations, ``Reset``
-    and ``Live``.
+    """Follow an agent with ``async for``, ``for`` or callbacks: operations, ``Reset``, ``Live``.
 
     A consumer reconnects by itself and resumes where it was. No operation is lost. One may come
     twice in a replication or after a crash. Iterate in one way and from one thread. Any thread may
@@ -32,14 +32,14 @@ class Consumer(Following[Event]):
       Empty: all.
     - ``start``: ``"0"`` for a copy of all objects, an event id, or a time with a zone to begin with
       the objects changed since then. None: begin with the next operation.
-    - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
-      letters, digits, ``.``, ``_`` or ``-``. Several consumers may share it. None: none.
+    - ``name``: of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
+      letters, digits, ``.``, ``_`` or ``-``. Several consumers may share it.
     - ``state_file``: keeps the position. A position in it overrides ``start``. Every event must
       then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is before
       the oldest unacknowledged event. Iteration waits while ``max_unacked`` events are
       unacknowledged. The consumer locks the file until it is closed.
-    - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy; None:
-      taken from the environment (``HTTPS_PROXY`` ...).
+    - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy. None:
+      the environment's.
     - ``timeout``: seconds until the agent must have answered. ``heartbeat_timeout``: seconds of
       silence until a connection counts as dead. Agents send something at least every 25 s.
     - ``backoff``: first and longest pause between attempts in seconds; pauses double, with jitter.
@@ -64,7 +64,7 @@ class Consumer(Following[Event]):
         proxy: str | None = None,
         timeout: float = 10.0,
         heartbeat_timeout: float = 40.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
+        backoff: tuple[float, float] = BACKOFF,
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> None:
@@ -83,12 +83,10 @@ class Consumer(Following[Event]):
         self._callbacks = Callbacks()
 
     def on(self, *types: str) -> Callable[[_C], _C]:
-        """Register a function, plain or async, for operations of these types. Without a type: for
-        all others.
+        """Register a function, plain or async, for operations of these types, or of all others.
 
         ``run`` acknowledges an event when its callback has returned, and at once if it has no
-        callback. An exception of a callback ends ``run``, and its event stays unacknowledged. See
-        ``on_reset`` and ``on_live`` for the other events.
+        callback. An exception of a callback ends ``run``, and its event stays unacknowledged.
         """
         return self._callbacks.on(*types)
 
@@ -101,10 +99,7 @@ class Consumer(Following[Event]):
         return self._callbacks.on_event("live", callback)
 
     async def run_async(self) -> None:
-        """Call the callbacks, one after another, until ``stop``.
-
-        Raises their exceptions and the exceptions of iterating.
-        """
+        """Call the callbacks until ``stop``. Raises their exceptions and those of iterating."""
         self._callbacks.warn_of_old_names()
         async with self:
             async for event in self:
@@ -115,9 +110,6 @@ class Consumer(Following[Event]):
                 self.ack(event)
 
     def run(self) -> None:
-        """Call the callbacks until ``stop``, without an event loop of the program.
-
-        See ``run_async``.
-        """
+        """Do as ``run_async``, without an event loop of the program."""
         check_no_loop("run_async")
         asyncio.run(self.run_async())

@@ -99,19 +99,16 @@ class Following(Generic[E]):
 
     @property
     def position(self) -> str:
-        """The position from which a new consumer loses nothing. Empty before the agent has sent the
-        first one.
+        """The position from which a new consumer loses nothing. Empty before the first one.
 
-        With a state file: before the oldest unacknowledged event. Without one: after the last event
-        handed out.
+        With a state file: before the oldest unacknowledged event. Else: after the last event.
         """
         return self._acks.position
 
     def ack(self, event: E) -> None:
-        """Acknowledge an event as handled: in any order, from any thread. Only needed with a state
-        file.
+        """Acknowledge an event as handled: in any order, from any thread.
 
-        Raises ValueError for an event of another consumer.
+        Only needed with a state file. Raises ValueError for an event of another consumer.
         """
         if self._file is None:
             return
@@ -138,27 +135,16 @@ class Following(Generic[E]):
         return self
 
     async def __anext__(self) -> E:
-        """Return the next event.
-
-        A cancelled call, by a time-out for example, loses no event and keeps the connection.
-        """
+        """Return the next event. A cancelled call loses no event and keeps the connection."""
         closings = self._closings
-        while True:
-            if self._stopped or self._closings != closings:
-                raise StopAsyncIteration
-            if self._pending and self._has_room():
-                item = self._pending.popleft()
-                if not isinstance(item, Checkpoint):
-                    return self._hand_out(item)
-                self._pass(item)
-            else:
-                await self._more()
+        while not self._stopped and self._closings == closings:
+            if (event := self._next()) is not None:
+                return event
+            await self._more()
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Close the connection, save the position and end a waiting iteration.
-
-        Raises StateFileError.
-        """
+        """Close the connection, save the position, end the iteration. Raises StateFileError."""
         self._closings += 1
         self._wake_up.wake()
         try:
@@ -181,18 +167,12 @@ class Following(Generic[E]):
         check_no_loop("async for")
         with asyncio.Runner() as runner:
             try:
-                while True:
-                    # The event loop only runs to wait for the network: pending events cost no turn
-                    # of it.
-                    while self._pending and self._has_room() and not self._stopped:
-                        item = self._pending.popleft()
-                        if isinstance(item, Checkpoint):
-                            self._pass(item)
-                        else:
-                            yield self._hand_out(item)
-                    if self._stopped:
-                        return
-                    runner.run(self._more())
+                # The event loop only runs to wait for the network, not for pending events.
+                while not self._stopped:
+                    if (event := self._next()) is not None:
+                        yield event
+                    else:
+                        runner.run(self._more())
             finally:
                 runner.run(self._receiver.aclose())
 
@@ -211,17 +191,21 @@ class Following(Generic[E]):
     def _has_room(self) -> bool:
         return self._file is None or self._acks.unacked < self._max_unacked
 
-    def _hand_out(self, event: E) -> E:
-        if self._file is None:
-            self._acks.position = event.event_id
-        else:
-            self._acks.handed_out(event.sequence, event.event_id)
-        return event
-
-    def _pass(self, checkpoint: Checkpoint) -> None:
-        self._acks.passed(checkpoint.event_id)
-        if self._saver is not None:
-            self._saver.changed()
+    def _next(self) -> E | None:
+        """Hand out the next pending event. None: wait with ``_more``."""
+        while self._pending and self._has_room():
+            item = self._pending.popleft()
+            if isinstance(item, Checkpoint):
+                self._acks.passed(item.event_id)
+                if self._saver is not None:
+                    self._saver.changed()
+                continue
+            if self._file is None:
+                self._acks.position = item.event_id
+            else:
+                self._acks.handed_out(item.sequence, item.event_id)
+            return item
+        return None
 
     async def _more(self) -> None:
         """Wait until a pending event may be handed out, or until ``stop``."""
@@ -245,10 +229,7 @@ class Following(Generic[E]):
     async def _wait_until_done(
         self, receiving: "asyncio.Task[list[E | Checkpoint]]", woken: asyncio.Event
     ) -> None:
-        """Wait until ``receiving`` ends, or until ``stop``.
-
-        If this is cancelled, ``receiving`` goes on for the next call.
-        """
+        """Wait until ``receiving`` ends, or until ``stop``. It goes on after a cancellation."""
 
         def wake(_: object) -> None:
             woken.set()

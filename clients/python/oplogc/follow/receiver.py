@@ -105,10 +105,7 @@ class Receiver(Generic[E]):
         return self._receiving
 
     def take(self) -> list[E | Checkpoint]:
-        """Return the items of the task, none if it was cancelled.
-
-        Raises its exceptions.
-        """
+        """Return the items of the task, none if it was cancelled. Raises its exceptions."""
         receiving = self._receiving
         if receiving is None or not receiving.done() or receiving.cancelled():
             return []

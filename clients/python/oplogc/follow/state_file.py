@@ -4,31 +4,82 @@ Behind the id of a topic's reader stands the isolation ``read_committed``, but n
 """
 
 import contextlib
+import errno
 import logging
 import os
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from oplogc.follow.file_lock import FileLock
+from oplogc.process.forks import after_fork
 from oplogc.wire.errors import StateFileError
 from oplogc.wire.events import POSITION
 
+if sys.platform != "win32":
+    import fcntl
+
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 _CONTENT = re.compile(r"(\S+)(?: (read_committed))?", re.ASCII)
 
 logger = logging.getLogger("oplogc")
 
 
+class FileLock:
+    """Holds ``<path>.lock`` by flock until ``release``. On Windows it holds nothing.
+
+    The file stays: after a removal two processes could lock two files of this name. The child
+    of a fork does not hold the lock.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises StateFileError if the lock is held already or its file cannot be made."""
+        self._descriptor = -1
+        if sys.platform == "win32":
+            return
+        name = path.with_name(f"{path.name}.lock")
+        try:
+            self._descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise StateFileError(
+                f"cannot write the state file {path}: {name}: {error.strerror}"
+            ) from None
+        after_fork(self, FileLock.release)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise StateFileError(
+                f"the state file {path} is in use by another consumer, which holds {name}: "
+                "give each its own"
+            ) from None
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                self.release()
+                raise StateFileError(
+                    f"cannot lock the state file {path}: {error.strerror}"
+                ) from None
+            logger.warning(
+                "the file system cannot lock the state file %s: let one consumer use it", path
+            )
+
+    def release(self) -> None:
+        """Unlock. May be called again."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()
+
+
 class StateFile:
     """A state file in use. A relative path and links are resolved once, here.
 
-    ``positions`` matches its possible positions. ``isolation``: ``read_committed``, or
-    empty for a reader of another isolation, or of the oplog.
-
-    Raises StateFileError, here and in ``lock``, if another consumer uses it, or it cannot be read
-    or written.
+    ``positions`` matches its possible positions. ``isolation``: ``read_committed`` or empty.
+    Raises StateFileError, also in ``lock``, if the file is in use or cannot be read or written.
     """
 
     def __init__(
@@ -58,10 +109,7 @@ class StateFile:
             lock.release()
 
     def write(self, position: str) -> None:
-        """Replace the file atomically: a crash leaves the old position or the new one.
-
-        Raises StateFileError.
-        """
+        """Replace the file: a crash leaves the old position or the new. Raises StateFileError."""
         new = self._temporary()
         try:
             try:
@@ -113,9 +161,7 @@ class StateFile:
             raise self._unwritable(error) from None
 
     def _temporary(self) -> Path:
-        """Return a unique name, also without a lock and with files left by a process of the same
-        id.
-        """
+        """Return a unique name: the lock may be missing, and ids of processes come again."""
         return self.path.with_name(f"{self.path.name}.{os.getpid()}-{secrets.token_hex(4)}.new")
 
     def _unwritable(self, error: OSError) -> StateFileError:
@@ -133,18 +179,16 @@ def _sync_folder(folder: Path) -> None:
 
 
 class Saver:
-    """Writes the position in a thread of its own, at most once in ``interval`` seconds: the
-    consumer does not wait for the disk.
+    """Writes the position in a thread, at most once in ``interval`` seconds.
 
-    The saved position is never ahead of the acknowledgements.
+    The consumer does not wait for the disk. No saved position is ahead of the acknowledgements.
     """
 
     def __init__(self, file: StateFile, position: Callable[[], str], interval: float) -> None:
         self._file = file
         self._position = position
-        self._interval = min(
-            interval, threading.TIMEOUT_MAX
-        )  # infinity: once at the start, and at the end
+        # Infinity: once at the start, and at the end.
+        self._interval = min(interval, threading.TIMEOUT_MAX)
         self._saved: str | None = None
         self._failing = False
         self._changed = threading.Event()

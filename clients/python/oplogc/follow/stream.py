@@ -13,7 +13,7 @@ from oplogc.http.answers import AGENT, describe, printable, read_answer
 from oplogc.http.client import hide_query
 from oplogc.wire.errors import OplogError, ProtocolError
 from oplogc.wire.events import Checkpoint
-from oplogc.wire.sse import Block, BlockParser
+from oplogc.wire.sse import BlockParser
 
 EVENT_STREAM = "text/event-stream"
 STORE_HEADER = "Oplog-Store"
@@ -23,10 +23,7 @@ _TURNS = 10
 
 
 class DisconnectedError(OplogError):
-    """The connection ended or failed.
-
-    The client tries again after at least ``retry_after`` seconds.
-    """
+    """The connection ended or failed. Try again after at least ``retry_after`` seconds."""
 
     def __init__(self, reason: str, retry_after: float = 0.0) -> None:
         super().__init__(reason)
@@ -60,17 +57,16 @@ class Stream(Generic[E]):
         self._error: ProtocolError | None = None
 
     async def read(self) -> list[E | Checkpoint]:
-        """Wait for the next bytes and return the completed events, often none.
-
-        Raises DisconnectedError, ProtocolError.
-        """
+        """Wait for bytes. Return completed events. Raises DisconnectedError, ProtocolError."""
         if self._error is not None:
             raise self._error
         chunk = await self._chunk()
         items = []
         try:
             for block in self._parser.feed(chunk):
-                item = self._item(block)
+                if not self._format.is_known(block):
+                    self._tell_unknown(block.event)
+                item = self._format.read(block, next(self._sequence))
                 if item is not None:
                     items.append(item)
         except ProtocolError as error:
@@ -86,11 +82,6 @@ class Stream(Generic[E]):
             if not self._reading.cancelled():
                 self._reading.exception()  # retrieved: asyncio does not log it
         await self._response.aclose()
-
-    def _item(self, block: Block) -> E | Checkpoint | None:
-        if not self._format.is_known(block):
-            self._tell_unknown(block.event)
-        return self._format.read(block, next(self._sequence))
 
     async def _chunk(self) -> bytes:
         # A task, not a time-out of httpx: bytes count if they came while

@@ -38,9 +38,7 @@ class WakeUp:
 
 
 def check_no_loop(instead: str) -> None:
-    """Raise RuntimeError if an event loop runs in this thread, as in a notebook: blocking would
-    stop it.
-    """
+    """Raise RuntimeError if an event loop runs in this thread: blocking would stop it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -12,9 +12,7 @@ DEFAULT_PORT = 8042
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
 
-class UdpAddress(NamedTuple):
-    family: socket.AddressFamily
-    address: tuple[str, int] | tuple[str, int, int, int]
+SocketAddress = tuple[str, int] | tuple[str, int, int, int]
 
 
 class Endpoint(NamedTuple):
@@ -32,11 +30,8 @@ def is_udp(url: str) -> bool:
     return scheme == "udp"
 
 
-def resolve(url: str) -> UdpAddress:
-    """Look up the address of the host, IPv4 if possible.
-
-    Raises ValueError, and OSError for an unknown host.
-    """
+def resolve(url: str) -> tuple[socket.AddressFamily, SocketAddress]:
+    """Look up a host, IPv4 if possible. Raises ValueError, and OSError for an unknown host."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or DEFAULT_PORT
@@ -56,7 +51,7 @@ def resolve(url: str) -> UdpAddress:
     family, _, _, _, address = next(
         (entry for entry in found if entry[0] == socket.AF_INET), found[0]
     )
-    return UdpAddress(family, address)  # type: ignore[arg-type]  # of these two families only
+    return family, address  # type: ignore[return-value]  # of these two families only
 
 
 def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
@@ -68,10 +63,9 @@ def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def base_endpoint(url: str, password: str | None) -> Endpoint:
-    """Return an agent's base address. Raise ValueError.
+    """Return an agent's base address, without ``/ops`` at its end. Raise ValueError.
 
-    ``password`` takes precedence over a password in ``url``. ``/ops`` at the end of
-    the path is dropped.
+    ``password`` takes precedence over a password in ``url``.
     """
     try:
         parts = urlsplit(url)
@@ -97,10 +91,7 @@ def below(base: Endpoint, path: str) -> Endpoint:
 
 
 def ops_endpoint(url: str, password: str | None) -> Endpoint:
-    """Return ``/ops`` below an agent's base address. Raise ValueError.
-
-    ``password`` takes precedence over a password in ``url``.
-    """
+    """Return ``/ops`` below an agent's base address, see ``base_endpoint``. Raise ValueError."""
     return below(base_endpoint(url, password), "/ops")
 
 
@@ -112,10 +103,7 @@ def check_consumer_name(name: str) -> str:
 
 
 def stream_query(name: str | None) -> dict[str, str]:
-    """Return the parameters of every stream.
-
-    ``name``: of the consumer in ``/status`` and ``/metrics``. None: none. Raises ValueError.
-    """
+    """Return the parameters of every stream. ``name``: of the consumer. Raises ValueError."""
     return {"checkpoint": "1"} | ({} if name is None else {"name": check_consumer_name(name)})
 
 
@@ -126,10 +114,7 @@ def stream_endpoint(
     parents: Sequence[str],
     name: str | None = None,
 ) -> Endpoint:
-    """Return the address of the stream with its filters. ``name``: of the consumer.
-
-    Raises ValueError.
-    """
+    """Return a stream with its filters. ``name``: of the consumer. Raises ValueError."""
     query: dict[str, str | list[str]] = {**stream_query(name)}
     for filter_, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):
         if any("," in value for value in values):

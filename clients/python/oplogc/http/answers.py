@@ -27,7 +27,7 @@ _TRY_AGAIN = frozenset({408, 425, 429})
 _QUOTES_ANSWER = re.compile(r"bytearray|b'|b\"|location header", re.IGNORECASE)
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     body: bytes
     url: str
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
         return f"{self.detail()} (HTTP {self.status})"
 
 
-async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES) -> Answer:
+async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES) -> HttpAnswer:
     """Read an answer's body, little more than ``max_bytes`` of it. Raises httpx.RequestError."""
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as chunks:  # type: ignore[type-var]  # httpx: it is a generator
@@ -83,7 +83,7 @@ async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES)
             if len(body) > max_bytes:
                 break
     target = response.next_request
-    return Answer(
+    return HttpAnswer(
         response.status_code,
         bytes(body),
         shown(response.url),
@@ -108,10 +108,7 @@ def password_problem(detail: str, authorized: bool, option: str) -> str:
 
 
 def describe(error: httpx.RequestError, server: str = "") -> str:
-    """Return the reason of a request without an answer.
-
-    ``server``: the program expected there. The reason names it if nothing listens.
-    """
+    """Return why a request has no answer. ``server``: named if nothing listens there."""
     if isinstance(error, httpx.ConnectError):
         found = [each for each in _roots(error) if _has_number(each)]
         if any(isinstance(each, ConnectionRefusedError) for each in found):

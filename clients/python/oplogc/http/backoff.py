@@ -4,15 +4,15 @@ import random
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+BACKOFF = (1.0, 30.0)
+"""Seconds of the first and of the longest pause, unless the program gives others."""
+
 LONGEST_RETRY_AFTER = 3600.0
 """Seconds: no agent may keep a client away for longer."""
 
 
 class Backoff:
-    """Pauses in seconds from ``first`` to ``last``.
-
-    They double with each attempt. Jitter keeps a thousand clients apart.
-    """
+    """Pauses in seconds from ``first`` to ``last``. They double, with jitter between clients."""
 
     def __init__(self, first: float, last: float) -> None:
         if not 0 < first <= last:
@@ -28,20 +28,14 @@ class Backoff:
         self._next = self._first
 
     def next(self, at_least: float = 0.0) -> float:
-        """Return the seconds to wait now.
-
-        ``at_least``: seconds asked for by the agent. Up to a third is added.
-        """
+        """Return the seconds to wait now. To ``at_least``, of the agent, up to a third is added."""
         own = min(self._last, self._next * random.uniform(1, 2))
         self._next = min(max(self._last / 2, self._first), self._next * 2)
         return max(own, at_least * random.uniform(1, 1.3))
 
 
 def retry_after(header: str | None) -> float:
-    """Return the seconds of a Retry-After header, a number or a date, at most an hour.
-
-    0 if the header is absent, unreadable or past.
-    """
+    """Return the seconds of a Retry-After header, an hour at most. 0: absent, invalid or past."""
     text = (header or "").strip()
     if text.isascii() and text.isdecimal():
         return min(float(text), LONGEST_RETRY_AFTER)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from oplogc.http.address import Endpoint
-from oplogc.http.answers import MAX_BODY_BYTES, Answer, describe, read_answer
+from oplogc.http.answers import MAX_BODY_BYTES, HttpAnswer, describe, read_answer
 from oplogc.wire.errors import OplogError
 
 _LOOK_AT = "look at proxy=, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
@@ -18,10 +18,7 @@ logger = logging.getLogger("oplogc")
 
 
 def http_client(proxy: str | None, **options: Any) -> httpx.AsyncClient:
-    """Return a client without time-outs.
-
-    Raises OplogError if the environment or ``proxy`` asks for the impossible.
-    """
+    """Return a client without time-outs. Raises OplogError for an unusable environment or proxy."""
     try:
         if options.get("verify", True) is True:
             file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
@@ -36,17 +33,12 @@ def http_client(proxy: str | None, **options: Any) -> httpx.AsyncClient:
 
 @lru_cache(maxsize=1)
 def _tls_context(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Return the usual TLS context: all clients share it, since reading certificates takes 25 ms.
-
-    ``file``, ``folder``: the certificates of the environment.
-    """
+    """Return the usual context for all clients: to read certificates takes 25 ms."""
     return httpx.create_ssl_context()
 
 
 class _UrlWithoutQuery(httpx.URL):
-    """A URL whose text leaves out the query: httpx logs the text at INFO, and a query may hold a
-    token.
-    """
+    """A URL whose text has no query: httpx logs the text at INFO, and a query may hold a token."""
 
     def __str__(self) -> str:
         return str(self.copy_with(query=None))
@@ -89,7 +81,7 @@ class Http:
 
     async def ask(
         self, method: str, to: Endpoint, content: bytes | None, headers: dict[str, str]
-    ) -> Answer | NoAnswer:
+    ) -> HttpAnswer | NoAnswer:
         """Send a request once. Raises no error: errors would end the task of the caller."""
         try:
             if self._client is None:

@@ -1,1 +1,1 @@
-"""Threads with an event loop, forks, and the end of the process."""
+"""Threads with an event loop, waiting tasks, forks, and the end of the process."""

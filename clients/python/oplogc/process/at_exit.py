@@ -25,10 +25,7 @@ open_ones: "weakref.WeakSet[Open]" = weakref.WeakSet()
 
 
 def close_at_exit(each: Open, timeout: float, lost: str, warning: str) -> None:
-    """Close an object, and report what it loses.
-
-    ``lost``: the kind of entries, and the advice. ``warning``: empty if nothing was buffered.
-    """
+    """Close an object. ``lost``: text about lost entries. ``warning``: empty if there are none."""
     try:
         each.close(timeout)
     except FlushError as error:

@@ -14,10 +14,7 @@ def after_fork(owner: Any, call: Callable[[Any], None]) -> None:
 
 
 class OfOneProcess:
-    """An object for the process of its maker, not for the child of a fork.
-
-    ``refusal``: the reason for the child.
-    """
+    """An object for the process of its maker. ``refusal``: the reason in the child of a fork."""
 
     def __init__(self, refusal: str) -> None:
         self._refusal = refusal

@@ -25,7 +25,7 @@ async def _until_cancelled() -> None:
 
 
 class LoopThread:
-    """Starts with the first call, and ends with ``main``. Any thread may call any method."""
+    """Starts with the first call. Any thread may call any method: ValueError after ``end``."""
 
     def __init__(
         self, name: str, main: Callable[[], Coroutine[Any, Any, None]] = _until_cancelled
@@ -41,18 +41,11 @@ class LoopThread:
         self._ended = False
 
     @property
-    def has_started(self) -> bool:
-        return self._thread is not None
-
-    @property
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """Start the thread unless it runs, and return its event loop.
-
-        Raises ValueError after ``end``, and RuntimeError if no thread can be started.
-        """
+        """Start the thread if needed, and return its loop. Raises RuntimeError if it cannot."""
         if self._ended:
             raise ValueError("this object is closed")
         with self._lock:
@@ -65,10 +58,7 @@ class LoopThread:
         return self._loop
 
     def call(self, work: Coroutine[Any, Any, _R]) -> _R:
-        """Run a coroutine there, wait for its end and return its result.
-
-        An exception here, as by Ctrl-C, cancels it. Raises ValueError after ``end``.
-        """
+        """Run a coroutine there. Return its result. An exception here, as by Ctrl-C, cancels it."""
         try:
             running = asyncio.run_coroutine_threadsafe(work, self.start())
         except BaseException:

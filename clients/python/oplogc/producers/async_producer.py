@@ -12,66 +12,16 @@ from typing import Any, Self
 import asyncudp
 
 from oplogc.http.address import resolve
-from oplogc.producers.options import CLOSED, HttpOptions, ProducerBase
+from oplogc.process.blocking import documented_as
+from oplogc.process.changes import Changes
+from oplogc.producers.options import CLOSED, ProducerBase
 from oplogc.producers.outbox import Counters
-from oplogc.producers.sender import Sender
+from oplogc.producers.producer import Producer
+from oplogc.producers.sender import HttpWay
 from oplogc.wire.operation import check_datagram, encode
 
 _NOT_OPEN = "the producer is not open: use it in async with"
 logger = logging.getLogger("oplogc")
-
-
-class AsyncProducer(ProducerBase["_AsyncUdp | _AsyncHttp"]):
-    """Sends operations from one event loop. Use it with ``async with``.
-
-    The arguments are those of ``Producer``. Raises ValueError for a bad argument. Entering raises
-    OSError for an unknown host.
-    """
-
-    def _udp(self, url: str) -> "_AsyncUdp":
-        return _AsyncUdp(url)
-
-    def _http(self, options: HttpOptions) -> "_AsyncHttp":
-        return _AsyncHttp(options)
-
-    async def send(
-        self,
-        event: str,
-        type: str,
-        id: str,
-        *,
-        parents: Sequence[str] = (),
-        timestamp: datetime | str | None = None,
-    ) -> None:
-        """Send an operation: an object was inserted, updated or deleted.
-
-        ``timestamp``: time of the change, a datetime with a zone or RFC 3339. None: time of
-        arrival. Raises OperationError, over HTTP BufferFullError as ``overflow`` says, and
-        ValueError once ``close`` was called.
-        """
-        await self._way.send(encode(event, type, id, parents, timestamp))
-
-    async def flush(self, timeout: float | None = 30.0) -> None:
-        """Wait until all operations sent before are durable at the agent, or rejected by it.
-
-        Raises FlushError after ``timeout`` seconds (None: never), or at once if the agent refuses
-        for good. The operations stay in the buffer, and are tried again.
-        """
-        await self._way.flush(timeout)
-
-    async def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further operations and flush.
-
-        Raises FlushError. Undelivered operations are then lost.
-        """
-        await self._way.close(timeout)
-
-    async def __aenter__(self) -> Self:
-        await self._way.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
 
 class _AsyncUdp:
@@ -113,39 +63,30 @@ class _AsyncUdp:
         return dataclasses.replace(self._counters)
 
 
-class _AsyncHttp:
-    def __init__(self, options: HttpOptions) -> None:
-        self._options = options
-        self._outbox = options.outbox()
-        self._changed = asyncio.Event()
-        self._sender = Sender(options, self._outbox, nullcontext(), self._notify)
-        self._closing = False
-        self._ended = False
+class _AsyncHttp(HttpWay):
+    def _begin(self) -> None:
+        super()._begin()
+        self._lock = nullcontext()
+        self._changes = Changes()
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         if self._task is not None:  # two senders would settle each other's batches
             raise ValueError("the producer is open already, or was: make another")
-        self._task = asyncio.create_task(self._run(), name="oplogc-producer")
+        self._task = asyncio.create_task(self._run_until_closed(), name="oplogc-producer")
 
     async def send(self, raw: bytes) -> None:
-        outbox = self._outbox
-        has_room = self._closing or outbox.has_room(raw) or await self._make_room(raw)
-        if self._closing:
-            raise ValueError(CLOSED)
-        if self._task is None or self._task.done():
-            raise ValueError(_NOT_OPEN)
-        if not has_room:
-            outbox.refuse(self._options.overflow)
-            return
-        outbox.add(raw)
-        if outbox.counters.buffered == 1:
-            self._sender.more.set()
+        has_room = self._has_room(raw)
+        if not has_room and self._options.overflow == "block":
+            has_room = await self._changes.wait_for(
+                lambda: self._has_room(raw), self._options.block_timeout
+            )
+        self._put(raw, has_room)
 
     async def flush(self, timeout: float | None) -> None:
         outbox = self._outbox
         until = outbox.last
-        await self._wait(lambda: outbox.is_flushed(until) or self._ended, timeout)
+        await self._changes.wait_for(lambda: outbox.is_flushed(until) or self._ended, timeout)
         outbox.check_flushed(until)
 
     async def close(self, timeout: float | None) -> None:
@@ -158,41 +99,15 @@ class _AsyncHttp:
             await self.flush(timeout)
         finally:
             if first:
-                await self._end()
+                self._ended = True
+                self._notify()
+                if self._task is not None:
+                    self._task.cancel()
+                    await asyncio.wait({self._task})
 
-    def counters(self) -> Counters:
-        return dataclasses.replace(self._outbox.counters)
-
-    async def _make_room(self, raw: bytes) -> bool:
-        if self._options.overflow == "block":
-            return await self._wait(
-                lambda: self._outbox.has_room(raw) or self._closing, self._options.block_timeout
-            )
-        return self._options.overflow == "drop_old" and self._outbox.drop_old_for(raw)
-
-    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+    async def _run_until_closed(self) -> None:
         try:
-            async with asyncio.timeout(timeout):
-                while not condition():
-                    await self._changed.wait()
-        except TimeoutError:
-            return condition()
-        return True
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    async def _end(self) -> None:
-        self._ended = True
-        self._notify()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _run(self) -> None:
-        try:
-            await self._sender.run()
+            await self._run()
         finally:
             pending = self._outbox.counters.buffered
             if pending and not self._ended:  # the event loop ends
@@ -207,3 +122,51 @@ class _AsyncHttp:
                     ResourceWarning,
                     stacklevel=1,
                 )
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            raise ValueError(_NOT_OPEN)
+
+    def _in_loop(self, call: Callable[[], None]) -> None:
+        call()
+
+    def _notify(self) -> None:
+        self._changes.notify()
+
+
+class AsyncProducer(ProducerBase[_AsyncUdp | _AsyncHttp]):
+    """Sends operations from one event loop. Use it with ``async with``.
+
+    The arguments are those of ``Producer``. Raises ValueError for a bad argument. Entering raises
+    OSError for an unknown host.
+    """
+
+    _udp = _AsyncUdp
+    _http = _AsyncHttp
+
+    @documented_as(Producer.send)
+    async def send(
+        self,
+        event: str,
+        type: str,
+        id: str,
+        *,
+        parents: Sequence[str] = (),
+        timestamp: datetime | str | None = None,
+    ) -> None:
+        await self._way.send(encode(event, type, id, parents, timestamp))
+
+    @documented_as(Producer.flush)
+    async def flush(self, timeout: float | None = 30.0) -> None:
+        await self._way.flush(timeout)
+
+    @documented_as(Producer.close)
+    async def close(self, timeout: float | None = 30.0) -> None:
+        await self._way.close(timeout)
+
+    async def __aenter__(self) -> Self:
+        await self._way.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

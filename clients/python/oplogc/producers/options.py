@@ -1,17 +1,18 @@
 """The arguments of both producers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from oplogc.http.address import Endpoint, check_proxy, is_udp, ops_endpoint
-from oplogc.http.backoff import Backoff
-from oplogc.producers.outbox import OVERFLOWS, Counters, Outbox, Overflow
+from oplogc.http.backoff import BACKOFF, Backoff
+from oplogc.producers.outbox import OVERFLOWS, Counters, OperationOutbox, Overflow
 
 CLOSED = "the producer is closed"
 
 
 @dataclass(frozen=True, slots=True)
-class HttpOptions:
+class ProducerOptions:
     """The arguments of a producer over HTTP. Raises ValueError."""
 
     endpoint: Endpoint
@@ -31,14 +32,12 @@ class HttpOptions:
         if self.overflow not in OVERFLOWS:
             raise ValueError(f"overflow: {self.overflow!r} is none of {', '.join(OVERFLOWS)}")
 
-    def outbox(self) -> Outbox:
+    def outbox(self) -> OperationOutbox:
         backoff = Backoff(*self.backoff)
-        return Outbox(self.max_buffered, self.max_buffered_bytes, self.batch_size, backoff)
+        return OperationOutbox(self.max_buffered, self.max_buffered_bytes, self.batch_size, backoff)
 
 
 class Way(Protocol):
-    """Sends operations over UDP or HTTP."""
-
     def counters(self) -> Counters: ...
 
 
@@ -46,6 +45,9 @@ W = TypeVar("W", bound=Way)
 
 
 class ProducerBase(Generic[W]):
+    _udp: Callable[[str], W]
+    _http: Callable[[ProducerOptions], W]
+
     def __init__(
         self,
         url: str = "udp://localhost:8042",
@@ -58,7 +60,7 @@ class ProducerBase(Generic[W]):
         max_buffered_bytes: int = 64 * 1024 * 1024,
         overflow: Overflow = "block",
         block_timeout: float | None = None,
-        backoff: tuple[float, float] = (1.0, 30.0),
+        backoff: tuple[float, float] = BACKOFF,
     ) -> None:
         """``url``: ``udp://host:8042`` or ``http://host:8042``. The rest is for HTTP only.
 
@@ -78,25 +80,19 @@ class ProducerBase(Generic[W]):
         self._way: W
         if is_udp(url):
             self._way = self._udp(url)
-        else:
-            options = HttpOptions(
-                ops_endpoint(url, password),
-                proxy,
-                timeout,
-                batch_size,
-                max_buffered,
-                max_buffered_bytes,
-                overflow,
-                block_timeout,
-                backoff,
-            )
-            self._way = self._http(options)
-
-    def _udp(self, url: str) -> W:
-        raise NotImplementedError
-
-    def _http(self, options: HttpOptions) -> W:
-        raise NotImplementedError
+            return
+        options = ProducerOptions(
+            ops_endpoint(url, password),
+            proxy,
+            timeout,
+            batch_size,
+            max_buffered,
+            max_buffered_bytes,
+            overflow,
+            block_timeout,
+            backoff,
+        )
+        self._way = self._http(options)
 
     @property
     def counters(self) -> Counters:

@@ -1,8 +1,4 @@
-"""Operations to be delivered over HTTP: the bounded buffer, the batch in flight, the effect of an
-answer. No I/O.
-
-One batch is in flight at a time, so operations arrive in the order they were sent.
-"""
+"""Operations to be delivered over HTTP, one batch after another to keep their order. No I/O."""
 
 import logging
 from collections import deque
@@ -32,10 +28,7 @@ class Counters:
     rejected: int = 0
     """HTTP: the agent called them invalid."""
     dropped: int = 0
-    """HTTP: there was no room, and the policy is to drop or raise.
-
-    UDP: the system did not take the datagram.
-    """
+    """HTTP: no room, and the policy is to drop or raise. UDP: the system refused the datagram."""
     retried: int = 0
     """HTTP: requests repeated after no answer or one with a wait."""
     buffered: int = 0
@@ -47,10 +40,8 @@ class _Item(NamedTuple):
     raw: bytes
 
 
-class Outbox:
-    """Not thread-safe. ``max_operations`` and ``max_bytes`` bound the buffer, the batch in flight
-    included.
-    """
+class OperationOutbox:
+    """Not thread-safe. The limits of the buffer include the batch in flight."""
 
     def __init__(
         self, max_operations: int, max_bytes: int, batch_size: int, backoff: Backoff
@@ -61,9 +52,7 @@ class Outbox:
         self._max_bytes = max_bytes
         self._batch_size = batch_size
         self._limit = batch_size
-        """Limit of the next batch: ``batch_size``, or less after an agent refused a batch as too
-        large.
-        """
+        """Operations in the next batch: fewer after an agent refused a batch as too large."""
         self._patience = 1
         """Batches to deliver before the limit doubles. It grows after a doubling too soon."""
         self._delivered_at_limit = 0
@@ -91,10 +80,7 @@ class Outbox:
         self.counters.buffered += 1
 
     def refuse(self, overflow: Overflow) -> None:
-        """Count an operation for which there is no room.
-
-        Raises BufferFullError unless the policy is to drop.
-        """
+        """Count an operation without room. Raises BufferFullError unless the policy is to drop."""
         self.counters.sent += 1
         self.counters.dropped += 1
         if overflow in ("raise", "block"):
@@ -114,9 +100,7 @@ class Outbox:
         )
 
     def check_flushed(self, number: int) -> None:
-        """Raises FlushError unless all operations up to this number are delivered, rejected or
-        dropped.
-        """
+        """Raise FlushError unless all operations up to this number are settled."""
         if not self.is_settled(number):
             pending = self.counters.buffered
             reason = self.trouble.reason if self.trouble else "no answer yet"

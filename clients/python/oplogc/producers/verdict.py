@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from oplogc.http.answers import Answer, printable
+from oplogc.http.answers import HttpAnswer, printable
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class Later:
 Verdict = Delivered | Invalid | TooLarge | Later
 
 
-def judge(answer: Answer, lines: int) -> Verdict:
+def judge(answer: HttpAnswer, lines: int) -> Verdict:
     """``lines`` is the number of operations sent."""
     status = answer.status
     if 200 <= status < 300:
-        if status == 200 and _ingested(answer) == lines:
+        count = answer.members().get("ingested")
+        if status == 200 and type(count) is int and count == lines:  # True equals 1
             return Delivered()
         return Later(
             f"{answer.url} is no agent: its answer does not confirm the operations (HTTP {status})",
@@ -60,16 +61,8 @@ def judge(answer: Answer, lines: int) -> Verdict:
     return Later(answer.sentence(), 0.0, status)
 
 
-def _ingested(answer: Answer) -> int | None:
-    count = answer.members().get("ingested")
-    return count if type(count) is int else None  # True equals 1
-
-
-def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
-    """Return the lines named in an answer, with the reasons.
-
-    Empty if one of them is outside the batch.
-    """
+def _bad_lines(answer: HttpAnswer, lines: int) -> dict[int, str]:
+    """Return the reasons of the lines named in an answer. Empty if one is not in the batch."""
     errors = answer.members().get("errors")
     if not isinstance(errors, list):
         return {}

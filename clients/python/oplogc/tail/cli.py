@@ -5,7 +5,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 from oplogc.follow.consumer import Consumer
@@ -18,7 +19,7 @@ from oplogc.terminal.output import (
     EXIT_USAGE,
     as_time,
     ended_without_stdout,
-    stop_when_asked,
+    follow,
 )
 from oplogc.wire.errors import OplogError, RefusedError
 from oplogc.wire.events import Event, Operation, Reset
@@ -27,7 +28,7 @@ __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_USAGE", "main"]
 
 _COLOURS = {"insert": "32", "update": "33", "delete": "31", "reset": "35", "live": "35"}
 _DIM = "2"
-_TIME_WIDTH = len("2026-01-31T12:00:00.000Z")
+_NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,9 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse(str(error))
     except OplogError as error:
         return _failed(str(error))
-    show = _as_json if settings.json else _Lines(_wants_colour(settings.color))
+    colour = _wants_colour(settings.color)
+    line = _as_json if settings.json else partial(_line, colour=colour)
+    # Line by line, also into a pipe: a reader sees an operation when it happens.
+    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        asyncio.run(_follow(consumer, show, settings.count))
+        asyncio.run(follow(consumer, lambda each: print(line(each)), Operation, settings.count))
     except RefusedError as error:
         return _failed(_password_problem(settings) if error.status == 401 else str(error))
     except OplogError as error:
@@ -81,51 +85,26 @@ def _password_problem(settings: TailSettings) -> str:
     return "the agent needs a password: give --password-file or OPLOG_TAIL_PASSWORD (HTTP 401)"
 
 
-async def _follow(consumer: Consumer, show: Callable[[Event], str], count: int | None) -> None:
-    # Line by line, also into a pipe: a reader sees an operation when it happens.
-    sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
-    left = count
-    stop_when_asked(consumer)
-    async with consumer:
-        async for event in consumer:
-            print(show(event))
-            consumer.ack(event)
-            if left is not None and isinstance(event, Operation):
-                left -= 1
-                if not left:
-                    return
-
-
-class _Lines:
-    """Format events for people: time, event, type/id, parents, ref, and the id in brackets.
+def _line(event: Event, colour: bool) -> str:
+    """Format an event for people: time, event, type/id, parents, ref, and the id in brackets.
 
     ``reset`` and ``live`` have no time. ``reset`` has no id from which a consumer could resume.
     """
 
-    def __init__(self, colour: bool) -> None:
-        self._colour = colour
+    def paint(text: str, code: str = _DIM) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if colour else text
 
-    def __call__(self, event: Event) -> str:
-        name = self._paint(f"{event.event:<6}", _COLOURS[event.event])
-        if not isinstance(event, Operation):
-            blank = " " * _TIME_WIDTH
-            if isinstance(event, Reset):
-                return f"{blank} {name}".rstrip()
-            return f"{blank} {name} {self._id(event)}"
-        parents = (
-            f" {self._paint('in ' + printable(', '.join(event.parents)), _DIM)}"
-            if event.parents
-            else ""
-        )
-        ref = f" {self._paint(printable(event.ref), _DIM)}" if event.ref else ""
-        time = self._paint(as_time(event.timestamp), _DIM)
-        return f"{time} {name} {printable(event.key)}{parents}{ref} {self._id(event)}"
-
-    def _id(self, event: Event) -> str:
-        return self._paint(f"[{event.event_id}]", _DIM)
-
-    def _paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+    name = paint(f"{event.event:<6}", _COLOURS[event.event])
+    if isinstance(event, Reset):
+        return f"{_NO_TIME} {name}".rstrip()
+    parts = [_NO_TIME, name]
+    if isinstance(event, Operation):
+        parts = [paint(as_time(event.timestamp)), name, printable(event.key)]
+        if event.parents:
+            parts.append(paint(f"in {printable(', '.join(event.parents))}"))
+        if event.ref:
+            parts.append(paint(printable(event.ref)))
+    return " ".join([*parts, paint(f"[{event.event_id}]")])
 
 
 def _as_json(event: Event) -> str:

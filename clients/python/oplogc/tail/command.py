@@ -13,7 +13,7 @@ from click.shell_completion import shell_complete
 
 from oplogc import __version__
 from oplogc.http.address import shown_text
-from oplogc.tail.settings import FLAGS, Flag, TailSettings
+from oplogc.tail.settings import FLAGS, TailFlag, TailSettings
 from oplogc.terminal.options import Converted, VariableOption, source_of, was_given
 from oplogc.terminal.output import EXIT_USAGE
 from oplogc.terminal.values import DEFAULT_URL, agent_url
@@ -121,7 +121,7 @@ def _command() -> "_Command":
 
 
 class _Option(VariableOption):
-    def __init__(self, flag: Flag) -> None:
+    def __init__(self, flag: TailFlag) -> None:
         switch: dict[str, Any] = {"is_flag": True, "flag_value": "true"}
         super().__init__(
             [flag.field, flag.name, *([flag.short] if flag.short else [])],
@@ -154,7 +154,7 @@ class _Command(click.Command):
         return "\n\n".join([*blocks, *_paragraphs(_NOTES, width), _EXAMPLES])
 
 
-def _entry(flag: Flag, width: int) -> str:
+def _entry(flag: TailFlag, width: int) -> str:
     names = f"{flag.short}, {flag.name}" if flag.short else flag.name
     (text,) = _paragraphs(f"{flag.help} Variable: {flag.variable}.", width - 6)
     return f"  {names} {flag.metavar or ''}".rstrip() + "\n" + textwrap.indent(text, "      ")

@@ -66,7 +66,7 @@ def _colour(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class TailFlag:
     """One row of the table. ``metavar`` None: a switch."""
 
     subject: str
@@ -89,63 +89,63 @@ class Flag:
 
 
 FLAGS = (
-    Flag(
+    TailFlag(
         "Filter", "--types", "-t", "TYPE[,TYPE...]", given_text,
         "Show only operations of these types. When repeated, each value is one name and may hold a"
         " comma.",
         repeats=True,
     ),
-    Flag(
+    TailFlag(
         "Filter", "--parents", "-p", "PARENT[,PARENT...]", given_text,
         "Show only operations with one of these parents. Values are read like those of --types.",
         repeats=True,
     ),
-    Flag(
+    TailFlag(
         "Start", "--from", None, "ID", start_position,
         "Start after this position. Excludes --since and --replicate.",
     ),
-    Flag(
+    TailFlag(
         "Start", "--since", None, "TIME", start_time,
         "Start with the objects that changed since this time, each once; then follow. Without"
         " --from, --since and --replicate, start with the next operation.",
     ),
-    Flag(
+    TailFlag(
         "Start", "--replicate", None, None, _switch,
         "Start with a replication of all objects: reset, an insert for each object, live. Then"
         " follow.",
     ),
-    Flag(
+    TailFlag(
         "Start", "--state-file", None, "PATH", state_file_path,
         "Keep the position in this file, and resume there next time. A position in the file"
         " overrides --from, --since and --replicate.",
     ),
-    Flag(
+    TailFlag(
         "Output", "--count", "-n", "N", count,
         "End after N operations. reset and live do not count.",
     ),
-    Flag("Output", "--json", None, None, _switch, "Print one JSON object per line."),
-    Flag(
+    TailFlag("Output", "--json", None, None, _switch, "Print one JSON object per line."),
+    TailFlag(
         "Output", "--color", None, "auto|always|never", _colour,
         "Use colours. Default: auto, which means in a terminal, unless NO_COLOR is set.",
         choices=_COLOUR_CHOICES,
     ),
-    Flag("Output", "--quiet", "-q", None, _switch, "Print no notices about connections."),
-    Flag(
+    TailFlag("Output", "--quiet", "-q", None, _switch, "Print no notices about connections."),
+    TailFlag(
         "Connection", "--password", None, "PASSWORD", given_text,
         "Password of the agent. Other users see a password on the command line: prefer the variable"
         " or --password-file.",
         empty_is_unset=True,
     ),
-    Flag(
+    TailFlag(
         "Connection", "--password-file", None, "PATH", password_in_file,
         "Read --password from this file. One newline at its end is ignored. Excludes --password.",
     ),
-    Flag(
+    TailFlag(
         "Connection", "--name", None, "NAME", check_consumer_name,
         "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters, digits,"
         " '.', '_' or '-'.",
     ),
-    Flag(
+    TailFlag(
         "Connection", "--proxy", None, "URL", given_text,
         "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
     ),

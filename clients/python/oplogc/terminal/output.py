@@ -6,10 +6,11 @@ import os
 import signal
 import stat
 import sys
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from oplogc.follow.following import Following
+from oplogc.follow.format import E
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -21,16 +22,25 @@ def as_time(time: datetime) -> str:
     return time.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def stop_when_asked(consumer: Following[Any]) -> None:
-    """Stop the consumer at a signal, and when the reader closes the pipe."""
+async def follow(
+    consumer: Following[E], show: Callable[[E], None], counted: type, count: int | None
+) -> None:
+    """Show events until ``count`` of type ``counted``, a signal, or the end of the reader."""
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError):  # not on Windows
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, consumer.stop)
     with contextlib.suppress(OSError, ValueError, NotImplementedError):
-        mode = os.fstat(sys.stdout.fileno()).st_mode
-        if stat.S_ISFIFO(mode):
+        if stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
             loop.add_reader(sys.stdout.fileno(), consumer.stop)
+    async with consumer:
+        async for event in consumer:
+            show(event)
+            consumer.ack(event)
+            if count is not None and isinstance(event, counted):
+                count -= 1
+                if not count:
+                    return
 
 
 def ended_without_stdout(program: str, error: OSError) -> int:

@@ -1,6 +1,7 @@
 """Values on the command lines of this package. Conversions raise ValueError."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -68,6 +69,18 @@ def count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and 0 < int(text) < 10**12):
         raise ValueError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def one_of(kind: str, choices: tuple[str, ...]) -> Callable[[str], str]:
+    """Return a conversion for a few words. ``kind``: such as ``a state``."""
+
+    def convert(text: str) -> str:
+        if text not in choices:
+            listed = f"{', '.join(choices[:-1])} or {choices[-1]}"
+            raise ValueError(f"{text!r} is not {kind}: give {listed}")
+        return text
+
+    return convert
 
 
 def given_text(text: str) -> str:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from oplogc.http.address import agent_urls
-from oplogc.topics.calls.agents import Options
+from oplogc.http.backoff import BACKOFF
+from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation
 from oplogc.topics.consumer import TopicConsumer
 
@@ -20,7 +22,7 @@ class TopicsBase:
         proxy: str | None = None,
         timeout: float = 30.0,
         retry_for: float = 60.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
+        backoff: tuple[float, float] = BACKOFF,
         batch_size: int = 1000,
         max_buffered: int = 100_000,
         max_buffered_bytes: int = 64 * 1024 * 1024,
@@ -39,7 +41,7 @@ class TopicsBase:
 
         Raises ValueError for a bad argument.
         """
-        self._options = Options(
+        self._options = ClientOptions(
             agent_urls(url),
             password,
             ingest_password,
@@ -52,6 +54,14 @@ class TopicsBase:
             max_buffered_bytes,
         )
         self._begin()
+
+    @classmethod
+    def _of(cls, options: ClientOptions) -> Self:
+        """Return a client with these arguments."""
+        made = cls.__new__(cls)
+        made._options = options
+        made._begin()
+        return made
 
     def _begin(self) -> None:
         """Make the parts of a client without buffered messages."""
@@ -69,10 +79,7 @@ class TopicsBase:
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> TopicConsumer:
-        """Follow a topic, with the address and the password of this object.
-
-        See ``TopicConsumer`` for the arguments.
-        """
+        """Follow a topic with the address and password of this object, see ``TopicConsumer``."""
         options = self._options
         return TopicConsumer(
             options.urls,

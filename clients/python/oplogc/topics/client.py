@@ -5,26 +5,22 @@ from datetime import datetime
 from typing import Self
 from weakref import WeakSet
 
-from oplogc.http.answers import Answer
 from oplogc.topics.base import TopicsBase
 from oplogc.topics.calls import lists, pointers, topics, transactions
-from oplogc.topics.calls.agents import Agents, Options
-from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, Polled, Properties
 from oplogc.topics.calls.transactions import TransactionStatus
-from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES, ForeignCore
 from oplogc.topics.foreign.pointers import AsyncPointers
-from oplogc.topics.foreign.publisher import AsyncForeignPublisher
+from oplogc.topics.foreign.publisher import MAX_BUFFERED_BYTES, AsyncForeignPublisher
 from oplogc.topics.messages.message import Sendable
 from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.messages.snapshot import ForeignTransaction
 from oplogc.topics.publish.publication import done, publication
-from oplogc.topics.publish.publisher import Publisher
+from oplogc.topics.publish.publisher import MessagePublisher
 from oplogc.topics.publish.queue import PublishCounters
-from oplogc.topics.publish.room import Room
-from oplogc.topics.transactions.core import TransactionCore
+from oplogc.topics.publish.room import BufferRoom
 from oplogc.topics.transactions.transaction import AsyncTransaction
 from oplogc.wire.errors import TopicAlreadyExists, TopicNotFound
 
@@ -42,23 +38,15 @@ class AsyncTopics(TopicsBase):
     ``retry_for``, and ProtocolError if the address is no agent.
     """
 
-    @classmethod
-    def _of(cls, options: Options) -> Self:
-        """Return a client with these arguments."""
-        made = cls.__new__(cls)
-        made._options = options
-        made._begin()
-        return made
-
     def _begin(self) -> None:
         options = self._options
         self._agents = Agents(options)
-        self.room = Room(options.max_buffered, options.max_buffered_bytes)
+        self.room = BufferRoom(options.max_buffered, options.max_buffered_bytes)
         """The space for waiting messages."""
         self.pointers = AsyncPointers(self._agents)
         """Requests under pointers of foreign transactions, and reports of their end."""
-        self._transactions: WeakSet[TransactionCore] = WeakSet()
-        self.publisher = Publisher(self._agents, self.room)
+        self._transactions: WeakSet[AsyncTransaction] = WeakSet()
+        self.publisher = MessagePublisher(self._agents, self.room)
         """Sends the messages, in the event loop."""
         self._closed = False
 
@@ -79,9 +67,8 @@ class AsyncTopics(TopicsBase):
         leave. None: no bound. Raises TopicAlreadyExists. If the answer to an attempt was lost, a
         topic with these properties counts as created by this call.
         """
-        name = topic_name(topic)
         properties = Properties(ttl, pointers, pointer_timeout, max_bytes)
-        call = topics.create(name, properties)
+        call = topics.create(topic_name(topic), properties)
         answer, lost = await self._agents.ask(call)
         error = topics.refusal(call, answer)
         if isinstance(error, TopicAlreadyExists) and lost:
@@ -90,7 +77,7 @@ class AsyncTopics(TopicsBase):
                 return found
         if error is not None:
             raise error
-        return topics.topic(name, answer)
+        return call.read(answer)
 
     async def update(
         self,
@@ -105,26 +92,24 @@ class AsyncTopics(TopicsBase):
 
         A property not given gets its default.
         """
-        name = topic_name(topic)
         properties = Properties(ttl, pointers, pointer_timeout, max_bytes)
-        return topics.topic(name, await self._call(topics.update(name, properties)))
+        return await self._agents.fetch(topics.update(topic_name(topic), properties))
 
     async def get(self, topic: str) -> Topic:
         """Return a topic with its properties."""
-        name = topic_name(topic)
-        return topics.topic(name, await self._call(topics.get(name)))
+        return await self._agents.fetch(topics.get(topic_name(topic)))
 
     async def list(self, namespace: str = DEFAULT_NAMESPACE) -> tuple[Topic, ...]:
         """Return the topics of a namespace, sorted by name."""
-        return topics.topics(namespace, await self._call(topics.list_topics(namespace)))
+        return await self._agents.fetch(topics.list_topics(namespace))
 
     async def namespaces(self) -> tuple[Namespace, ...]:
         """Return the namespaces of all topics, sorted by name."""
-        return await lists.all_pages(lists.list_namespaces(), self._call, lists.namespaces)
+        return await lists.namespaces(self._agents)
 
     async def leases(self) -> tuple[Lease, ...]:
         """Return all leases ever held, sorted by name."""
-        return await lists.all_pages(lists.list_leases(), self._call, lists.leases)
+        return await lists.leases(self._agents)
 
     async def delete(self, topic: str) -> None:
         """Delete a topic with its messages.
@@ -143,16 +128,15 @@ class AsyncTopics(TopicsBase):
         """Publish messages. The future is done when all of them are durable at the agent.
 
         The messages of one call are stored together or not at all. Calls for one topic are stored
-        in their order. Concurrent calls share requests. If an answer is lost, the request is sent
-        again, so messages may be stored twice. The future raises what other calls raise, and
-        BufferFullError. Cancel it to withdraw messages before they are sent.
+        in their order. If an answer is lost, the request is sent again, so messages may be stored
+        twice. The future raises what other calls raise. Without room in the buffer it raises
+        BufferFullError: threads wait for room before, up to ``retry_for`` seconds. Cancel it to
+        withdraw messages before they are sent.
 
         ``durable=False``: the future is done at once. The messages are tried again until the agent
-        has them, refuses them or the topic is gone. Without room they are dropped. See
-        ``counters``.
+        has them or refuses them, or the topic is gone. Without room they are dropped.
 
-        Raises ValueError for a bad name, MessageError for a bad message, and ValueError after
-        ``aclose``.
+        Raises ValueError for a bad name and after the end, and MessageError for a bad message.
         """
         new = publication(topic, messages, self._options.retry_for if durable else None)
         if self._closed:
@@ -177,12 +161,11 @@ class AsyncTopics(TopicsBase):
         ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
         agent may return fewer. No messages: there are none from there on, or the answer has
         ``held_by``. ``isolation``: see ``TopicConsumer``. ``transaction``: a foreign transaction,
-        which decides the messages under pointers to be returned. The isolation is then always
-        read_committed.
+        whose snapshot decides about messages under pointers. It reads committed.
         """
         name = topic_name(topic)
         call = topics.poll(name, start_from, inclusive, limit, isolation, transaction)
-        return topics.polled(await self._call(call))
+        return await self._agents.fetch(call)
 
     def transaction(
         self,
@@ -191,19 +174,18 @@ class AsyncTopics(TopicsBase):
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
     ) -> AsyncTransaction:
-        """Return a transaction, to be used with ``async with``. See ``AsyncTransaction``.
+        """Return a transaction, to be used in a ``with`` or ``async with`` statement.
 
         ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
         topic of its records, which is then the commit log. ``timeout``: seconds from its begin
         after which it cannot commit, 900 at most. ``lease``: name and term of a lease. If another
-        term has begun at the commit, the transaction is aborted. Each transaction has a buffer of
-        its own, with the limits of this object.
+        term has begun at the commit, the transaction is aborted. Each has a buffer of its own.
         """
         begin = transactions.begin(group, topic, timeout, lease)
         self._check_open()
-        core = TransactionCore(self._agents, begin, timeout)
-        self._transactions.add(core)
-        return AsyncTransaction(core)
+        made = AsyncTransaction(self._agents, begin, timeout)
+        self._transactions.add(made)
+        return made
 
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
@@ -214,8 +196,7 @@ class AsyncTopics(TopicsBase):
         Above it they are stored at the agent. See ``AsyncForeignPublisher``.
         """
         self._check_open()
-        core = ForeignCore(self.pointers, self._options.batch_size, max_buffered_bytes)
-        return AsyncForeignPublisher(core)
+        return AsyncForeignPublisher(self.pointers, self._options.batch_size, max_buffered_bytes)
 
     async def entries(
         self, topic: str, *, after: int | None = None, limit: int | None = None
@@ -225,8 +206,7 @@ class AsyncTopics(TopicsBase):
         ``after``: offset of the entry before. None: the newest entries. ``limit``: 1,000 at most.
         None: 100.
         """
-        call = pointers.list_entries(topic_name(topic), after, limit)
-        return pointers.entries(await self._call(call))
+        return await self._agents.fetch(pointers.list_entries(topic_name(topic), after, limit))
 
     async def list_transactions(
         self, *, state: str | None = None, group: str | None = None, limit: int | None = None
@@ -236,19 +216,18 @@ class AsyncTopics(TopicsBase):
         ``state``: open, committing, committed or aborted. None: any. ``limit``: 1,000 at most.
         None: 100.
         """
-        call = transactions.list_transactions(state, group, limit)
-        return transactions.statuses(await self._call(call))
+        return await self._agents.fetch(transactions.list_transactions(state, group, limit))
 
     async def get_transaction(self, txn: str) -> TransactionStatus:
         """Return a transaction. Raises RefusedError if there is none of this id."""
-        return transactions.status(await self._call(transactions.get(txn)))
+        return await self._agents.fetch(transactions.get(txn))
 
     async def abort_transaction(self, txn: str) -> TransactionStatus:
         """Abort a transaction and return it, also if it was aborted before.
 
         Raises RefusedError if there is none of this id, or if it is committed.
         """
-        return transactions.status(await self._call(transactions.abort(txn)))
+        return await self._agents.fetch(transactions.abort(txn))
 
     async def flush(self, timeout: float | None = 30.0) -> None:
         """Wait until all messages published before are durable, refused or given up.
@@ -268,7 +247,7 @@ class AsyncTopics(TopicsBase):
         try:
             flushed, *_ = await asyncio.gather(
                 self.publisher.flush(timeout),
-                *(each.close(timeout) for each in list(self._transactions)),
+                *(each._close(timeout) for each in list(self._transactions)),
                 return_exceptions=True,
             )
             if flushed is not None:
@@ -291,9 +270,3 @@ class AsyncTopics(TopicsBase):
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(CLOSED)
-
-    async def _call(self, call: Call) -> Answer:
-        answer, _ = await self._agents.ask(call)
-        if (error := transactions.refusal(call, answer)) is not None:
-            raise error
-        return answer

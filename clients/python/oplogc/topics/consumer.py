@@ -9,18 +9,19 @@ from pathlib import Path
 from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
+from oplogc.http.backoff import BACKOFF
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, check_isolation, refused
 from oplogc.topics.messages.message import ID, ReceivedMessage, decode
 from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
 from oplogc.wire.errors import ProtocolError
 from oplogc.wire.events import Checkpoint, Reset, checked_text, position_of
+from oplogc.wire.operation import EVENTS
 from oplogc.wire.sse import Block
 
 MAX_BLOCK_BYTES = 8 * 1024 * 1024
 """A message has at most 1 MiB, and JSON may take six bytes for each of them."""
 
 TopicEvent = ReceivedMessage | Reset
-_OPERATIONS = ("insert", "update", "delete")
 _POSITION = re.compile(r"[0-9a-f]{40}|[0-9]{1,13}", re.ASCII)
 _OPLOG_POSITION = re.compile(r"[0-9a-f]{24}|[0-9]{1,13}", re.ASCII)
 
@@ -33,16 +34,13 @@ class TopicConsumer(Following[TopicEvent]):
     each message comes once, or a ``Reset`` announces the loss. Messages may come again after a
     crash. Iterate in one way and from one thread. Any thread may call ``ack`` and ``stop``.
 
-    - ``url``: an agent, or a list of agents on the same store. If one is unreachable, the next
-      one is asked.
+    - ``url``: an agent, or a list of agents on the same store, to be asked in turn.
     - ``topic``: ``namespace/topic``, or ``topic`` in the namespace ``default``. Messages of
       ``system/oplog`` are operations in JSON.
     - ``start``: ``"0"`` for the oldest message, an id to begin after, or a time with a zone to
       begin at. None: begin with the next message.
     - ``isolation``: ``read_committed`` brings the records of a transaction together, at its commit.
       ``read_uncommitted`` brings them when they are written.
-    - ``name``: name of this consumer in the agent's ``/status`` and ``/metrics``, as of
-      ``oplogc.Consumer``.
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
       event, ``Reset`` too.
 
@@ -64,7 +62,7 @@ class TopicConsumer(Following[TopicEvent]):
         proxy: str | None = None,
         timeout: float = 10.0,
         heartbeat_timeout: float = 40.0,
-        backoff: tuple[float, float] = (1.0, 30.0),
+        backoff: tuple[float, float] = BACKOFF,
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> None:
@@ -98,7 +96,7 @@ def read(block: Block, sequence: int) -> TopicEvent | Checkpoint | None:
     try:
         if event == "message" and data:
             return decode(id_, json.loads(data), sequence)
-        if event in _OPERATIONS:  # as a poll of system/oplog shows it
+        if event in EVENTS:  # as a poll of system/oplog shows it
             payload = json.dumps(
                 {"event": event, **json.loads(data)}, ensure_ascii=False, separators=(",", ":")
             )
@@ -113,9 +111,7 @@ def read(block: Block, sequence: int) -> TopicEvent | Checkpoint | None:
 
 def is_known(block: Block) -> bool:
     """Return whether this client knows the block's event. A block with only an id is known."""
-    return block.event in ("message", "reset", "live", *_OPERATIONS) or not (
-        block.event or block.data
-    )
+    return block.event in ("message", "reset", "live", *EVENTS) or not (block.event or block.data)
 
 
 def _stream(url: str, topic: TopicName, password: str | None, query: dict[str, str]) -> Endpoint:

@@ -2,17 +2,19 @@
 
 import threading
 import warnings
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Self, TypeVar
 
 from oplogc.process.at_exit import close_at_exit, open_ones
-from oplogc.process.blocking import blocking
+from oplogc.process.blocking import blocking, documented_as
 from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
 from oplogc.topics.base import TopicsBase
 from oplogc.topics.client import CLOSED, AsyncTopics
-from oplogc.topics.foreign.core import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.foreign.publisher import MAX_BUFFERED_BYTES
 from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
 from oplogc.topics.messages.message import Sendable
 from oplogc.topics.publish.publication import done, publication
@@ -25,11 +27,9 @@ _R = TypeVar("_R")
 class Topics(TopicsBase):
     """Topics of an agent, from threads. Any thread may call any method. Use it with ``with``.
 
-    A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``. Calls are
-    repeated, and raise, as those of ``AsyncTopics``.
-
-    The child of a fork may use it: it begins without buffered messages, and the parent delivers its
-    own. Futures of messages published before the fork belong to the parent.
+    The methods are those of ``AsyncTopics``. The child of a fork may use it: it begins without
+    buffered messages, and the parent delivers its own. Futures of messages published before the
+    fork belong to the parent.
     """
 
     def _begin(self) -> None:
@@ -39,8 +39,9 @@ class Topics(TopicsBase):
         self._closed = False
         after_fork(self, Topics._begin)
 
-    def _twin(self) -> tuple[AsyncTopics, LoopThread]:
-        return self._topics, self._thread
+    @contextmanager
+    def _twin(self) -> Iterator[tuple[AsyncTopics, LoopThread]]:
+        yield self._topics, self._thread
 
     create = blocking(AsyncTopics.create)
     update = blocking(AsyncTopics.update)
@@ -56,18 +57,8 @@ class Topics(TopicsBase):
     abort_transaction = blocking(AsyncTopics.abort_transaction)
     flush = blocking(AsyncTopics.flush)
 
+    @documented_as(AsyncTopics.publish)
     def publish(self, topic: str, *messages: Sendable, durable: bool = True) -> "Future[None]":
-        """Publish messages. The future is done when all of them are durable at the agent.
-
-        The messages of one call are stored together or not at all, and in the order of the calls.
-        After a lost answer they are sent again, so they may be stored twice. Without room in the
-        buffer, wait for room, at most ``retry_for`` seconds.
-
-        ``durable=False``: the future is done at once, and the messages are tried again until the
-        agent has them or refuses them. Without room they are dropped.
-
-        Raises ValueError for a bad name or after ``close``, and MessageError for a bad message.
-        """
         topics = self._topics
         retry_for = self._options.retry_for if durable else None
         new = publication(topic, messages, retry_for)
@@ -79,6 +70,7 @@ class Topics(TopicsBase):
             open_ones.add(self)
         return new.future if durable else done()
 
+    @documented_as(AsyncTopics.transaction)
     def transaction(
         self,
         group: str | None = None,
@@ -86,41 +78,27 @@ class Topics(TopicsBase):
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
     ) -> Transaction:
-        """Return a transaction, to be used with ``with``. See ``Transaction``.
-
-        ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
-        topic of its records, which is then the commit log. ``timeout``: seconds from its begin
-        after which it cannot commit, 900 at most. ``lease``: name and term of a lease. If another
-        term has begun at the commit, the transaction is aborted.
-        """
         with self._lock:
             self._check_open()
             made = self._topics.transaction(group, topic, timeout, lease)
-        return Transaction(self, self._thread, made.core)
+        return Transaction(self, self._thread, made)
 
     @property
     def pointers(self) -> Pointers:
         """Requests under pointers of foreign transactions, and reports of their end."""
         return Pointers(self._pointers)
 
+    @documented_as(AsyncTopics.foreign_publisher)
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES
     ) -> ForeignPublisher:
-        """Return a publisher for transactions of another transaction manager.
-
-        ``max_buffered_bytes``: bytes of one transaction's messages, as JSON, in the buffer here.
-        Above it they are stored at the agent.
-        """
         with self._lock:
             self._check_open()
             made = self._topics.foreign_publisher(max_buffered_bytes=max_buffered_bytes)
-        return ForeignPublisher(self, self._thread.call, made.core)
+        return ForeignPublisher(self, self._thread, made)
 
+    @documented_as(AsyncTopics.aclose)
     def close(self, timeout: float | None = 30.0) -> None:
-        """Refuse further messages and flush. Raises FlushError. Remaining messages are lost.
-
-        Open transactions are aborted. A commit on its way is awaited.
-        """
         with self._lock:
             self._closed = True
         self._topics.room.close()
@@ -149,8 +127,9 @@ class Topics(TopicsBase):
         if self._closed:
             raise ValueError(CLOSED)
 
-    def _pointers(self) -> tuple[AsyncPointers, LoopThread]:
-        return self._topics.pointers, self._thread
+    @contextmanager
+    def _pointers(self) -> Iterator[tuple[AsyncPointers, LoopThread]]:
+        yield self._topics.pointers, self._thread
 
     def _keep(self, future: "Future[None]") -> None:
         """Keep this object as long as one of its messages waits: they would end with it."""

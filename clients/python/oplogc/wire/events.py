@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from oplogc.wire.errors import ProtocolError
+from oplogc.wire.operation import EVENTS
 from oplogc.wire.sse import Block
 
 POSITION = re.compile(r"[0-9]{1,13}|[0-9a-f]{24}", re.ASCII)
-_OPERATIONS = ("insert", "update", "delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def read(block: Block, sequence: int) -> Event | Checkpoint | None:
         return Reset(event_id, sequence=sequence)
     if event == "live":
         return Live(event_id, sequence=sequence)
-    if event not in _OPERATIONS:
+    if event not in EVENTS:
         return Checkpoint(event_id, sequence) if has_id else None
     try:
         fields = json.loads(data)
@@ -118,7 +118,7 @@ def read(block: Block, sequence: int) -> Event | Checkpoint | None:
 
 def is_known(block: Block) -> bool:
     """Whether this client knows the block's event. A block with only an id is known, too."""
-    return block.event in (*_OPERATIONS, "reset", "live") or not (block.event or block.data)
+    return block.event in (*EVENTS, "reset", "live") or not (block.event or block.data)
 
 
 def position_of(start: str | datetime) -> str:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from oplogc.wire.errors import OperationError
 
+EVENTS = ("insert", "update", "delete")
 MAX_BYTES = 64 * 1024
 MAX_DATAGRAM_BYTES = 65_507
 """Size of a datagram over IPv4, a little less than an agent's limit over HTTP."""
@@ -38,8 +39,9 @@ def encode(
     _check_type(type)
     _check_text("id", id, 1024)
     fields: dict[str, object] = {"event": event, "type": type, "id": id}
-    if not isinstance(parents, (list, tuple)):
-        _check_list(parents)
+    is_list = isinstance(parents, (list, tuple)) or parents is None
+    if not is_list and (isinstance(parents, str) or not isinstance(parents, Sequence)):
+        raise OperationError("parents", "must be a list of strings")
     if parents:
         for parent in parents:
             _check_text("parents", parent, MAX_BYTES)
@@ -62,7 +64,7 @@ def check_datagram(raw: bytes) -> None:
 
 @lru_cache(64)
 def _check_event(event: str) -> None:
-    if event.lower() not in ("insert", "update", "delete"):
+    if event.lower() not in EVENTS:
         raise OperationError("event", "must be insert, update or delete")
 
 
@@ -71,11 +73,6 @@ def _check_type(type: str) -> None:
     _check_text("type", type.lower(), 255)
     if "/" in type or "," in type:
         raise OperationError("type", "must not contain '/' or ','")
-
-
-def _check_list(parents: object) -> None:
-    if parents is not None and (isinstance(parents, str) or not isinstance(parents, Sequence)):
-        raise OperationError("parents", "must be a list of strings")
 
 
 def _check_text(field: str, text: object, max_bytes: int) -> None:

@@ -249,7 +249,7 @@ async def test_a_committed_reader_gets_the_records_of_a_commit_together(agent: A
             assert got == ["a", "b"]
             got = [(await anext(uncommitted)).text for _ in range(2)]  # type: ignore[union-attr]
             assert got == ["plain", "b"]
-            assert committed.position == late.core.committed.records[1]  # type: ignore[union-attr]
+            assert committed.position == late._committed.records[1]  # type: ignore[union-attr]
         with pytest.raises(ValueError, match="'dirty' is not an isolation"):
             topics.stream("read/t", isolation="dirty")  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="'dirty' is not an isolation"):

@@ -116,7 +116,7 @@ def test_a_block_that_outlasts_its_transaction_knows_that_nothing_is_committed(
 ) -> None:
     away = 0.0
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + away)
-    for module in ("calls.agents", "transactions.core"):
+    for module in ("calls.agents", "transactions.transaction"):
         monkeypatch.setattr(f"oplogc.topics.{module}.time", clock)
     with (
         TransactionServer(commit=[refused("409 Conflict", "timed out")]) as server,

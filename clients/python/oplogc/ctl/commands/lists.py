@@ -2,9 +2,9 @@
 
 import click
 
-from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected
-from oplogc.ctl.output.lines import lease_lines, namespace_lines, row_json
+from oplogc.ctl.options.flags import on_topics
+from oplogc.ctl.output import show
+from oplogc.topics import Topics
 
 
 @click.group(no_args_is_help=True)
@@ -13,14 +13,10 @@ def lease() -> None:
 
 
 @lease.command("list")
-@as_json
-@connected(writes=False)
-def list_leases(connection: Connection, as_json: bool) -> None:
+@on_topics(writes=False)
+def list_leases(topics: Topics, as_json: bool) -> None:
     """List all leases that were ever held, with holder, term and time left."""
-    with connection.topics() as topics:
-        found = topics.leases()
-    for line in map(row_json, found) if as_json else lease_lines(found):
-        print(line)
+    show(topics.leases(), as_json)
 
 
 @click.group(no_args_is_help=True)
@@ -29,14 +25,10 @@ def namespace() -> None:
 
 
 @namespace.command("list")
-@as_json
-@connected(writes=False)
-def list_namespaces(connection: Connection, as_json: bool) -> None:
+@on_topics(writes=False)
+def list_namespaces(topics: Topics, as_json: bool) -> None:
     """List the namespaces that have topics, with the number of their topics."""
-    with connection.topics() as topics:
-        found = topics.namespaces()
-    for line in map(row_json, found) if as_json else namespace_lines(found):
-        print(line)
+    show(topics.namespaces(), as_json)
 
 
 # The same under its earlier name.

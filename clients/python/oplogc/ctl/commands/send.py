@@ -1,25 +1,19 @@
 """The command ``oplogctl send``."""
 
-import json
-
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, option
+from oplogc.ctl.options.connection import AgentConnection
+from oplogc.ctl.options.flags import connected, option
+from oplogc.ctl.output import say
 from oplogc.http.answers import printable
 from oplogc.terminal.options import Converted
-from oplogc.topics.calls.call import Call
+from oplogc.terminal.values import one_of
+from oplogc.topics.calls.call import Call, nothing
 from oplogc.wire.errors import OperationError
-from oplogc.wire.operation import encode
+from oplogc.wire.operation import EVENTS, encode
 
-_EVENTS = ("insert", "update", "delete")
-
-
-def _event(text: str) -> str:
-    if text not in _EVENTS:
-        raise ValueError(f"{text!r} is not an event: give insert, update or delete")
-    return text
+_EVENT = Converted("EVENT", one_of("an event", EVENTS), EVENTS)
 
 
 def _object(text: str) -> tuple[str, str]:
@@ -30,25 +24,22 @@ def _object(text: str) -> tuple[str, str]:
 
 
 @click.command()
-@click.argument("event", metavar="insert|update|delete", type=Converted("EVENT", _event, _EVENTS))
+@click.argument("event", metavar="insert|update|delete", type=_EVENT)
 @click.argument("key", metavar="TYPE/ID", type=Converted("TYPE/ID", _object))
 @option(
-    "--parent parents",
-    "PARENT",
+    "--parent parents PARENT",
     values.text,
     "A parent that the object has now. Can be repeated. Without one it has none.",
     multiple=True,
 )
 @option(
-    "--timestamp",
-    "TIME",
+    "--timestamp TIME",
     values.text,
     "When the object changed, such as 2026-01-31T12:00:00Z. Not set: the time of arrival.",
 )
-@as_json
 @connected(writes=True)
 def send(
-    connection: Connection,
+    agent: AgentConnection,
     event: str,
     key: tuple[str, str],
     parents: tuple[str, ...],
@@ -65,7 +56,6 @@ def send(
         body = encode(event, type_, id_, parents, timestamp)
     except OperationError as error:
         raise click.UsageError(str(error)) from None
-    connection.ask(Call("POST", "/ops", body, writes=True, done=204))
+    agent.ask(Call("POST", "/ops", nothing, body, writes=True, done=204))
     shown = {"event": event, "type": type_.lower(), "id": id_}
-    line = printable(f"{event} of {type_.lower()}/{id_} is stored")
-    print(json.dumps(shown) if as_json else line)
+    say(shown, printable(f"{event} of {type_.lower()}/{id_} is stored"), as_json)

@@ -1,18 +1,16 @@
 """The subcommands of ``oplogctl txn``."""
 
-import asyncio
 from typing import Any
 
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, limit, option
-from oplogc.ctl.output.events import follow_until, print_events
-from oplogc.ctl.output.lines import transaction_json, transaction_line
+from oplogc.ctl.options.connection import AgentConnection
+from oplogc.ctl.options.flags import connected, limit, on_topics, option
+from oplogc.ctl.output import follow_topic, show
 from oplogc.terminal.options import Converted
 from oplogc.terminal.values import count as whole_number
-from oplogc.topics import TransactionStatus
+from oplogc.topics import Topics
 from oplogc.topics.calls.transactions import DEFAULT_GROUP, STATES, group_log
 from oplogc.topics.calls.transactions import transaction_id as id_of
 
@@ -35,70 +33,52 @@ _named = click.argument("txn", metavar="ID", type=Converted("ID", id_of))
 
 @txn.command("list")
 @option(
-    "--state",
-    "STATE",
+    "--state STATE",
     values.state,
     f"Only transactions in this state: {', '.join(STATES)}.",
-    choices=STATES,
+    STATES,
 )
-@option("--group", "GROUP", _group, "Only transactions of this group.")
+@option("--group GROUP", _group, "Only transactions of this group.")
 @limit("transactions")
-@as_json
-@connected(writes=False)
-def list_(
-    connection: Connection, state: str | None, group: str | None, limit: int, as_json: bool
-) -> None:
+@on_topics(writes=False)
+def list_(topics: Topics, as_json: bool, **options: Any) -> None:
     """List transactions, the newest first."""
-    with connection.topics() as topics:
-        for each in topics.list_transactions(state=state, group=group, limit=limit):
-            _show(each, as_json)
+    show(topics.list_transactions(**options), as_json)
 
 
-@txn.command()
+@txn.command("show")
 @_named
-@as_json
-@connected(writes=False)
-def show(connection: Connection, txn: str, as_json: bool) -> None:
+@on_topics(writes=False)
+def show_(topics: Topics, txn: str, as_json: bool) -> None:
     """Show a transaction."""
-    with connection.topics() as topics:
-        _show(topics.get_transaction(txn), as_json)
+    show([topics.get_transaction(txn)], as_json)
 
 
 @txn.command()
 @_named
-@as_json
-@connected(writes=True)
-def abort(connection: Connection, txn: str, as_json: bool) -> None:
+@on_topics(writes=True)
+def abort(topics: Topics, txn: str, as_json: bool) -> None:
     """Abort a transaction that is open, and show it.
 
     One that was aborted before, or timed out, is shown.
     """
-    with connection.topics() as topics:
-        _show(topics.abort_transaction(txn), as_json)
+    show([topics.abort_transaction(txn)], as_json)
 
 
 @txn.command()
+@option("--group GROUP", _group, "The group of transactions.", default=DEFAULT_GROUP)
 @option(
-    "--group",
-    "GROUP",
-    _group,
-    "The group of transactions.",
-    default=DEFAULT_GROUP,
-)
-@option(
-    "--from start",
-    "POSITION",
+    "--from start POSITION",
     values.position,
     "Begin here: at this position with the records that are there, behind it with --follow."
     " 0 is the oldest record.",
     default="0",
 )
-@option("--count -n", "N", whole_number, "End after N records.")
+@option("--count -n N", whole_number, "End after N records.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with new records, until Ctrl-C.")
-@as_json
 @connected(writes=False)
 def log(
-    connection: Connection, group: str, start: Any, count: int | None, follow: bool, as_json: bool
+    agent: AgentConnection, group: str, start: Any, count: int | None, follow: bool, as_json: bool
 ) -> None:
     """Print the commit log of a group: when transactions began, committed or were aborted.
 
@@ -106,19 +86,14 @@ def log(
     """
     topic = str(group_log(group))
     if follow:
-        consumer = connection.stream(topic, start=start)
-        asyncio.run(follow_until(consumer, count, as_json))
+        follow_topic(agent.stream(topic, start=start), count, as_json)
         return
-    with connection.topics() as topics:
+    with agent.topics() as topics:
         found = topics.poll(topic, None if start == "0" else start, limit=count).messages
         while found:
-            print_events(found, as_json)
+            show(found, as_json)
             if count is not None:
                 count -= len(found)
             if count == 0:
                 return
             found = topics.poll(topic, found[-1].id, inclusive=False, limit=count).messages
-
-
-def _show(transaction: TransactionStatus, as_json: bool) -> None:
-    print(transaction_json(transaction) if as_json else transaction_line(transaction))

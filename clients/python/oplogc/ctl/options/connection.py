@@ -1,20 +1,20 @@
 """The agent of one run of ``oplogctl``."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
 from oplogc.http.address import shown
-from oplogc.http.answers import Answer
+from oplogc.http.answers import HttpAnswer
 from oplogc.http.client import NoAnswer
 from oplogc.topics import TopicConsumer, Topics
-from oplogc.topics.calls.agents import Agents, Options
+from oplogc.topics.calls.agents import Agents, ClientOptions
 from oplogc.topics.calls.call import Call
-from oplogc.topics.calls.topics import refusal
 
 PREFIX = "OPLOGCTL_"
 BACKOFF = (0.5, 5.0)
@@ -26,57 +26,52 @@ class Failed(Exception):
     """A sentence at the end of a command with code 1."""
 
 
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a ValueError, as for a bad address, into click.UsageError."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
 @dataclass(frozen=True)
-class Connection:
-    """The agent of one run, and its passwords."""
+class AgentConnection:
+    """The agent of one run."""
 
-    url: str
-    retry_for: float
-    proxy: str | None
-    password: str | None = field(repr=False)
-    ingest_password: str | None = field(repr=False)
+    options: ClientOptions
 
+    @usage_errors()
     def topics(self) -> Topics:
         """Raises click.UsageError for a bad address."""
-        try:
-            return Topics(
-                self.url,
-                password=self.password,
-                ingest_password=self.ingest_password,
-                proxy=self.proxy,
-                retry_for=self.retry_for,
-                backoff=BACKOFF,
-            )
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+        return Topics._of(self.options)
+
+    @usage_errors()
+    def stream(self, topic: str, **options: Any) -> TopicConsumer:
+        """Raises click.UsageError for a bad address, StateFileError."""
+        given = self.options
+        return TopicConsumer(
+            given.urls, topic, password=given.password, proxy=given.proxy, **options
+        )
 
     def password_problem(self, writes: bool) -> str:
         """Return a sentence on a wrong or missing password."""
-        chosen = (self.ingest_password or self.password) if writes else self.password
-        if chosen or urlsplit(self.url).password:
+        given = self.options
+        chosen = (given.ingest_password or given.password) if writes else given.password
+        if chosen or urlsplit(given.urls[0]).password:
             return "wrong password: the agent refuses it (HTTP 401)"
         kind = "ingest-password" if writes else "password"
         variable = f"{PREFIX}{kind.upper().replace('-', '_')}"
         return f"the agent needs a password: give --{kind}-file or {variable} (HTTP 401)"
 
-    def ask(self, call: Call) -> Answer:
-        """Return the answer to a successful request, tried as ``--retry-for`` says.
+    def ask(self, call: Call[Any]) -> None:
+        """Send a request. Raises click.UsageError, UnavailableError and RefusedError."""
+        self._with_agents(lambda agents: agents.confirmed(call))
 
-        Raises click.UsageError for a bad address, UnavailableError, RefusedError.
-        """
-
-        async def ask(agents: Agents) -> Answer:
-            answer, _ = await agents.ask(call)
-            if (error := refusal(call, answer)) is not None:
-                raise error
-            return answer
-
-        return self._with_agents(ask)
-
-    def ask_once(self, call: Call) -> Answer:
+    def ask_once(self, call: Call[Any]) -> HttpAnswer:
         """Return the answer, whatever it is. Raises click.UsageError for a bad address, Failed."""
 
-        async def ask(agents: Agents) -> Answer:
+        async def ask(agents: Agents) -> HttpAnswer:
             answer, to = await agents.ask_once(call)
             if isinstance(answer, NoAnswer):
                 reason = answer.reason
@@ -87,32 +82,13 @@ class Connection:
 
         return self._with_agents(ask)
 
-    def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
-        async def run() -> Answer:
-            options = Options(
-                (self.url,),
-                self.password,
-                self.ingest_password,
-                self.proxy,
-                retry_for=self.retry_for,
-                backoff=BACKOFF,
-            )
-            agents = Agents(options)
+    @usage_errors()
+    def _with_agents(self, ask: Callable[[Agents], Awaitable[HttpAnswer]]) -> HttpAnswer:
+        async def run() -> HttpAnswer:
+            agents = Agents(self.options)
             try:
                 return await ask(agents)
             finally:
                 await agents.aclose()
 
-        try:
-            return asyncio.run(run())
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
-
-    def stream(self, topic: str, **options: Any) -> TopicConsumer:
-        """Raises click.UsageError for a bad address, StateFileError."""
-        try:
-            return TopicConsumer(
-                self.url, topic, password=self.password, proxy=self.proxy, **options
-            )
-        except ValueError as error:
-            raise click.UsageError(str(error)) from None
+        return asyncio.run(run())

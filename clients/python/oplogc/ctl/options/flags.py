@@ -8,11 +8,12 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from oplogc.ctl.options.connection import PREFIX, Connection, Failed
+from oplogc.ctl.options.connection import BACKOFF, PREFIX, AgentConnection, Failed, usage_errors
 from oplogc.ctl.options.values import listed
 from oplogc.terminal.options import Converted, VariableOption, source_of
 from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
 from oplogc.topics import Isolation, NotAllowed
+from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_COMMITTED, check_isolation
 from oplogc.topics.messages.names import topic_name
@@ -59,16 +60,16 @@ class Option(VariableOption):
 
 
 def option(
-    names: str,
-    metavar: str,
+    usage: str,
     convert: Callable[[str], Any],
     help: str,
     choices: tuple[str, ...] = (),
     **more: Any,
 ) -> Callable[[Any], Any]:
-    """Return the decorator of an option. ``names``: separated by blanks."""
+    """Return the decorator of an option. ``usage``: its names and the name of its value."""
+    *names, metavar = usage.split()
     return click.option(
-        *names.split(),
+        *names,
         cls=Option,
         type=_OptionValue(metavar, convert, choices),
         metavar=metavar,
@@ -82,16 +83,15 @@ def option(
 def limit(entries: str) -> Callable[[Any], Any]:
     """Return the decorator of the option for the number of entries to list."""
     text = f"Print at most N {entries}, {MAX_LIST:,} at most."
-    return option("--limit -n", "N", listed, text, default="100")
+    return option("--limit -n N", listed, text, default="100")
 
 
-def named(metavar: str = "TOPIC", **more: Any) -> Callable[[Any], Any]:
-    """Add the argument with the name of a topic."""
+def topic_text(text: str) -> str:
+    """Return the whole name of a topic. Raise ValueError."""
+    return str(topic_name(text))
 
-    def checked(text: str) -> str:
-        return str(topic_name(text))
 
-    return click.argument("topic", metavar=metavar, type=Converted(metavar, checked), **more)
+named = click.argument("topic", metavar="TOPIC", type=Converted("TOPIC", topic_text))
 
 
 def _url(text: str) -> str:
@@ -102,43 +102,36 @@ def _url(text: str) -> str:
 
 _FLAGS: tuple[Callable[[Any], Any], ...] = (
     option(
-        "--url", "URL", _url, "Agent: http://HOST:PORT, https://HOST or HOST:PORT.",
+    "--url URL", _url, "Agent: http://HOST:PORT, https://HOST or HOST:PORT.",
         envvar=["OPLOGCTL_URL", "OPLOG_URL"], default=DEFAULT_URL,
     ),
     option(
-        "--password-file", "PATH", password_in_file,
+    "--password-file PATH", password_in_file,
         "File with the agent's password for reading. The password itself may be in"
         " OPLOGCTL_PASSWORD or OPLOG_PASSWORD.",
         envvar="OPLOGCTL_PASSWORD_FILE",
     ),
     option(
-        "--ingest-password-file", "PATH", password_in_file,
+    "--ingest-password-file PATH", password_in_file,
         "File with the agent's password for writing. The password itself may be in"
         " OPLOGCTL_INGEST_PASSWORD. Not set: the one for reading.",
         envvar="OPLOGCTL_INGEST_PASSWORD_FILE",
     ),
     option(
-        "--proxy", "URL", given_text,
+    "--proxy URL", given_text,
         "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
         envvar="OPLOGCTL_PROXY",
     ),
     option(
-        "--retry-for", "DURATION", duration,
+    "--retry-for DURATION", duration,
         "How long to try while the agent is unreachable or busy. `follow` tries for ever.",
         envvar="OPLOGCTL_RETRY_FOR", default="10s",
     ),
 )  # fmt: skip
 
 
-VARIABLES = (
-    "OPLOGCTL_URL",
-    "OPLOGCTL_PASSWORD",
-    "OPLOGCTL_PASSWORD_FILE",
-    "OPLOGCTL_INGEST_PASSWORD",
-    "OPLOGCTL_INGEST_PASSWORD_FILE",
-    "OPLOGCTL_PROXY",
-    "OPLOGCTL_RETRY_FOR",
-)
+_OF_FLAGS = ("URL", "PASSWORD_FILE", "INGEST_PASSWORD_FILE", "PROXY", "RETRY_FOR")
+VARIABLES = tuple(PREFIX + name for name in (*_OF_FLAGS, "PASSWORD", "INGEST_PASSWORD"))
 
 
 def before_command(group: click.Command) -> click.Command:
@@ -157,11 +150,10 @@ def before_command(group: click.Command) -> click.Command:
     return group
 
 
-as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object per line.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, an object per line.")
 
 isolation = option(
-    "--isolation",
-    "ISOLATION",
+    "--isolation ISOLATION",
     check_isolation,
     "read_committed: records of a transaction together, at its commit. read_uncommitted: when they"
     " are written.",
@@ -170,10 +162,13 @@ isolation = option(
 )
 
 
-def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of the connection. The command gets a ``Connection`` first.
+def connected(
+    writes: bool, opens_topics: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add --json and the options of the connection.
 
-    ``writes``: whether the command needs the password for writing.
+    ``writes``: whether the command needs the password for writing. The command gets an
+    ``AgentConnection`` first. ``opens_topics``: it gets ``Topics``, closed after it.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,19 +183,30 @@ def connected(writes: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]
         ) -> Any:
             password = _password("", password_file) or _environ().get("OPLOG_PASSWORD") or None
             ingest_password = _password("INGEST_", ingest_password_file)
-            connection = Connection(url, max(retry_for, 0.001), proxy, password, ingest_password)
+            retry_for = max(retry_for, 0.001)
+            with usage_errors():
+                options = ClientOptions(
+                    (url,), password, ingest_password, proxy, retry_for=retry_for, backoff=BACKOFF
+                )
+            agent = AgentConnection(options)
             try:
-                return command(connection, **rest)
+                if not opens_topics:
+                    return command(agent, **rest)
+                with agent.topics() as topics:
+                    return command(topics, **rest)
             except NotAllowed as error:
                 if error.status != 401:
                     raise
-                raise Failed(connection.password_problem(writes)) from None
+                raise Failed(agent.password_problem(writes)) from None
 
-        for flag in reversed(_FLAGS):
+        for flag in reversed((_as_json, *_FLAGS)):
             flag(call)
         return call
 
     return decorate
+
+
+on_topics = functools.partial(connected, opens_topics=True)
 
 
 def _environ() -> Mapping[str, str]:

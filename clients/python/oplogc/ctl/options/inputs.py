@@ -18,10 +18,7 @@ def transaction_in(text: str) -> ForeignTransaction:
 
 
 def rollback_keys(given: tuple[str, ...], topic: str, pointer: int) -> list[str]:
-    """Return keys as they are, or those of answers to a publish: ``@`` and a file, or ``-``.
-
-    Raises click.UsageError, also if there is none: it would mean everything.
-    """
+    """Return keys, or those of answers: ``@`` and a file, or ``-``. Raises click.UsageError."""
     try:
         if len(given) == 1 and (given[0] == "-" or given[0].startswith("@")):
             text = _stdin() if given[0] == "-" else _text_in(given[0])
@@ -34,7 +31,10 @@ def rollback_keys(given: tuple[str, ...], topic: str, pointer: int) -> list[str]
 
 
 def _keys_of_answers(text: str, topic: str, pointer: int) -> Iterator[str]:
-    answers = _answers(text)
+    try:
+        answers = [_json(text)]
+    except ValueError:  # an answer in each line
+        answers = [_json(line) for line in text.splitlines() if line.strip()]
     if not answers:
         raise ValueError("there is no answer of a publish")
     for given in answers:
@@ -47,14 +47,6 @@ def _keys_of_answers(text: str, topic: str, pointer: int) -> Iterator[str]:
         if not answer.places:
             raise ValueError("the answer has no messages")
         yield from answer.keys
-
-
-def _answers(text: str) -> list[Any]:
-    """Return a JSON object, or one in each line."""
-    try:
-        return [_json(text)]
-    except ValueError:
-        return [_json(line) for line in text.splitlines() if line.strip()]
 
 
 def _json(text: str) -> Any:

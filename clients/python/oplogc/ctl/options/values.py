@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
-from oplogc.terminal.values import SECONDS, count, duration, moment, size
+from oplogc.terminal.values import SECONDS, count, duration, moment, one_of, size
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.pointers import MAX_OFFSET
 from oplogc.topics.calls.topics import MAX_POINTER_TIMEOUT
@@ -12,6 +13,7 @@ from oplogc.topics.calls.transactions import STATES
 from oplogc.topics.messages.message import MAX_TTL_SECONDS, MIN_MAX_BYTES, Message, encode
 from oplogc.wire.errors import MessageError
 
+state = one_of("a state", STATES)
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}", re.ASCII)
 
 
@@ -21,6 +23,7 @@ def or_word(word: str, convert: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _whole_seconds(text: str, most: int) -> int:
+    """Return the seconds of a duration. Raise ValueError."""
     seconds = duration(text)
     if not 1 <= seconds <= most:
         raise ValueError(f"{text!r} is not between 1s and {most // 86_400}d")
@@ -29,19 +32,9 @@ def _whole_seconds(text: str, most: int) -> int:
     return int(seconds)
 
 
-def ttl(text: str) -> int:
-    """Return a time to live in seconds. Raise ValueError."""
-    return _whole_seconds(text, MAX_TTL_SECONDS)
-
-
-def pointer_timeout(text: str) -> int:
-    """Return the time-out of a pointer in seconds. Raise ValueError."""
-    return _whole_seconds(text, MAX_POINTER_TIMEOUT)
-
-
-def max_bytes(text: str) -> int:
-    """Return a bound in bytes. Raise ValueError."""
-    return size(text, MIN_MAX_BYTES, "1MB, such as 1000000000 or 500MB")
+ttl = partial(_whole_seconds, most=MAX_TTL_SECONDS)
+pointer_timeout = partial(_whole_seconds, most=MAX_POINTER_TIMEOUT)
+max_bytes = partial(size, least=MIN_MAX_BYTES, example="1MB, such as 1000000000 or 500MB")
 
 
 def on_or_off(text: str) -> bool:
@@ -76,13 +69,6 @@ def listed(text: str) -> int:
     if count(text) > MAX_LIST:
         raise ValueError(f"{text!r} is more than {MAX_LIST:,}")
     return int(text)
-
-
-def state(text: str) -> str:
-    """Return the state of a transaction. Raise ValueError."""
-    if text not in STATES:
-        raise ValueError(f"{text!r} is not a state: give {', '.join(STATES[:-1])} or {STATES[-1]}")
-    return text
 
 
 def text(given: str) -> str:

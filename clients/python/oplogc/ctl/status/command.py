@@ -5,39 +5,32 @@ from typing import Any
 
 import click
 
-from oplogc.ctl.options.connection import Connection, Failed
-from oplogc.ctl.options.flags import as_json, connected
+from oplogc.ctl.options.connection import AgentConnection, Failed
+from oplogc.ctl.options.flags import connected
 from oplogc.ctl.status.lines import consumer_lines, status_lines
 from oplogc.ctl.status.members import unexpected_member
 from oplogc.http.answers import printable
-from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.call import Call, nothing
 from oplogc.topics.calls.topics import refusal
 from oplogc.topics.messages.names import OPLOG
 
-_STATUS = Call("GET", "/status")
+_STATUS = Call("GET", "/status", nothing)
 # A small answer for which an agent wants its password for reading.
-_GUARDED = Call("GET", OPLOG.path)
-_UNAUTHORIZED = 401
-_TOO_MANY = 429
-_DEGRADED = 503
+_GUARDED = Call("GET", OPLOG.path, nothing)
 
 
 @click.command()
-@as_json
 @connected(writes=False)
-def status(connection: Connection, as_json: bool) -> None:
+def status(agent: AgentConnection, as_json: bool) -> None:
     """Show whether an agent works, and its main figures.
 
     Ends with exit code 1 if it is DEGRADED. With --json: the whole answer of /status. Without the
     password for reading the agent leaves out consumers and refused datagrams: stderr says so.
     """
-    found = _status(connection)
-    if as_json:
-        print(json.dumps(found))
-    else:
-        for line in status_lines(found):
-            print(line)
-    if "consumers" not in found and (refused := _refusal(connection)):
+    found = _status(agent)
+    for line in [json.dumps(found)] if as_json else status_lines(found):
+        print(line)
+    if "consumers" not in found and (refused := _refusal(agent)):
         click.echo(f"oplogctl: consumers and refused datagrams are left out: {refused}", err=True)
     if found["status"] != "OK":
         reason = found.get("reason", "it gives no reason")
@@ -45,18 +38,17 @@ def status(connection: Connection, as_json: bool) -> None:
 
 
 @click.command()
-@as_json
 @connected(writes=False)
-def consumers(connection: Connection, as_json: bool) -> None:
+def consumers(agent: AgentConnection, as_json: bool) -> None:
     """List the consumers that are connected to an agent, the largest lag first.
 
     LAG counts what was not yet handed to a consumer's connection. What a consumer has received and
     not handled yet is not in it.
     """
-    found = _status(connection)
+    found = _status(agent)
     if "consumers" not in found:
         raise Failed(
-            _refusal(connection)
+            _refusal(agent)
             or "the agent shows its consumers to clients with its password for reading; if it has"
             " none, on its own machine only"
         )
@@ -67,12 +59,9 @@ def consumers(connection: Connection, as_json: bool) -> None:
         click.echo(f"and {left:,} others", err=True)
 
 
-def _status(connection: Connection) -> dict[str, Any]:
-    """Return the members of /status, also of a degraded agent.
-
-    The shown members have the right types. Raises OplogError, Failed.
-    """
-    answer = connection.ask_once(_STATUS)
+def _status(agent: AgentConnection) -> dict[str, Any]:
+    """Return the members of /status, whose types are right. Raises OplogError, Failed."""
+    answer = agent.ask_once(_STATUS)
     found = answer.members()
     if "status" in found:
         if member := unexpected_member(found):
@@ -80,20 +69,17 @@ def _status(connection: Connection) -> dict[str, Any]:
                 f"{answer.url}: this is no agent of oplog (unexpected member {member} in /status)"
             )
         return found
-    if answer.status != _DEGRADED and (error := refusal(_STATUS, answer)) is not None:
+    if answer.status != 503 and (error := refusal(_STATUS, answer)) is not None:
         raise error
     raise Failed(f"{answer.url} is no agent: it has no status")
 
 
-def _refusal(connection: Connection) -> str:
-    """Return why the agent refuses to let this client read, empty if it is not for its password.
-
-    /status is open: it only leaves members out.
-    """
+def _refusal(agent: AgentConnection) -> str:
+    """Return why the agent refuses this client's reads, empty if not for its password."""
     try:
-        answer = connection.ask_once(_GUARDED)
+        answer = agent.ask_once(_GUARDED)
     except Failed:
         return ""
-    if answer.status == _UNAUTHORIZED:
-        return connection.password_problem(writes=False)
-    return answer.sentence() if answer.status == _TOO_MANY else ""
+    if answer.status == 401:
+        return agent.password_problem(writes=False)
+    return answer.sentence() if answer.status == 429 else ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from oplogc.ctl.output.lines import table
+from oplogc.ctl.output import table
 from oplogc.http.answers import printable
 
 
@@ -24,6 +24,7 @@ def consumer_lines(consumers: Sequence[Mapping[str, Any]]) -> list[str]:
 def _rows(status: Mapping[str, Any]) -> dict[str, list[str]]:
     store, topics = status.get("store", {}), status.get("topics", {})
     lag = status.get("consumer_lag", {})
+    size, most = status.get("queue_size"), status.get("queue_max_size")
     return {
         "status": [str(status["status"]), str(status.get("reason", ""))],
         "version": [str(status.get("version", "")), _age(status.get("uptime_seconds"))],
@@ -47,7 +48,9 @@ def _rows(status: Mapping[str, Any]) -> dict[str, list[str]]:
                 )
             ),
         ],
-        "queue": [_of(status, "queue_size", "queue_max_size")],
+        "queue": [
+            f"{size:,} of {most:,} operations" if size is not None and most is not None else ""
+        ],
         "consumers": [
             _count(status, "clients", "connected", plural="connected"),
             _count(lag, "operations", "operation", before="largest lag "),
@@ -76,12 +79,6 @@ def _count(
     return f"{before}{count:,} {word if count == 1 else plural or f'{word}s'}"
 
 
-def _of(status: Mapping[str, Any], name: str, most: str) -> str:
-    if name not in status or most not in status:
-        return ""
-    return f"{status[name]:,} of {status[most]:,} operations"
-
-
 def _age(seconds: Any) -> str:
     if not isinstance(seconds, int | float):
         return ""
@@ -94,30 +91,17 @@ def _age(seconds: Any) -> str:
 
 
 def _cells(consumer: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        str(consumer.get("name") or "-"),
-        str(consumer.get("address", "-")),
-        _followed(consumer),
-        _phase(consumer),
-        _lag(consumer.get("lag", {})),
-        f"{consumer.get('sent', 0):,}",
-    )
-
-
-def _followed(consumer: Mapping[str, Any]) -> str:
-    filter_ = consumer.get("filter", {})
+    filter_, lag = consumer.get("filter", {}), consumer.get("lag", {})
     values = [*filter_.get("types", ()), *filter_.get("parents", ())]
     if left := filter_.get("left_out"):
         values.append(f"{left:,} more")
-    what = str(consumer.get("topic") or "operations")
-    return f"{what} ({', '.join(map(str, values))})" if values else what
-
-
-def _phase(consumer: Mapping[str, Any]) -> str:
-    held_by = consumer.get("held_by")
-    return f"held by pointer {held_by}" if held_by else str(consumer.get("phase", "-"))
-
-
-def _lag(lag: Mapping[str, Any]) -> str:
-    operations = lag.get("operations", 0)
-    return f"{operations:,} ({lag.get('seconds', 0):.1f} s)" if operations else "0"
+    followed = str(consumer.get("topic") or "operations")
+    held_by, operations = consumer.get("held_by"), lag.get("operations", 0)
+    return (
+        str(consumer.get("name") or "-"),
+        str(consumer.get("address", "-")),
+        f"{followed} ({', '.join(map(str, values))})" if values else followed,
+        f"held by pointer {held_by}" if held_by else str(consumer.get("phase", "-")),
+        f"{operations:,} ({lag.get('seconds', 0):.1f} s)" if operations else "0",
+        f"{consumer.get('sent', 0):,}",
+    )

@@ -1,4 +1,4 @@
-"""The shown members of ``/status``, and their types. No I/O."""
+"""The shown members of ``/status``, which may be absent, and their types. No I/O."""
 
 from typing import Any
 
@@ -39,10 +39,7 @@ _STATUS = {
 
 
 def unexpected_member(status: object) -> str:
-    """Return the path of the first member with an unexpected type. Empty: there is none.
-
-    Members may be absent, and others are not looked at.
-    """
+    """Return the path of the first member with an unexpected type. Empty: there is none."""
     return _unexpected(status, _STATUS, "")
 
 

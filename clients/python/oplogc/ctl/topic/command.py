@@ -1,19 +1,17 @@
 """``oplogctl topic``, and its subcommands that create, change and delete topics."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, named, option
-from oplogc.ctl.output.lines import topic_json, topic_line
+from oplogc.ctl.options.flags import named, on_topics, option
+from oplogc.ctl.output import say, show
 from oplogc.ctl.topic import reading as topic_reading
 from oplogc.ctl.topic import writing as topic_writing
 from oplogc.terminal.options import Converted
-from oplogc.topics import Topic
+from oplogc.topics import Topics
 from oplogc.topics.messages.names import namespace_name
 
 
@@ -27,21 +25,16 @@ def topic() -> None:
 
 
 def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of the properties that concern pointers, of a new topic or of one to change.
-
-    Those of a topic to change stay as they are if they are not given.
-    """
+    """Add the options about pointers. A topic to change keeps those that are not given."""
     timeout = option(
-        "--pointer-timeout",
-        "DURATION" if is_new else "DURATION|default",
+        "--pointer-timeout DURATION" + ("" if is_new else "|default"),
         values.pointer_timeout if is_new else values.or_word("default", values.pointer_timeout),
         "How long a pointer stays open in it: 1s to 30d. Not set: "
         + ("the agent's default." if is_new else "as before."),
         choices=() if is_new else ("default",),
     )
     pointers = option(
-        "--pointers",
-        "on|off",
+        "--pointers on|off",
         values.on_or_off,
         "Whether it takes messages under pointers." + ("" if is_new else " Not set: as before."),
         choices=("on", "off"),
@@ -51,44 +44,28 @@ def _of_pointers(*, is_new: bool) -> Callable[[Callable[..., Any]], Callable[...
 
 
 @topic.command()
-@named()
+@named
 @option(
-    "--ttl",
-    "DURATION",
+    "--ttl DURATION",
     values.ttl,
     "Time to live of its messages: 90s, 10m, 12h or 7d. Not set: the agent's default.",
 )
 @_of_pointers(is_new=True)
 @option(
-    "--max-bytes",
-    "SIZE",
+    "--max-bytes SIZE",
     values.max_bytes,
     "Bytes above which its oldest messages leave, such as 500MB or 2GB. Not set: no bound.",
 )
-@as_json
-@connected(writes=True)
-def create(
-    connection: Connection,
-    topic: str,
-    ttl: int | None,
-    pointers: bool,
-    pointer_timeout: int | None,
-    max_bytes: int | None,
-    as_json: bool,
-) -> None:
+@on_topics(writes=True)
+def create(topics: Topics, topic: str, as_json: bool, **properties: Any) -> None:
     """Create a topic."""
-    with connection.topics() as topics:
-        made = topics.create(
-            topic, ttl=ttl, pointers=pointers, pointer_timeout=pointer_timeout, max_bytes=max_bytes
-        )
-        _show_topic(made, as_json)
+    show([topics.create(topic, **properties)], as_json)
 
 
 @topic.command()
-@named()
+@named
 @option(
-    "--ttl",
-    "DURATION|default",
+    "--ttl DURATION|default",
     values.or_word("default", values.ttl),
     "New time to live of its messages, or default: the agent's.",
     choices=("default",),
@@ -96,79 +73,53 @@ def create(
 )
 @_of_pointers(is_new=False)
 @option(
-    "--max-bytes",
-    "SIZE|none",
+    "--max-bytes SIZE|none",
     values.or_word("none", values.max_bytes),
     "Bytes above which its oldest messages leave. Not set: as before.",
     choices=("none",),
 )
-@as_json
-@connected(writes=True)
+@on_topics(writes=True)
 def update(
-    connection: Connection,
-    topic: str,
-    ttl: int,
-    pointers: bool | None,
-    pointer_timeout: int | None,
-    max_bytes: int | None,
-    as_json: bool,
+    topics: Topics, topic: str, pointers: bool | None, as_json: bool, **given: int | None
 ) -> None:
     """Change the properties of a topic."""
-    with connection.topics() as topics:
-        before = topics.get(topic)
-        changed = topics.update(
-            topic,
-            ttl=ttl or None,
-            pointers=before.pointers if pointers is None else pointers,
-            pointer_timeout=_kept(before.pointer_timeout, pointer_timeout),
-            max_bytes=_kept(before.max_bytes, max_bytes),
-        )
-        _show_topic(changed, as_json)
-
-
-def _kept(before: int | None, given: int | None) -> int | None:
-    """Return the value of a property. ``given``: None keeps it, 0 is its default."""
-    return before if given is None else given or None
+    before = topics.get(topic)
+    # None keeps a property, 0 stands for its default.
+    properties: dict[str, Any] = {
+        name: getattr(before, name) if value is None else value or None
+        for name, value in given.items()
+    }
+    properties["pointers"] = before.pointers if pointers is None else pointers
+    show([topics.update(topic, **properties)], as_json)
 
 
 @topic.command("list")
 @click.argument(
     "namespace", metavar="[NAMESPACE]", required=False, type=Converted("NAMESPACE", namespace_name)
 )
-@as_json
-@connected(writes=False)
-def list_(connection: Connection, namespace: str | None, as_json: bool) -> None:
+@on_topics(writes=False)
+def list_(topics: Topics, namespace: str | None, as_json: bool) -> None:
     """List the topics of a namespace. Without one: of all namespaces."""
-    with connection.topics() as topics:
-        names = [each.name for each in topics.namespaces()] if namespace is None else [namespace]
-        for name in names:
-            for each in topics.list(name):
-                _show_topic(each, as_json)
+    names = [each.name for each in topics.namespaces()] if namespace is None else [namespace]
+    for name in names:
+        show(topics.list(name), as_json)
 
 
-@topic.command()
-@named()
-@as_json
-@connected(writes=False)
-def show(connection: Connection, topic: str, as_json: bool) -> None:
+@topic.command("show")
+@named
+@on_topics(writes=False)
+def show_(topics: Topics, topic: str, as_json: bool) -> None:
     """Show the properties of a topic."""
-    with connection.topics() as topics:
-        _show_topic(topics.get(topic), as_json)
+    show([topics.get(topic)], as_json)
 
 
 @topic.command()
-@named()
-@as_json
-@connected(writes=True)
-def delete(connection: Connection, topic: str, as_json: bool) -> None:
+@named
+@on_topics(writes=True)
+def delete(topics: Topics, topic: str, as_json: bool) -> None:
     """Delete a topic with all its messages."""
-    with connection.topics() as topics:
-        topics.delete(topic)
-    print(json.dumps({"deleted": topic}) if as_json else f"{topic} is deleted")
-
-
-def _show_topic(topic: Topic, as_json: bool) -> None:
-    print(topic_json(topic) if as_json else topic_line(topic))
+    topics.delete(topic)
+    say({"deleted": topic}, f"{topic} is deleted", as_json)
 
 
 for _command in (*topic_writing.COMMANDS, *topic_reading.COMMANDS):

@@ -1,24 +1,21 @@
 """The subcommands of ``oplogctl topic`` to look into topics."""
 
-import asyncio
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.connection import Connection
-from oplogc.ctl.options.flags import as_json, connected, isolation, limit, named, option
+from oplogc.ctl.options.connection import AgentConnection
+from oplogc.ctl.options.flags import connected, isolation, limit, named, on_topics, option
 from oplogc.ctl.options.inputs import transaction_in
-from oplogc.ctl.output.events import follow_until, print_events
-from oplogc.ctl.output.lines import entry_json, entry_lines, pointer_json, pointer_line
+from oplogc.ctl.output import follow_topic, show
 from oplogc.ctl.topic.newest import newest
 from oplogc.http.address import check_consumer_name
 from oplogc.terminal.values import count as whole_number
 from oplogc.terminal.values import state_file_path
-from oplogc.topics import ForeignTransaction, Isolation, ReceivedMessage, Topics
+from oplogc.topics import Isolation, ReceivedMessage, Topics
 from oplogc.topics.calls.topics import READ_COMMITTED
 
 _GAP = "oplogctl: messages after this position are gone"
@@ -28,10 +25,9 @@ _HELD = (
 
 
 @click.command()
-@named()
+@named
 @option(
-    "--from start",
-    "POSITION",
+    "--from start POSITION",
     values.position,
     "Begin here: an id, RFC 3339, milliseconds since 1970, or a duration before now."
     " Not set: the oldest message.",
@@ -41,157 +37,110 @@ _HELD = (
     is_flag=True,
     help="Leave out the message of this id, or all messages of this millisecond.",
 )
-@option(
-    "--limit -n", "N", whole_number, "Print at most N messages. The agent has a limit of its own."
-)
+@option("--limit -n N", whole_number, "Print at most N messages. The agent has a limit of its own.")
 @isolation
 @option(
-    "--transaction",
-    "JSON|@FILE",
+    "--transaction JSON|@FILE",
     transaction_in,
     "Read with the snapshot of a foreign transaction: an object with readPointer, and"
     " writePointer, inProgress and invalid, or a file with it. It reads committed.",
 )
-@as_json
-@connected(writes=False)
+@on_topics(writes=False)
 def poll(
-    connection: Connection,
-    topic: str,
-    start: Any,
-    exclusive: bool,
-    limit: int | None,
-    isolation: Isolation,
-    transaction: ForeignTransaction | None,
-    as_json: bool,
+    topics: Topics, topic: str, start: Any, exclusive: bool, as_json: bool, **options: Any
 ) -> None:
     """Print messages that are in a topic now, oldest first.
 
     If a pointer of a foreign transaction holds the reader, a line on stderr says so.
     """
-    if transaction is not None and isolation != READ_COMMITTED:
+    if options["transaction"] is not None and options["isolation"] != READ_COMMITTED:
         raise click.UsageError("--transaction and --isolation read_uncommitted exclude each other")
-    with connection.topics() as topics:
-        found = topics.poll(
-            topic,
-            None if start == "0" else start,
-            inclusive=not exclusive,
-            limit=limit,
-            isolation=isolation,
-            transaction=transaction,
-        )
+    found = topics.poll(topic, None if start == "0" else start, inclusive=not exclusive, **options)
     if found.gap:
         print(_GAP, file=sys.stderr)
-    print_events(found.messages, as_json)
+    show(found.messages, as_json)
     _tell_hold(found.held_by)
 
 
 @click.command()
-@named()
-@option("--count -n", "N", whole_number, "Number of messages.", default="10")
+@named
+@option("--count -n N", whole_number, "Number of messages.", default="10")
 @isolation
-@as_json
-@connected(writes=False)
-def peek(
-    connection: Connection, topic: str, count: int, isolation: Isolation, as_json: bool
-) -> None:
+@on_topics(writes=False)
+def peek(topics: Topics, topic: str, count: int, isolation: Isolation, as_json: bool) -> None:
     """Print the newest messages of a topic, oldest first.
 
     If a pointer of a foreign transaction holds the reader, a line on stderr says so.
     """
-    with connection.topics() as topics:
-        found, held_by = _newest(topics, topic, count, isolation)
-    print_events(found, as_json)
+    found, held_by = _newest(topics, topic, count, isolation)
+    show(found, as_json)
     _tell_hold(held_by)
 
 
 @click.command()
-@named()
+@named
 @option(
-    "--from start",
-    "POSITION",
+    "--from start POSITION",
     values.position,
     "Begin after this id, at this time (RFC 3339, milliseconds since 1970, a duration"
     " before now), or with the oldest message: 0. Not set: the next message.",
 )
 @option(
-    "--state-file",
-    "PATH",
+    "--state-file PATH",
     state_file_path,
     "Keep the position in this file, and resume there next time. A position in the file"
     " overrides --from.",
 )
-@option("--count -n", "N", whole_number, "End after N messages. reset does not count.")
+@option("--count -n N", whole_number, "End after N messages. reset does not count.")
 @option(
-    "--name",
-    "NAME",
+    "--name NAME",
     check_consumer_name,
     "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters,"
     " digits, '.', '_' or '-'.",
 )
 @isolation
-@as_json
 @connected(writes=False)
 def follow(
-    connection: Connection,
-    topic: str,
-    start: Any,
-    state_file: Path | None,
-    count: int | None,
-    name: str | None,
-    isolation: Isolation,
-    as_json: bool,
+    agent: AgentConnection, topic: str, count: int | None, as_json: bool, **options: Any
 ) -> None:
     """Print messages as they are published, until Ctrl-C.
 
     Reconnects by itself. A line `reset` tells that messages are gone; the oldest follow.
     """
-    consumer = connection.stream(
-        topic, start=start, state_file=state_file, name=name, isolation=isolation
-    )
-    asyncio.run(follow_until(consumer, count, as_json))
+    follow_topic(agent.stream(topic, **options), count, as_json)
 
 
 @click.command()
-@named()
+@named
 @option(
-    "--after",
-    "OFFSET",
+    "--after OFFSET",
     values.offset,
     "Begin after the entry at this offset. Not set: the newest entries.",
 )
 @limit("entries")
-@as_json
-@connected(writes=False)
-def entries(
-    connection: Connection, topic: str, after: int | None, limit: int, as_json: bool
-) -> None:
+@on_topics(writes=False)
+def entries(topics: Topics, topic: str, as_json: bool, **options: Any) -> None:
     """Print the entries of a topic, without messages.
 
     POINTER/TXN is the pointer of a foreign transaction or the id of a transaction, STATE the state
     of the pointer, RECORDS the number of messages that are read at an entry or that a rollback has
     voided, BYTES the size of its data.
     """
-    with connection.topics() as topics:
-        found = topics.entries(topic, after=after, limit=limit)
-    for line in map(entry_json, found) if as_json else entry_lines(found):
-        print(line)
+    show(topics.entries(topic, **options), as_json)
 
 
 @click.command()
-@named()
+@named
 @limit("pointers")
-@as_json
-@connected(writes=False)
-def pointers(connection: Connection, topic: str, limit: int, as_json: bool) -> None:
+@on_topics(writes=False)
+def pointers(topics: Topics, topic: str, limit: int, as_json: bool) -> None:
     """List the open pointers of a topic, the oldest first.
 
     They are write pointers of foreign transactions without a decision in the topic.
 
     published: its messages hold committed readers. stored: readers cannot get its messages yet.
     """
-    with connection.topics() as topics:
-        for each in topics.pointers.list(topic, limit):
-            print(pointer_json(each) if as_json else pointer_line(each))
+    show(topics.pointers.list(topic, limit), as_json)
 
 
 COMMANDS = (poll, peek, follow, entries, pointers)

@@ -1,6 +1,7 @@
 """The subcommands of ``oplogctl topic`` to publish messages, and to roll them back."""
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -10,25 +11,24 @@ from typing import Any
 import click
 
 from oplogc.ctl.options import values
-from oplogc.ctl.options.connection import Connection, Failed
-from oplogc.ctl.options.flags import as_json, connected, given_flag, named, option
+from oplogc.ctl.options.connection import AgentConnection, Failed
+from oplogc.ctl.options.flags import connected, given_flag, named, on_topics, option
 from oplogc.ctl.options.inputs import rollback_keys
-from oplogc.ctl.topic.publishing import PublishError, are_published, lines, publish, send_batches
-from oplogc.topics import FlushError, Message, Published
+from oplogc.ctl.output import say
+from oplogc.ctl.topic.publishing import MakeMessage, are_published, publish, send_batches
+from oplogc.topics import FlushError, Message, Published, Topics
 from oplogc.topics.messages.snapshot import pointer_of
 
 _CONTENT: tuple[Callable[[Any], Any], ...] = (
-    option("--key", "KEY", values.key, "Key of each message."),
+    option("--key KEY", values.key, "Key of each message."),
     option(
-        "--header headers",
-        "NAME=VALUE",
+        "--header headers NAME=VALUE",
         values.header,
         "Header of each message. Can be repeated.",
         multiple=True,
     ),
     option(
-        "--ttl",
-        "DURATION",
+        "--ttl DURATION",
         values.ttl,
         "Time to live of each message, if it is shorter than the topic's.",
     ),
@@ -36,32 +36,35 @@ _CONTENT: tuple[Callable[[Any], Any], ...] = (
 
 
 def _content(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of messages."""
+    """Add the arguments of messages. The command gets ``message``: it makes one of a payload."""
+
+    @functools.wraps(command)
+    def call(
+        key: str | None, headers: tuple[tuple[str, str], ...], ttl: int | None, **rest: Any
+    ) -> Any:
+        return command(message=lambda payload: Message(payload, key, headers, ttl), **rest)
+
     for flag in reversed(_CONTENT):
-        flag(command)
-    return command
+        flag(call)
+    return call
 
 
 @click.command("publish")
-@named()
+@named
 @click.argument("messages", nargs=-1, metavar="[MESSAGE...|-]")
 @_content
 @option(
-    "--pointer",
-    "POINTER",
+    "--pointer POINTER",
     pointer_of,
     "Publish under this write pointer of a foreign transaction. Without MESSAGE: publish the"
     " messages that are stored under it.",
 )
-@as_json
 @connected(writes=True)
 def publish_(
-    connection: Connection,
+    agent: AgentConnection,
     topic: str,
     messages: tuple[str, ...],
-    key: str | None,
-    headers: tuple[tuple[str, str], ...],
-    ttl: int | None,
+    message: MakeMessage,
     pointer: int | None,
     as_json: bool,
 ) -> None:
@@ -75,40 +78,35 @@ def publish_(
     if pointer is not None:
         if not messages and (flag := given_flag("key", "headers", "ttl")):
             raise click.UsageError(f"{flag}: give messages; stored ones keep what they have")
-        _publish_under(connection, topic, pointer, messages, (key, headers, ttl), as_json)
+        with agent.topics() as topics:
+            _publish_under(topics, topic, pointer, messages, message, as_json)
         return
     payloads = _payloads(messages)
-    topics = connection.topics()
+    topics = agent.topics()
     try:
-        count = publish(topics, topic, payloads, key, headers, ttl)
-    except PublishError as error:
-        raise Failed(str(error)) from None
+        count = publish(topics, topic, payloads, message)
     finally:
         with contextlib.suppress(FlushError):
             topics.close(0)  # nothing is left, or it is not waited for
-    shown = {"topic": topic, "published": count}
-    print(json.dumps(shown) if as_json else f"{are_published(count)} to {topic}")
+    say({"topic": topic, "published": count}, f"{are_published(count)} to {topic}", as_json)
 
 
 _pointer = option(
-    "--pointer", "POINTER", pointer_of, "The write pointer of a foreign transaction.", required=True
+    "--pointer POINTER", pointer_of, "The write pointer of a foreign transaction.", required=True
 )
 
 
 @click.command()
-@named()
+@named
 @click.argument("messages", nargs=-1, metavar="MESSAGE...|-")
 @_content
 @_pointer
-@as_json
-@connected(writes=True)
+@on_topics(writes=True)
 def store(
-    connection: Connection,
+    topics: Topics,
     topic: str,
     messages: tuple[str, ...],
-    key: str | None,
-    headers: tuple[tuple[str, str], ...],
-    ttl: int | None,
+    message: MakeMessage,
     pointer: int,
     as_json: bool,
 ) -> None:
@@ -118,20 +116,16 @@ def store(
     they are not sent again.
     """
     payloads = _payloads(messages)
-    with connection.topics() as topics:
-        count = send_batches(
-            lambda batch: topics.pointers.store(topic, pointer, *batch),
-            payloads,
-            lambda payload: Message(payload, key, headers, ttl),
-            "stored",
-        )
+    count = send_batches(
+        lambda batch: topics.pointers.store(topic, pointer, *batch), payloads, message, "stored"
+    )
     shown = {"topic": topic, "pointer": str(pointer), "stored": count}
     text = f"{are_published(count, 'stored')} in {topic} under pointer {pointer}"
-    print(json.dumps(shown) if as_json else text)
+    say(shown, text, as_json)
 
 
 @click.command()
-@named()
+@named
 @click.argument("keys", nargs=-1, metavar="[KEY...|@FILE|-]")
 @_pointer
 @click.option(
@@ -140,10 +134,9 @@ def store(
     help="Also after the report of a commit. Readers may have the messages; those that resume"
     " before them get a gap.",
 )
-@as_json
-@connected(writes=True)
+@on_topics(writes=True)
 def rollback(
-    connection: Connection,
+    topics: Topics,
     topic: str,
     keys: tuple[str, ...],
     pointer: int,
@@ -157,42 +150,38 @@ def rollback(
     is removed. It can be repeated. It is refused after the report of a commit.
     """
     chosen = rollback_keys(keys, topic, pointer) if keys else None
-    with connection.topics() as topics:
-        topics.pointers.rollback(topic, pointer, chosen, force=force)
+    topics.pointers.rollback(topic, pointer, chosen, force=force)
     shown = {"topic": topic, "pointer": str(pointer), "keys": chosen}
     text = "everything" if chosen is None else f"entries: {len(chosen):,}"
-    print(
-        json.dumps(shown) if as_json else f"rolled back in {topic} under pointer {pointer}: {text}"
-    )
+    say(shown, f"rolled back in {topic} under pointer {pointer}: {text}", as_json)
 
 
 COMMANDS = (publish_, store, rollback)
 
 
 def _publish_under(
-    connection: Connection,
+    topics: Topics,
     topic: str,
     pointer: int,
     messages: tuple[str, ...],
-    content: tuple[str | None, tuple[tuple[str, str], ...], int | None],
+    message: MakeMessage,
     as_json: bool,
 ) -> None:
     def tell(answer: Published) -> None:
         if as_json:
             print(json.dumps(answer.as_json()))
 
-    with connection.topics() as topics:
-        if not messages:
-            tell(topics.pointers.publish(topic, pointer))
-            text = "the stored messages are published"
-        else:
-            count = send_batches(
-                lambda batch: tell(topics.pointers.publish(topic, pointer, *batch)),
-                _payloads(messages),
-                lambda payload: Message(payload, *content),
-                "published",
-            )
-            text = are_published(count)
+    if messages:
+        count = send_batches(
+            lambda batch: tell(topics.pointers.publish(topic, pointer, *batch)),
+            _payloads(messages),
+            message,
+            "published",
+        )
+        text = are_published(count)
+    else:
+        tell(topics.pointers.publish(topic, pointer))
+        text = "the stored messages are published"
     if not as_json:
         print(f"{text} to {topic} under pointer {pointer}")
 
@@ -203,5 +192,5 @@ def _payloads(messages: tuple[str, ...]) -> Iterable[bytes]:
     if messages == ("-",):
         if sys.stdin is None:
             raise Failed("stdin is closed: there is nothing to read")
-        return lines(sys.stdin.buffer)
+        return (line.removesuffix(b"\n").removesuffix(b"\r") for line in sys.stdin.buffer)
     return map(os.fsencode, messages)  # as they stand in the command line

@@ -4,22 +4,25 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from oplogc.http.address import Endpoint, base_endpoint, below, check_proxy, shown
-from oplogc.http.answers import AGENT, Answer
-from oplogc.http.backoff import Backoff
+from oplogc.http.answers import AGENT, HttpAnswer
+from oplogc.http.backoff import BACKOFF, Backoff
 from oplogc.http.client import Http, NoAnswer
 from oplogc.topics.calls.call import Call
+from oplogc.topics.calls.transactions import refusal
 from oplogc.wire.errors import UnavailableError
 
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """A poll has some 1 MB, up to six times as much in JSON. A long list of topics may have more."""
 logger = logging.getLogger("oplogc")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ClientOptions:
     """The agents of one store, and the arguments of ``AsyncTopics``. Raises ValueError."""
 
     urls: tuple[str, ...]
@@ -28,7 +31,7 @@ class Options:
     proxy: str | None = None
     timeout: float = 30.0
     retry_for: float = 60.0
-    backoff: tuple[float, float] = (1.0, 30.0)
+    backoff: tuple[float, float] = BACKOFF
     batch_size: int = 1000
     max_buffered: int = 100_000
     max_buffered_bytes: int = 64 * 1024 * 1024
@@ -45,7 +48,7 @@ class Options:
 class Agents:
     """Sends requests to one agent as long as it answers, else to the next. Raises ValueError."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ClientOptions) -> None:
         self.options = options
         writing = options.ingest_password or options.password
         self._reading = [base_endpoint(url, options.password) for url in options.urls]
@@ -58,34 +61,31 @@ class Agents:
         await self._http.aclose()
 
     async def ask_once(
-        self, call: Call, until: float | None = None
-    ) -> tuple[Answer | NoAnswer, Endpoint]:
+        self, call: Call[Any], until: float | None = None
+    ) -> tuple[HttpAnswer | NoAnswer, Endpoint]:
         """Send a request once. Return the answer, and the address asked.
 
         If the agent is unreachable or busy, the next request goes to the next agent. ``until``:
-        ``time.monotonic()`` after which the answer is not awaited. None: as long as one attempt
-        may take.
+        ``time.monotonic()`` after which the answer is not awaited.
         """
         agent = self._current
         to = below((self._writing if call.writes else self._reading)[agent], call.path)
         if call.query:
             to = to._replace(url=to.url.copy_merge_params(call.query))
         headers = {**HEADERS, **call.headers}
-        answer: Answer | NoAnswer
+        answer: HttpAnswer | NoAnswer
         try:
             async with asyncio.timeout(None if until is None else until - time.monotonic()):
                 answer = await self._http.ask(call.method, to, call.body, headers)
         except TimeoutError:
             answer = NoAnswer("no answer in time")
-        if self._current == agent and _is_away(answer):
+        is_away = isinstance(answer, NoAnswer) or answer.passes
+        if self._current == agent and is_away:
             self._current = (agent + 1) % len(self._reading)
         return answer, to
 
-    async def ask_each(self, call: Call) -> tuple[Answer | NoAnswer, bool]:
-        """Send a request to each agent, until one of them is neither unreachable nor busy.
-
-        Return the last answer, and whether an agent without an answer may have carried it out.
-        """
+    async def ask_each(self, call: Call[Any]) -> tuple[HttpAnswer | NoAnswer, bool]:
+        """Ask each agent, until one is neither unreachable nor busy. Return as ``ask``."""
         lost = False
         for _ in self._reading:
             answer, to = await self.ask_once(call)
@@ -98,15 +98,27 @@ class Agents:
                 break
         return answer, lost
 
+    async def fetch(self, call: Call[_T], until: float | None = None, first: int = 0) -> _T:
+        """Return the content of the answer. Raises as ``confirmed``."""
+        return call.read(await self.confirmed(call, until, first))
+
+    async def confirmed(
+        self, call: Call[Any], until: float | None = None, first: int = 0
+    ) -> HttpAnswer:
+        """Return the answer, see ``ask``. ``first``: see ``refusal``. Raises OplogError."""
+        answer, _ = await self.ask(call, until)
+        if (error := refusal(call, answer, first)) is not None:
+            raise error
+        return answer
+
     async def ask(
-        self, call: Call, until: float | None = None, repeat: bool = True
-    ) -> tuple[Answer, bool]:
+        self, call: Call[Any], until: float | None = None, repeat: bool = True
+    ) -> tuple[HttpAnswer, bool]:
         """Return the answer, and whether an earlier attempt may have been carried out.
 
         ``until``: ``time.monotonic()`` after which nothing is tried or awaited. None: a request is
         tried for ``retry_for`` seconds. A pause follows when all agents were asked. If not
-        ``repeat``, an attempt perhaps carried out is the last one. Raises
-        UnavailableError.
+        ``repeat``, an attempt perhaps carried out is the last one. Raises UnavailableError.
         """
         backoff = Backoff(*self.options.backoff)
         end = time.monotonic() + self.options.retry_for if until is None else until
@@ -135,7 +147,3 @@ class Agents:
                 logger.warning("%s: %s; trying again in %.1f s", shown(to.url), reason, pause)
             logged = reason
             await asyncio.sleep(pause)
-
-
-def _is_away(answer: Answer | NoAnswer) -> bool:
-    return isinstance(answer, NoAnswer) or answer.passes

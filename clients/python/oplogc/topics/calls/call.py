@@ -1,10 +1,11 @@
 """A request, and readers of its answer. No I/O."""
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from datetime import datetime
+from types import MappingProxyType, NoneType
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
-from oplogc.http.answers import Answer
+from oplogc.http.answers import HttpAnswer
 from oplogc.wire.errors import ProtocolError
 
 MAX_LIST = 1000
@@ -12,19 +13,26 @@ MAX_LIST = 1000
 _T = TypeVar("_T")
 
 
-class Call(NamedTuple):
-    """A request. ``writes``: whether it needs the right to write. ``done``: status of success.
+class Call(NamedTuple, Generic[_T]):
+    """A request.
 
+    ``read``: returns the content of an answer that is no refusal, and may raise ProtocolError.
+    ``writes``: whether the request needs the right to write. ``done``: status of success.
     ``query``: parameters of the address. ``headers``: besides those of every request.
     """
 
     method: str
     path: str
+    read: Callable[[HttpAnswer], _T]
     body: bytes | None = None
     writes: bool = False
     done: int = 200
     query: Mapping[str, str] = MappingProxyType({})
     headers: Mapping[str, str] = MappingProxyType({})
+
+
+def nothing(answer: HttpAnswer) -> None:
+    """Read an answer without content."""
 
 
 def query(**asked: object) -> dict[str, str]:
@@ -39,27 +47,53 @@ def limit(given: int | None) -> int | None:
     return given
 
 
-def read(answer: Answer, kind: str, convert: Callable[[Any], _T]) -> _T:
-    """Return the content of an answer.
+def reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[HttpAnswer], _T]:
+    """Return a reader of an answer in JSON. ``kind``: entries of the agents with this request.
 
-    ``kind``: entries of the agents with this request. Raises ProtocolError, also if ``convert``
-    raises ValueError, TypeError, KeyError or AttributeError.
+    The reader raises ProtocolError for ValueError, TypeError, KeyError and AttributeError.
     """
-    try:
-        return convert(answer.json())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise no_agent(answer, kind, f"its answer cannot be read: {error!r}"[:300]) from None
+
+    def read(answer: HttpAnswer) -> _T:
+        try:
+            return convert(answer.json())
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise no_agent(answer, kind, f"its answer cannot be read: {error!r}"[:300]) from None
+
+    return read
 
 
-def read_list(answer: Answer, kind: str, convert: Callable[[Any], _T]) -> tuple[_T, ...]:
-    """Return the items of an answer. Raises ProtocolError, as ``read``."""
+def list_reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[HttpAnswer], tuple[_T, ...]]:
+    """Return a reader of a list, as ``reader``. ``convert``: for an item."""
 
     def items(given: Any) -> tuple[_T, ...]:
         if not isinstance(given, list):
             raise TypeError("a list was expected")
         return tuple(map(convert, given))
 
-    return read(answer, kind, items)
+    return reader(kind, items)
+
+
+def members_of(kind: Callable[..., _T]) -> Callable[[Any], _T]:
+    """Return a conversion of a JSON object to a named tuple: each field is a member.
+
+    A field that may be None may be absent. The conversion raises the errors ``reader`` expects.
+    """
+    hints = get_type_hints(kind)
+
+    def convert(given: Any) -> _T:
+        return kind(**{name: _member(given, name, hint) for name, hint in hints.items()})
+
+    return convert
+
+
+def _member(given: Any, name: str, hint: Any) -> Any:
+    options = get_args(hint)
+    if NoneType in options:
+        if given.get(name) is None:
+            return None
+        hint = options[0]
+    conversion = _CONVERSIONS.get(hint)
+    return conversion(given[name]) if conversion else given[name]
 
 
 def text(given: object) -> str:
@@ -69,6 +103,15 @@ def text(given: object) -> str:
     return given
 
 
-def no_agent(answer: Answer, kind: str, reason: str) -> ProtocolError:
+_CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
+    str: text,
+    int: int,
+    bool: bool,
+    datetime: datetime.fromisoformat,
+    tuple[str, ...]: lambda given: tuple(map(text, given)),
+}
+
+
+def no_agent(answer: HttpAnswer, kind: str, reason: str) -> ProtocolError:
     """Return the error for an answer of another server, or of an agent without this request."""
     return ProtocolError(f"{answer.url} is no agent with {kind}: {reason}")

@@ -1,11 +1,11 @@
-"""Lists of everything at an agent, in pages, and the meaning of their answers. No I/O."""
+"""Lists of everything at an agent, in pages."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from oplogc.http.answers import Answer
-from oplogc.topics.calls.call import Call, no_agent, read_list, text
+from oplogc.topics.calls.agents import Agents
+from oplogc.topics.calls.call import Call, list_reader, members_of, no_agent, query, text
 from oplogc.topics.messages.names import TopicName
 
 NEXT = "oplog-next"
@@ -39,9 +39,8 @@ class ListedPointer(NamedTuple):
     """A pointer in one topic.
 
     ``state``: open. Later agents may have other states. ``holds``: whether committed readers of the
-    topic wait for the pointer. ``published``: whether messages were published under it. Otherwise
-    they are only stored. ``expires_at``: time after which the pointer counts as aborted. None:
-    never.
+    topic wait for it. ``published``: whether messages were published under it, or only stored.
+    ``expires_at``: time after which it counts as aborted. None: never.
     """
 
     topic: TopicName
@@ -53,74 +52,38 @@ class ListedPointer(NamedTuple):
     published: bool
 
 
-def list_namespaces() -> Call:
-    return _list("/v1/namespaces")
+def _listed_pointer(given: Any) -> ListedPointer:
+    name = TopicName(text(given["namespace"]), text(given["topic"]))
+    return members_of(ListedPointer)({**given, "topic": name})
 
 
-def list_leases() -> Call:
-    return _list("/v1/leases")
+async def namespaces(agents: Agents) -> tuple[Namespace, ...]:
+    """Raises ProtocolError and the errors of ``Agents.confirmed``."""
+    return await _all(agents, "/v1/namespaces", members_of(Namespace))
 
 
-def list_pointers() -> Call:
-    return _list("/v1/pointers")
+async def leases(agents: Agents) -> tuple[Lease, ...]:
+    """Raises as ``namespaces``."""
+    return await _all(agents, "/v1/leases", members_of(Lease))
 
 
-def namespaces(answer: Answer) -> tuple[Namespace, ...]:
-    """Raises ProtocolError."""
-    return read_list(answer, _KIND, lambda each: Namespace(text(each["name"]), int(each["topics"])))
+async def pointers(agents: Agents) -> tuple[ListedPointer, ...]:
+    """Raises as ``namespaces``."""
+    return await _all(agents, "/v1/pointers", _listed_pointer)
 
 
-def leases(answer: Answer) -> tuple[Lease, ...]:
-    """Raises ProtocolError."""
-    return read_list(answer, _KIND, _lease)
-
-
-def pointers(answer: Answer) -> tuple[ListedPointer, ...]:
-    """Raises ProtocolError."""
-    return read_list(answer, _KIND, _pointer)
-
-
-async def all_pages(
-    call: Call, ask: Callable[[Call], Awaitable[Answer]], read: Callable[[Answer], tuple[_T, ...]]
-) -> tuple[_T, ...]:
-    """Return the items of all pages. Raises ProtocolError, and the errors of ``ask``."""
+async def _all(agents: Agents, path: str, convert: Callable[[Any], _T]) -> tuple[_T, ...]:
+    """Return the items of all pages."""
     found: list[_T] = []
-    after = ""
+    after: str | None = None
     while True:
-        answer = await ask(call)
-        found += read(answer)
+        asked = query(limit=MAX_PAGE, after=after)
+        call = Call("GET", path, list_reader(_KIND, convert), query=asked)
+        answer = await agents.confirmed(call)
+        found += call.read(answer)
         following = answer.headers.get(NEXT, "")
         if not following:
             return tuple(found)
         if following == after:
             raise no_agent(answer, _KIND, "its pages do not end")
         after = following
-        call = call._replace(query={**call.query, "after": after})
-
-
-def _list(path: str) -> Call:
-    return Call("GET", path, query={"limit": str(MAX_PAGE)})
-
-
-def _lease(given: Any) -> Lease:
-    holder = given["holder"]
-    return Lease(
-        text(given["name"]),
-        None if holder is None else text(holder),
-        int(given["term"]),
-        int(given["expires_in_ms"]),
-        text(given["note"]),
-    )
-
-
-def _pointer(given: Any) -> ListedPointer:
-    expires = given.get("expires_at")
-    return ListedPointer(
-        TopicName(text(given["namespace"]), text(given["topic"])),
-        int(given["pointer"]),
-        text(given["state"]),
-        bool(given["holds"]),
-        datetime.fromisoformat(given["begun_at"]),
-        None if expires is None else datetime.fromisoformat(expires),
-        bool(given["published"]),
-    )

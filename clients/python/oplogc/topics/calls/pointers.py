@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from oplogc.http.answers import Answer
-from oplogc.topics.calls.call import Call, limit, no_agent, query, read, read_list
+from oplogc.http.answers import HttpAnswer
+from oplogc.topics.calls.call import (
+    Call,
+    limit,
+    list_reader,
+    members_of,
+    no_agent,
+    nothing,
+    query,
+    reader,
+)
 from oplogc.topics.messages.names import TopicName, topic_name
 
 MAX_TOPICS = 1000
@@ -88,53 +97,51 @@ class Entry(NamedTuple):
     voided: int | None = None
 
 
-def publish(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call:
+def publish(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call[Published]:
     """``messages`` are encoded. An empty list publishes the stored ones."""
-    return _with_messages(name, "publish", pointer, messages)
+
+    def read(answer: HttpAnswer) -> Published:
+        given = reader(_KIND, lambda document: published_of(str(name), document))(answer)
+        if given.pointer != pointer or (messages and not given.places):
+            raise no_agent(answer, _KIND, "it does not confirm messages under this pointer")
+        return given
+
+    return Call("POST", f"{name.path}/publish", read, _body(pointer, messages), True)
 
 
-def store(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call:
+def store(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call[None]:
     """``messages`` are encoded."""
-    return _with_messages(name, "store", pointer, messages)
+    return Call("POST", f"{name.path}/store", nothing, _body(pointer, messages), True)
 
 
-def rollback(name: TopicName, pointer: int, keys: Sequence[str], force: bool = False) -> Call:
+def rollback(name: TopicName, pointer: int, keys: Sequence[str], force: bool = False) -> Call[None]:
     """``keys``: none: everything under the pointer in this topic."""
     asked: dict[str, object] = {"transactionWritePointer": pointer}
     if keys:
         asked["rollbackKeys"] = list(keys)
     body = json.dumps(asked).encode()
     parameters = query(force="true" if force else None)
-    return Call("POST", f"{name.path}/rollback", body, True, query=parameters)
+    return Call("POST", f"{name.path}/rollback", nothing, body, True, query=parameters)
 
 
-def report(pointer: int, decision: str, names: Sequence[TopicName]) -> Call:
+def report(pointer: int, decision: str, names: Sequence[TopicName]) -> Call[None]:
     """``decision``: commit or abort."""
     body = json.dumps({"topics": [str(name) for name in names]}).encode()
-    return Call("POST", f"/v1/pointers/{pointer}/{decision}", body, True)
+    return Call("POST", f"/v1/pointers/{pointer}/{decision}", nothing, body, True)
 
 
-def list_pointers(name: TopicName, most: int | None) -> Call:
+def list_pointers(name: TopicName, most: int | None) -> Call[tuple[OpenPointer, ...]]:
     """Raises ValueError."""
-    return Call("GET", f"{name.path}/pointers", query=query(limit=limit(most)))
+    read = list_reader(_KIND, members_of(OpenPointer))
+    return Call("GET", f"{name.path}/pointers", read, query=query(limit=limit(most)))
 
 
-def list_entries(name: TopicName, after: int | None, most: int | None) -> Call:
+def list_entries(name: TopicName, after: int | None, most: int | None) -> Call[tuple[Entry, ...]]:
     """Raises ValueError."""
     if after is not None and (type(after) is not int or not 0 <= after <= MAX_OFFSET):
         raise ValueError(f"after: give an offset, a whole number from 0 to {MAX_OFFSET}")
-    return Call("GET", f"{name.path}/entries", query=query(after=after, limit=limit(most)))
-
-
-def published(topic: str, pointer: int, sent: int, answer: Answer) -> Published:
-    """Raises ProtocolError, also if the answer is about another pointer.
-
-    ``sent``: number of messages in the request. Without any, the answer may have no place.
-    """
-    given = read(answer, _KIND, lambda document: published_of(topic, document))
-    if given.pointer != pointer or (sent and not given.places):
-        raise no_agent(answer, _KIND, "it does not confirm messages under this pointer")
-    return given
+    asked = query(after=after, limit=limit(most))
+    return Call("GET", f"{name.path}/entries", list_reader(_KIND, members_of(Entry)), query=asked)
 
 
 def published_of(topic: str, given: Any) -> Published:
@@ -144,16 +151,6 @@ def published_of(topic: str, given: Any) -> Published:
         for each in given["messages"]
     )
     return Published(topic, _number(given["transactionWritePointer"], 62), places)
-
-
-def pointers(answer: Answer) -> tuple[OpenPointer, ...]:
-    """Raises ProtocolError."""
-    return read_list(answer, _KIND, _open_pointer)
-
-
-def entries(answer: Answer) -> tuple[Entry, ...]:
-    """Raises ProtocolError."""
-    return read_list(answer, _KIND, _entry)
 
 
 def topic_names(topics: Sequence[str]) -> list[TopicName]:
@@ -170,32 +167,9 @@ def rollback_key(text: str) -> str:
     return text
 
 
-def _with_messages(name: TopicName, verb: str, pointer: int, messages: Sequence[bytes]) -> Call:
+def _body(pointer: int, messages: Sequence[bytes]) -> bytes:
     listed = b",".join(messages)
-    body = b'{"transactionWritePointer":%d,"messages":[%s]}' % (pointer, listed)
-    return Call("POST", f"{name.path}/{verb}", body, True)
-
-
-def _open_pointer(given: Any) -> OpenPointer:
-    return OpenPointer(
-        int(given["pointer"]),
-        datetime.fromisoformat(given["begun_at"]),
-        datetime.fromisoformat(given["expires_at"]),
-        bool(given["published"]),
-    )
-
-
-def _entry(given: Any) -> Entry:
-    pointer = given.get("pointer")
-    return Entry(
-        int(given["offset"]),
-        str(given["id"]),
-        datetime.fromisoformat(given["time"]),
-        str(given["kind"]),
-        int(given["bytes"]),
-        None if pointer is None else int(pointer),
-        *(given.get(name) for name in ("txn", "state", "records", "voided")),
-    )
+    return b'{"transactionWritePointer":%d,"messages":[%s]}' % (pointer, listed)
 
 
 def _number(given: Any, bits: int) -> int:

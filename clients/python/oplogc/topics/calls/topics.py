@@ -3,10 +3,11 @@
 import json
 import re
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
-from oplogc.http.answers import Answer, password_problem
-from oplogc.topics.calls.call import Call, no_agent, text
+from oplogc.http.answers import HttpAnswer, password_problem
+from oplogc.topics.calls.call import Call, no_agent, nothing, text
 from oplogc.topics.messages.message import ReceivedMessage, check_max_bytes, check_ttl, decode
 from oplogc.topics.messages.names import Topic, TopicName, namespace_name, topics_path
 from oplogc.topics.messages.snapshot import ForeignTransaction
@@ -67,10 +68,7 @@ class Properties(NamedTuple):
         return found == self[1:] and self.ttl in (None, topic.ttl)
 
     def body(self) -> bytes:
-        """Return the body of a request, without the defaults.
-
-        Raises MessageError, and ValueError for a bad ``pointer_timeout``.
-        """
+        """Return the body of a request, without defaults. Raises MessageError and ValueError."""
         given: dict[str, object] = {} if self.ttl is None else {"ttl": check_ttl(self.ttl)}
         if not self.pointers:
             given["pointers"] = "off"
@@ -85,33 +83,40 @@ class Properties(NamedTuple):
         return json.dumps(given).encode()
 
 
-def create(name: TopicName, properties: Properties) -> Call:
+def create(name: TopicName, properties: Properties) -> Call[Topic]:
     """Raises MessageError and ValueError."""
-    return Call("PUT", name.path, properties.body(), True)
+    return Call("PUT", name.path, partial(_topic, name), properties.body(), True)
 
 
-def update(name: TopicName, properties: Properties) -> Call:
+def update(name: TopicName, properties: Properties) -> Call[Topic]:
     """Raises MessageError and ValueError."""
-    return Call("PUT", f"{name.path}/properties", properties.body(), True)
+    return create(name, properties)._replace(path=f"{name.path}/properties")
 
 
-def get(name: TopicName) -> Call:
-    return Call("GET", name.path)
+def get(name: TopicName) -> Call[Topic]:
+    return Call("GET", name.path, partial(_topic, name))
 
 
-def list_topics(namespace: str) -> Call:
+def list_topics(namespace: str) -> Call[tuple[Topic, ...]]:
     """Raises ValueError."""
-    return Call("GET", topics_path(namespace_name(namespace)))
+
+    def read(answer: HttpAnswer) -> tuple[Topic, ...]:
+        listed = _json(answer)
+        if not isinstance(listed, list):
+            raise no_agent(answer, _KIND, "it does not list topics")
+        return tuple(_described(namespace, each, answer) for each in listed)
+
+    return Call("GET", topics_path(namespace_name(namespace)), read)
 
 
-def delete(name: TopicName) -> Call:
-    return Call("DELETE", name.path, None, True)
+def delete(name: TopicName) -> Call[None]:
+    return Call("DELETE", name.path, nothing, None, True)
 
 
-def publish(name: TopicName, messages: list[bytes]) -> Call:
+def publish(name: TopicName, messages: list[bytes]) -> Call[None]:
     """``messages`` are encoded."""
     body = b'{"messages":[' + b",".join(messages) + b"]}"
-    return Call("POST", f"{name.path}/publish", body, True)
+    return Call("POST", f"{name.path}/publish", nothing, body, True)
 
 
 def poll(
@@ -121,7 +126,7 @@ def poll(
     limit: int | None,
     isolation: Isolation,
     transaction: ForeignTransaction | None = None,
-) -> Call:
+) -> Call[Polled]:
     """Raises ValueError."""
     if isinstance(start_from, datetime):
         start_from = int(position_of(start_from))
@@ -134,7 +139,7 @@ def poll(
         asked["isolation"] = isolation
     else:
         asked["transaction"] = transaction.as_json()
-    return Call("POST", f"{name.path}/poll", json.dumps(asked).encode())
+    return Call("POST", f"{name.path}/poll", polled, json.dumps(asked).encode())
 
 
 def check_isolation(text: str) -> Isolation:
@@ -151,7 +156,7 @@ def refused(status: int, detail: str) -> RefusedError:
     return kinds.get(status, RefusedError)(status, detail)
 
 
-def refusal(call: Call, answer: Answer) -> OplogError | None:
+def refusal(call: Call[Any], answer: HttpAnswer) -> OplogError | None:
     """Return the error for a final refusal. None for success."""
     status = answer.status
     if status == call.done:
@@ -169,25 +174,12 @@ def refusal(call: Call, answer: Answer) -> OplogError | None:
     return refused(status, answer.detail())
 
 
-def confirmation(answer: Answer) -> OplogError | None:
+def confirmation(answer: HttpAnswer) -> OplogError | None:
     """Return the error for a 200 with a body: a publish is confirmed without one."""
     return None if answer.body == b"" else no_agent(answer, _KIND, "its answer confirms nothing")
 
 
-def topic(name: TopicName, answer: Answer) -> Topic:
-    """Raises ProtocolError."""
-    return _topic(name.namespace, _json(answer), answer)
-
-
-def topics(namespace: str, answer: Answer) -> tuple[Topic, ...]:
-    """Raises ProtocolError."""
-    listed = _json(answer)
-    if not isinstance(listed, list):
-        raise no_agent(answer, _KIND, "it does not list topics")
-    return tuple(_topic(namespace, each, answer) for each in listed)
-
-
-def polled(answer: Answer) -> Polled:
+def polled(answer: HttpAnswer) -> Polled:
     """Raises ProtocolError."""
     listed = _json(answer)
     if not isinstance(listed, list):
@@ -204,7 +196,11 @@ def polled(answer: Answer) -> Polled:
     )
 
 
-def _topic(namespace: str, described: object, answer: Answer) -> Topic:
+def _topic(name: TopicName, answer: HttpAnswer) -> Topic:
+    return _described(name.namespace, _json(answer), answer)
+
+
+def _described(namespace: str, described: object, answer: HttpAnswer) -> Topic:
     name = described.get("name") if isinstance(described, dict) else None
     properties = described.get("properties") if isinstance(described, dict) else None
     if not isinstance(name, str) or not isinstance(properties, dict):
@@ -213,7 +209,7 @@ def _topic(namespace: str, described: object, answer: Answer) -> Topic:
     return Topic(TopicName(namespace, name), shown)
 
 
-def _json(answer: Answer) -> Any:
+def _json(answer: HttpAnswer) -> Any:
     try:
         return answer.json()
     except ValueError:

@@ -5,11 +5,11 @@ import re
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from oplogc.http.answers import Answer
-from oplogc.topics.calls.call import Call, limit, query, read, read_list, text
+from oplogc.http.answers import HttpAnswer
+from oplogc.topics.calls.call import Call, limit, list_reader, members_of, query, reader, text
 from oplogc.topics.calls.topics import refusal as refusal_of_topics
 from oplogc.topics.messages.names import TopicName, topic_name
-from oplogc.wire.errors import BadRequestError, OplogError, ProtocolError, RefusedError
+from oplogc.wire.errors import BadRequestError, OplogError, RefusedError
 
 PATH = "/v1/txns"
 MAX_TIMEOUT_SECONDS = 900
@@ -73,8 +73,11 @@ def group_log(group: str) -> TopicName:
 
 def begin(
     group: str | None, topic: str | None, timeout: float, lease: tuple[str, int] | None = None
-) -> Call:
-    """``timeout``: seconds. ``lease``: name and term. Raises ValueError."""
+) -> Call[tuple[str, datetime]]:
+    """Ask for the id of a new transaction, and the time at which it expires.
+
+    ``timeout``: seconds. ``lease``: name and term. Raises ValueError.
+    """
     if group is not None and topic is not None:
         raise ValueError("give group or topic, not both")
     if type(timeout) not in (int, float) or not 0.001 <= timeout <= MAX_TIMEOUT_SECONDS:
@@ -86,37 +89,55 @@ def begin(
     if topic is not None:
         asked["topic"] = str(topic_name(topic))
     headers = {} if lease is None else {"Oplog-Lease": _fence(*lease)}
-    return Call("POST", PATH, json.dumps(asked).encode(), True, 201, headers=headers)
+    return Call("POST", PATH, _BEGUN, json.dumps(asked).encode(), True, 201, headers=headers)
 
 
-def write(txn: str, records: list[bytes]) -> Call:
-    """``records`` are encoded."""
-    return Call("POST", f"{_path(txn)}/records", b'{"records":[' + b",".join(records) + b"]}", True)
+def write(txn: str, records: list[bytes]) -> Call[None]:
+    """``records`` are encoded. The reader raises ProtocolError unless this transaction is shown."""
+
+    def check(given: Any) -> None:
+        if given["txn"] != txn:
+            raise ValueError("it shows another transaction")
+
+    body = b'{"records":[' + b",".join(records) + b"]}"
+    return Call("POST", f"{_path(txn)}/records", reader(_KIND, check), body, True)
 
 
-def commit(txn: str, records: int) -> Call:
-    return Call("POST", f"{_path(txn)}/commit", b'{"records":%d}' % records, True)
+def commit(txn: str, records: int) -> Call[Committed]:
+    """The reader raises ProtocolError unless there are so many ids."""
+
+    def convert(given: Any) -> Committed:
+        ids = given["records"]
+        if not isinstance(ids, list) or len(ids) != records:
+            raise ValueError(f"it does not show {records:,} records")
+        positions = tuple(None if id_ is None else text(id_) for id_ in ids)
+        return Committed(text(given["begin"]), text(given["commit"]), positions)
+
+    body = b'{"records":%d}' % records
+    return Call("POST", f"{_path(txn)}/commit", reader(_KIND, convert), body, True)
 
 
-def abort(txn: str) -> Call:
-    return Call("POST", f"{_path(txn)}/abort", b"{}", True)
+def abort(txn: str) -> Call[TransactionStatus]:
+    return Call("POST", f"{_path(txn)}/abort", reader(_KIND, _status), b"{}", True)
 
 
-def get(txn: str) -> Call:
-    return Call("GET", _path(txn))
+def get(txn: str) -> Call[TransactionStatus]:
+    return Call("GET", _path(txn), reader(_KIND, _status))
 
 
-def list_transactions(state: str | None, group: str | None, most: int | None) -> Call:
+def list_transactions(
+    state: str | None, group: str | None, most: int | None
+) -> Call[tuple[TransactionStatus, ...]]:
     """Raises ValueError."""
     if state is not None and state not in STATES:
         raise ValueError(f"state: give {', '.join(STATES[:-1])} or {STATES[-1]}")
     asked = query(state=state, group=group, limit=limit(most))
     if group is not None:
         group_log(group)
-    return Call("GET", PATH, query=asked)
+    return Call("GET", PATH, list_reader(_KIND, _status), query=asked)
 
 
-def refusal(call: Call, answer: Answer, first: int = 0) -> OplogError | None:
+def refusal(call: Call[Any], answer: HttpAnswer, first: int = 0) -> OplogError | None:
     """Return the error for a final refusal. None for success.
 
     ``first``: lsn of the first record in the request. The error names records by their lsn.
@@ -128,55 +149,6 @@ def refusal(call: Call, answer: Answer, first: int = 0) -> OplogError | None:
         detail = _RECORD.sub(lambda found: f"records[{first + int(found[1])}]", error.detail)
         return BadRequestError(error.status, detail)
     return error
-
-
-def begun(answer: Answer) -> tuple[str, datetime]:
-    """Return the id of a new transaction, and the time at which it expires.
-
-    Raises ProtocolError.
-    """
-    return read(
-        answer,
-        _KIND,
-        lambda given: (transaction_id(given["txn"]), datetime.fromisoformat(given["expires_at"])),
-    )
-
-
-def status(answer: Answer) -> TransactionStatus:
-    """Raises ProtocolError."""
-    return read(answer, _KIND, _status)
-
-
-def statuses(answer: Answer) -> tuple[TransactionStatus, ...]:
-    """Raises ProtocolError."""
-    return read_list(answer, _KIND, _status)
-
-
-def confirmation(txn: str, answer: Answer) -> OplogError | None:
-    """Return the error for a 200 without this transaction."""
-
-    def check(given: Any) -> None:
-        if given["txn"] != txn:
-            raise ValueError("it shows another transaction")
-
-    try:
-        read(answer, _KIND, check)
-    except ProtocolError as error:
-        return error
-    return None
-
-
-def committed(answer: Answer, records: int) -> Committed:
-    """Raises ProtocolError, also if the answer does not have so many ids."""
-
-    def convert(given: Any) -> Committed:
-        ids = given["records"]
-        if not isinstance(ids, list) or len(ids) != records:
-            raise ValueError(f"it does not show {records:,} records")
-        positions = tuple(None if id_ is None else text(id_) for id_ in ids)
-        return Committed(text(given["begin"]), text(given["commit"]), positions)
-
-    return read(answer, _KIND, convert)
 
 
 def transaction_id(given: str) -> str:
@@ -203,17 +175,10 @@ def _path(txn: str) -> str:
 
 
 def _status(given: Any) -> TransactionStatus:
-    return TransactionStatus(
-        id=text(given["txn"]),
-        state=text(given["state"]),
-        begun_at=datetime.fromisoformat(given["begun_at"]),
-        expires_at=datetime.fromisoformat(given["expires_at"]),
-        records=int(given["records"]),
-        bytes=int(given["bytes"]),
-        topics=tuple(text(each) for each in given["topics"]),
-        **{
-            name: text(given[name])
-            for name in ("reason", "group", "topic", "begin", "commit", "lease")
-            if given.get(name) is not None
-        },
-    )
+    return members_of(TransactionStatus)({**given, "id": given["txn"]})
+
+
+_BEGUN = reader(
+    _KIND,
+    lambda given: (transaction_id(given["txn"]), datetime.fromisoformat(given["expires_at"])),
+)

@@ -1,8 +1,9 @@
 """Requests under pointers of foreign transactions, one by one, from an event loop."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from oplogc.http.answers import Answer
+from oplogc.http.answers import HttpAnswer
 from oplogc.topics.calls import lists
 from oplogc.topics.calls import pointers as calls
 from oplogc.topics.calls.agents import Agents
@@ -58,22 +59,21 @@ class AsyncPointers:
     ) -> Published:
         """Do as ``publish``. Raise ProtocolError only if no messages were given."""
         call = calls.publish(name, pointer, messages)
-        answer = await self._confirmed(call, repeat=not messages)
+        if not messages:
+            return await self._agents.fetch(call)
+        answer = await self._once(call)
         try:
-            published = calls.published(str(name), pointer, len(messages), answer)
-            if messages and len(published.places) != len(messages):
+            published = call.read(answer)
+            if len(published.places) != len(messages):
                 raise ProtocolError(f"{answer.url} does not confirm each message")
         except ProtocolError as error:
-            if not messages:
-                raise
             raise _unknown(call, error) from error
         return published
 
     async def store_encoded(self, name: TopicName, pointer: int, messages: Sequence[bytes]) -> None:
         """Do as ``store``."""
         call = calls.store(name, pointer, messages)
-        answer = await self._confirmed(call, repeat=False)
-        if error := confirmation(answer):
+        if error := confirmation(await self._once(call)):
             raise _unknown(call, error) from error
 
     async def rollback(
@@ -89,8 +89,7 @@ class AsyncPointers:
         ``published``: the answer of ``publish``, or keys of such answers. None: everything under
         the pointer, stored messages included. A rollback does not decide the pointer. After the
         time-out it is a report of an abort. Raises RefusedError once the pointer was reported as
-        committed. ``force``: remove the messages then, too. Readers may have them. A reader
-        that resumes before them gets a gap.
+        committed. ``force``: remove them then, too. A reader that resumes before them gets a gap.
         """
         name, number = topic_name(topic), pointer_of(pointer)
         keys: Sequence[str] = ()
@@ -106,15 +105,14 @@ class AsyncPointers:
             keys = [calls.rollback_key(key) for key in published]
         for first in range(0, max(len(keys), 1), MAX_KEYS):
             call = calls.rollback(name, number, keys[first : first + MAX_KEYS], force)
-            await self._confirmed(call)
+            await self._agents.fetch(call)
 
     async def commit(self, pointer: Pointer, topics: Sequence[str]) -> None:
         """Report that the transaction of a pointer has committed, for readers without a snapshot.
 
-        ``topics``: the topics with messages under it. They take no more of its messages. The report
-        is for all of them or for none, and can be repeated. After the time-out, readers get the
-        messages at the end of the topic. Raises RefusedError if the pointer was reported as
-        aborted.
+        ``topics``: those with messages under it. They take no more of its messages. The report is
+        for all of them or for none, and can be repeated. After the time-out, readers get them
+        at the end of the topic. Raises RefusedError if the pointer was reported as aborted.
         """
         await self._report(pointer, "commit", topics)
 
@@ -131,33 +129,34 @@ class AsyncPointers:
 
         ``limit``: 1,000 at most. None: 100.
         """
-        return calls.pointers(await self._confirmed(calls.list_pointers(topic_name(topic), limit)))
+        return await self._agents.fetch(calls.list_pointers(topic_name(topic), limit))
 
     async def list_all(self) -> tuple[ListedPointer, ...]:
         """Return the open pointers of all topics, the oldest first.
 
         A pointer is listed once for each topic in which it is open.
         """
-        return await lists.all_pages(lists.list_pointers(), self._confirmed, lists.pointers)
+        return await lists.pointers(self._agents)
 
     async def _report(self, pointer: Pointer, decision: str, topics: Sequence[str]) -> None:
         call = calls.report(pointer_of(pointer), decision, calls.topic_names(topics))
-        await self._confirmed(call)
+        await self._agents.fetch(call)
 
-    async def _confirmed(self, call: Call, repeat: bool = True) -> Answer:
+    async def _once(self, call: Call[Any]) -> HttpAnswer:
+        """Return the answer to a request that must not be repeated if it may be carried out."""
         try:
-            answer, _ = await self._agents.ask(call, repeat=repeat)
+            answer, _ = await self._agents.ask(call, repeat=False)
         except UnavailableError as error:
-            if repeat or not error.lost:
+            if not error.lost:
                 raise
             raise _unknown(call, error) from error
         if refused := refusal(call, answer):
-            if not repeat and isinstance(refused, ProtocolError):
+            if isinstance(refused, ProtocolError):
                 raise _unknown(call, refused) from refused
             raise refused
         return answer
 
 
-def _unknown(call: Call, error: OplogError) -> OutcomeUnknownError:
+def _unknown(call: Call[Any], error: OplogError) -> OutcomeUnknownError:
     verb = call.path.rpartition("/")[2]
     return OutcomeUnknownError(f"{verb}: the messages may be stored, roll them back: {error}")

@@ -1,37 +1,27 @@
 """Publishing under foreign transactions, and requests under their pointers, from threads."""
 
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
-from oplogc.process.blocking import blocking
+from oplogc.process.blocking import blocking, documented_as
 from oplogc.process.forks import OfOneProcess
 from oplogc.process.loop_thread import LoopThread
-from oplogc.topics.calls.pointers import Published
-from oplogc.topics.foreign.core import ForeignCore
-from oplogc.topics.foreign.pointers import AsyncPointers, Pointer
+from oplogc.topics.foreign.pointers import AsyncPointers
+from oplogc.topics.foreign.publisher import AsyncForeignPublisher
 from oplogc.topics.messages.message import Sendable, encode
 from oplogc.topics.messages.names import topic_name
-from oplogc.topics.messages.snapshot import pointer_of
-
-_R = TypeVar("_R")
-
-
-class Run(Protocol):
-    """Runs a coroutine in the client's event loop, and returns its result."""
-
-    def __call__(self, work: Coroutine[Any, Any, _R]) -> _R: ...
 
 
 class Pointers:
     """Requests under pointers. Any thread may call any method. Made by ``Topics.pointers``.
 
-    A pointer is a whole number from 0 to 2^62 - 1. A call concerns its messages in one topic, and
-    not those in other topics. Calls raise the errors of ``Topics``. If the answer to ``store``, or
-    to ``publish`` with messages, is lost they raise OutcomeUnknownError.
+    See ``AsyncPointers``, which has the same methods.
     """
 
-    def __init__(self, twin: Callable[[], tuple[AsyncPointers, LoopThread]]) -> None:
+    def __init__(
+        self, twin: Callable[[], AbstractContextManager[tuple[AsyncPointers, LoopThread]]]
+    ) -> None:
         self._twin = twin
 
     publish = blocking(AsyncPointers.publish)
@@ -50,55 +40,31 @@ class ForeignPublisher(OfOneProcess):
     maker may use it. See ``AsyncForeignPublisher`` for the order of the steps.
     """
 
-    def __init__(self, owner: object, run: Run, core: ForeignCore) -> None:
+    def __init__(self, owner: object, thread: LoopThread, publisher: AsyncForeignPublisher) -> None:
         super().__init__("the publisher belongs to the process that made it")
-        self._owner = owner  # its event loop would end with it
-        self._run = run
-        self._core = core
+        self._owner = owner  # the thread would end with it
+        self._thread = thread
+        self._publisher = publisher
         self._lock = threading.Lock()
+
+    @contextmanager
+    def _twin(self) -> Iterator[tuple[AsyncForeignPublisher, LoopThread]]:
+        self._check_process()
+        with self._lock:  # in the order of the calls
+            yield self._publisher, self._thread
 
     @property
     def pointer(self) -> int | None:
         """The write pointer of the transaction. None before ``start`` and after ``rollback``."""
-        return self._core.pointer
+        return self._publisher.pointer
 
-    def start(self, transaction: Pointer) -> None:
-        """Take part in a transaction.
+    start = blocking(AsyncForeignPublisher.start)
+    persist = blocking(AsyncForeignPublisher.persist)
+    rollback = blocking(AsyncForeignPublisher.rollback)
 
-        ``transaction``: a ``ForeignTransaction``, another object with ``write_pointer``, or the
-        write pointer alone. Raises ValueError, also if messages of the transaction before are
-        neither persisted nor rolled back.
-        """
-        pointer = pointer_of(transaction)
-        self._check_process()
-        with self._lock:
-            self._core.start(pointer)
-
+    @documented_as(AsyncForeignPublisher.publish)
     def publish(self, topic: str, *messages: Sendable) -> None:
-        """Add messages to the transaction. They are buffered, and stored at the agent above a size.
-
-        Raises ValueError and MessageError, after which the transaction may go on. After another
-        error it must be rolled back.
-        """
         name, encoded = topic_name(topic), [encode(message) for message in messages]
-        self._check_process()
-        with self._lock:  # in the order of the calls
-            if self._core.enter(name, encoded):
-                self._run(self._core.spill())
-
-    def persist(self) -> tuple[Published, ...]:
-        """Publish all messages of the transaction. Return the answers for all its topics."""
-        self._check_process()
-        with self._lock:
-            return self._run(self._core.persist())
-
-    def rollback(self) -> None:
-        """Remove the messages of the transaction from all its topics, for every reader.
-
-        First the pointer is reported as aborted in these topics. Raises TransactionError if it has
-        committed, OutcomeUnknownError if no agent has answered. A repeated call treats the
-        remaining topics.
-        """
-        self._check_process()
-        with self._lock:
-            self._run(self._core.rollback())
+        with self._twin() as (publisher, thread):  # a call of the loop only to store
+            if publisher._enter(name, encoded):
+                thread.call(publisher._spill())

@@ -27,8 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Message:
     """A message to publish.
 
-    ``headers``: pairs of name and value. ``ttl``: own time to live in seconds, at most
-    the topic's.
+    ``headers``: pairs of name and value. ``ttl``: time to live in seconds, at most the topic's.
     """
 
     payload: str | bytes | None

@@ -33,6 +33,11 @@ def record(lsn: int, content: bytes) -> bytes:
     return b'{"lsn":%d,%s' % (lsn, content)
 
 
+def content_size(record: bytes) -> int:
+    """Return the size of a record without its lsn."""
+    return len(record) - record.index(b",") - 1
+
+
 def _operation(given: Mapping[str, Any]) -> bytes:
     for name in given:
         if name not in _FIELDS:

@@ -28,9 +28,8 @@ class ForeignTransaction:
     """The pointers of a transaction, as its manager has given them.
 
     ``write_pointer``: its messages are published under it, and its own polls see them. None: it
-    only reads. Of the others it sees those up to ``read_pointer`` and in neither list. A poll
-    stops before messages of pointers in progress or after ``read_pointer``, and leaves out those of
-    ``invalid`` ones.
+    only reads. Of the others it sees those up to ``read_pointer`` and in neither list. A poll stops
+    before messages of pointers in progress or later ones, and leaves out those of invalid ones.
     """
 
     read_pointer: int

@@ -1,10 +1,10 @@
 """The messages of one call of ``publish``. No I/O."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from oplogc.topics.messages.message import Sendable, encode
 from oplogc.topics.messages.names import TopicName, topic_name
@@ -31,10 +31,7 @@ class Publication:
 
 
 def publication(topic: str, messages: Sequence[Sendable], retry_for: float | None) -> Publication:
-    """Check a call of ``publish``. Raise ValueError.
-
-    ``retry_for``: seconds until the messages count as not confirmed. None: never.
-    """
+    """Check a call of ``publish``. ``retry_for``: seconds to confirm. Raise ValueError."""
     name = topic_name(topic)
     if not messages:
         raise ValueError("publish: give at least one message")
@@ -42,15 +39,21 @@ def publication(topic: str, messages: Sequence[Sendable], retry_for: float | Non
     return Publication(name, [encode(message) for message in messages], until)
 
 
-def is_wanted(future: Future[Any]) -> bool:
+RecordFuture = asyncio.Future[str | None] | Future[str | None]
+
+
+def is_wanted(future: RecordFuture | Future[None]) -> bool:
     """Return whether a future is not cancelled. It cannot be cancelled after this."""
+    if isinstance(future, asyncio.Future):
+        return not future.done()
     return future.running() or future.set_running_or_notify_cancel()
 
 
-def fail(future: Future[None], error: Exception) -> None:
+def fail(future: RecordFuture | Future[None], error: Exception) -> None:
     """Set the exception of a future, unless the future is cancelled."""
     if is_wanted(future):
         future.set_exception(error)
+        future.exception()  # retrieved: asyncio does not log it
 
 
 def done() -> Future[None]:

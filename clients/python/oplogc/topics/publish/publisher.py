@@ -5,16 +5,17 @@ import dataclasses
 import logging
 import time
 
-from oplogc.http.answers import Answer
+from oplogc.http.answers import HttpAnswer
 from oplogc.http.backoff import Backoff
 from oplogc.http.client import NoAnswer
+from oplogc.process.changes import Changes
 from oplogc.topics.calls import topics
 from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.call import Call
 from oplogc.topics.messages.names import TopicName
 from oplogc.topics.publish.publication import Publication, fail
-from oplogc.topics.publish.queue import NoConfirmation, PublishCounters, PublishQueue
-from oplogc.topics.publish.room import Room
+from oplogc.topics.publish.queue import PublishCounters, PublishQueue
+from oplogc.topics.publish.room import BufferRoom
 from oplogc.wire.errors import BufferFullError, FlushError
 
 MAX_CONNECTIONS = 16
@@ -22,17 +23,17 @@ _TICK_SECONDS = 1.0
 logger = logging.getLogger("oplogc")
 
 
-class Publisher:
+class MessagePublisher:
     """To be used in one event loop."""
 
-    def __init__(self, agents: Agents, room: Room) -> None:
+    def __init__(self, agents: Agents, room: BufferRoom) -> None:
         self._agents = agents
         self._room = room
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._queues: dict[TopicName, PublishQueue] = {}
         self._tasks: dict[TopicName, asyncio.Task[None]] = {}
         self._pending: set[Publication] = set()
-        self._changed = asyncio.Event()
+        self._changes = Changes()
         self._counters = PublishCounters()
         self._ended = False
 
@@ -69,12 +70,12 @@ class Publisher:
         Ends at once if the agent refuses messages without a time limit.
         """
         waiting = set(self._pending)
-        try:
-            async with asyncio.timeout(timeout):
-                while waiting & self._pending and not self._is_refused():
-                    await self._changed.wait()
-        except TimeoutError:
-            pass
+
+        def is_over() -> bool:
+            refused = any(queue.refusal is not None for queue in self._queues.values())
+            return refused or not waiting & self._pending
+
+        await self._changes.wait_for(is_over, timeout)
         left = waiting & self._pending
         if left:
             pending = sum(len(each.messages) for each in left)
@@ -94,9 +95,6 @@ class Publisher:
         for queue in self._queues.values():  # of a task cancelled before its begin
             queue.end()
 
-    def _is_refused(self) -> bool:
-        return any(queue.refusal is not None for queue in self._queues.values())
-
     async def _run(self, name: TopicName, queue: PublishQueue) -> None:
         try:
             while messages := queue.batch():
@@ -104,7 +102,7 @@ class Publisher:
                 async with self._slots:
                     answer, sent = await self._agents.ask_each(call)
                 pause = self._apply(call, queue, answer, sent)
-                self._notify()
+                self._changes.notify()
                 await self._pause(queue, pause)
         finally:
             if queue and not self._ended:  # the event loop ends
@@ -113,22 +111,18 @@ class Publisher:
                 )
             queue.end()
             del self._queues[name], self._tasks[name]
-            self._notify()
+            self._changes.notify()
 
     def _apply(
-        self, call: Call, queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
+        self, call: Call[None], queue: PublishQueue, answer: HttpAnswer | NoAnswer, sent: bool
     ) -> float:
         """Return the seconds until the next request."""
-        now = time.monotonic()
-        later: NoConfirmation | None = None
         if isinstance(answer, NoAnswer):
-            later = NoConfirmation(answer.reason, 0.0, sent)
-        elif answer.passes:
-            later = NoConfirmation(answer.sentence(), answer.retry_after, sent)
-        if later is not None:
             self._counters.retried += 1
-            return queue.postpone(later, now)
-        assert isinstance(answer, Answer)
+            return queue.postpone(time.monotonic(), answer.reason, 0.0, sent)
+        if answer.passes:
+            self._counters.retried += 1
+            return queue.postpone(time.monotonic(), answer.sentence(), answer.retry_after, sent)
         error = topics.refusal(call, answer) or topics.confirmation(answer)
         if error is None:
             queue.delivered()
@@ -141,14 +135,10 @@ class Publisher:
         while queue and (left := end - time.monotonic()) > 0:
             await asyncio.sleep(min(left, _TICK_SECONDS))
             queue.expire(end)
-            self._notify()
+            self._changes.notify()
 
     def _settled(self, publication: Publication, counter: str) -> None:
         self._pending.discard(publication)
         count = len(publication.messages)
         setattr(self._counters, counter, getattr(self._counters, counter) + count)
         self._room.give(count, publication.size)
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()

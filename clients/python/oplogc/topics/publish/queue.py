@@ -36,23 +36,8 @@ class PublishCounters:
     """Waiting, those in flight included."""
 
 
-@dataclass(frozen=True, slots=True)
-class NoConfirmation:
-    """No agent has confirmed the batch: send it again, not before ``seconds``.
-
-    ``sent``: whether an agent may have stored it.
-    """
-
-    reason: str
-    seconds: float = 0.0
-    sent: bool = True
-
-
 class PublishQueue:
-    """The publications of one topic. Times are those of one clock, in seconds.
-
-    ``settled`` is called for each settled publication, with the name of its counter.
-    """
+    """The publications of one topic. ``settled`` takes each at its end, and its counter."""
 
     def __init__(
         self,
@@ -129,14 +114,19 @@ class PublishQueue:
             self._recovered()
             return 0.0
         self.refusal = error
-        return self._postpone(NoConfirmation(str(error)))
+        return self._postpone(str(error), 0.0)
 
-    def postpone(self, lack: NoConfirmation, now: float) -> float:
-        """Apply the lack of an answer. Return the seconds until the next request."""
+    def postpone(
+        self, now: float, reason: str, seconds: float = 0.0, is_sent: bool = True
+    ) -> float:
+        """Send the batch again: no agent has confirmed it. Return the seconds until then.
+
+        ``seconds``: the least. ``is_sent``: whether an agent may have stored the batch.
+        """
         self.refusal = None
         for each in self._batch:
-            each.is_sent |= lack.sent
-        pause = self._postpone(lack)
+            each.is_sent |= is_sent
+        pause = self._postpone(reason, seconds)
         self.expire(now + pause)
         return pause
 
@@ -203,11 +193,11 @@ class PublishQueue:
             f"no agent has confirmed {messages}, which may still be stored: {self.trouble}"
         )
 
-    def _postpone(self, lack: NoConfirmation) -> float:
-        if self.trouble != lack.reason:  # once an episode
-            logger.warning("messages for %s wait: %s", self._topic, lack.reason)
-        self.trouble = lack.reason
-        return self._backoff.next(lack.seconds)
+    def _postpone(self, reason: str, seconds: float) -> float:
+        if self.trouble != reason:  # once an episode
+            logger.warning("messages for %s wait: %s", self._topic, reason)
+        self.trouble = reason
+        return self._backoff.next(seconds)
 
     def _recovered(self) -> None:
         self.trouble, self.refusal = "", None

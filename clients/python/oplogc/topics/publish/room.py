@@ -4,7 +4,7 @@ import threading
 import time
 
 
-class Room:
+class BufferRoom:
     """Bounds messages and bytes. Any thread may call any method."""
 
     def __init__(self, max_messages: int, max_bytes: int) -> None:
@@ -19,10 +19,7 @@ class Room:
         """Number of waiting messages, those in flight included."""
 
     def take(self, messages: int, size: int, wait: float | None = 0.0) -> bool:
-        """Wait up to ``wait`` seconds (None: for ever) for space, and return whether there was.
-
-        An empty buffer takes any number of messages.
-        """
+        """Return whether there is space in ``wait`` seconds. Anything fits an empty buffer."""
         until = None if wait is None else time.monotonic() + wait
         with self._changed:
             while not self._closed and not self._fits(messages, size):

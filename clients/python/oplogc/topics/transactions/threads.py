@@ -6,11 +6,12 @@ from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
+from oplogc.process.blocking import documented_as
 from oplogc.process.forks import OfOneProcess
 from oplogc.process.loop_thread import LoopThread
 from oplogc.topics.calls.transactions import Committed
 from oplogc.topics.messages.records import Writable, content
-from oplogc.topics.transactions.core import TransactionCore
+from oplogc.topics.transactions.transaction import AsyncTransaction
 
 _R = TypeVar("_R")
 
@@ -18,12 +19,11 @@ _R = TypeVar("_R")
 class Transaction(OfOneProcess):
     """Records for committed readers: visible together, or never.
 
-    Any thread may call any method. Made by ``Topics.transaction``. Use it with ``with``: leaving
-    the block commits, an exception aborts and is raised again. Only the process of its begin may
-    use it.
+    Any thread may call any method. Made by ``Topics.transaction``. Use it with ``with``. See
+    ``AsyncTransaction``. Only the process of its begin may use it.
     """
 
-    def __init__(self, owner: object, thread: LoopThread, core: TransactionCore) -> None:
+    def __init__(self, owner: object, thread: LoopThread, core: AsyncTransaction) -> None:
         super().__init__("the transaction belongs to the process that began it")
         self._owner = owner  # the thread would end with it
         self._thread = thread
@@ -40,61 +40,48 @@ class Transaction(OfOneProcess):
         """Time after which nothing commits, by the agent's clock."""
         return self._core.expires_at
 
+    @documented_as(AsyncTransaction.write)
     def write(self, topic: str, message: Writable) -> "Future[str | None]":
-        """Write a record with the next lsn. Wait for room in the buffer.
-
-        ``message``: as for ``publish``. For ``system/oplog`` an operation as a mapping or as
-        JSON text. The future has the record's id after the commit. None: the topic was deleted
-        before. Do not wait for it in the block. Raises ValueError, MessageError and OperationError,
-        after which the transaction may go on, and TransactionError.
-        """
         raw = content(topic, message)
         self._check_process()
         with self._lock:  # in the order of the calls
-            self._core.check()
-            self._core.room.take(1, len(raw), None)
-            self._core.check()
+            self._core._check()
+            self._core._room.take(1, len(raw), None)
+            self._core._check()
             future: Future[str | None] = Future()
-            self._thread.soon(self._core.enter, raw, future)
+            self._thread.soon(self._core._enter, raw, future)
         return future
 
+    @documented_as(AsyncTransaction.commit)
     def commit(self) -> Committed:
-        """Commit all records. A repeated call returns the same.
-
-        Raises TransactionError if the transaction does not commit, and OutcomeUnknownError if no
-        agent has confirmed the commit.
-        """
         self._check_process()
         with self._lock:
-            if not self._thread.is_running and self._core.committed is None:
-                self._core.check()
-            return self._core.committed or self._end(self._core.commit())
+            if not self._thread.is_running and self._core._committed is None:
+                self._core._check()
+            return self._core._committed or self._end(self._core.commit())
 
+    @documented_as(AsyncTransaction.abort)
     def abort(self) -> None:
-        """Abort the transaction, and fail the futures.
-
-        Raises ValueError if the transaction is committed, and OutcomeUnknownError.
-        """
         self._check_process()
-        if self._core.can_abort():
-            self._end(self._core.abort("it was aborted"))
+        if self._core._can_abort():
+            self._end(self._core.abort())
 
     def __enter__(self) -> Self:
         self._check_process()
-        self._thread.call(self._core.begin())
+        self._thread.call(self._core.__aenter__())
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._core.is_ending or self._is_lost:
+        if self._core._is_ending or self._is_lost:
             return
         if error is None:
             self.commit()
-        elif self._core.can_abort():
-            self._end(self._core.abort(f"{type(error).__name__} in its block"))
+        elif self._core._can_abort():
+            self._end(self._core._abort_because(f"{type(error).__name__} in its block"))
 
     def _end(self, work: Coroutine[Any, Any, _R]) -> _R:
         try:
             return self._thread.call(work)
         except (CancelledError, ValueError):
-            self._core.check()  # the client was closed meanwhile: the error of the transaction
+            self._core._check()  # the client was closed meanwhile: the error of the transaction
             raise

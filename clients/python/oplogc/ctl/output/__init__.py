@@ -1,1 +1,0 @@
-"""Events, lists and tables on stdout."""
