@@ -12,7 +12,7 @@ from oplog_pipe.follow.streams import Change, is_reset
 from oplogc.follow.format import StreamFormat
 from oplogc.follow.stream import STORE_HEADER, DisconnectedError, Stream, named_store, open_stream
 from oplogc.http.address import Endpoint, base_endpoint, below
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.http.client import Http, http_client
 
 _TIMEOUT_SECONDS = 5.0

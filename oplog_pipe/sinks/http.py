@@ -20,7 +20,7 @@ from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.parts.calls import Requests, check_headers
 from oplog_pipe.sinks.parts.lines import encode_lines, full_line, version_text
 from oplogc.http.address import Endpoint
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.http.client import NoAnswer
 
 _MAX_ANSWER_BYTES = 64_000

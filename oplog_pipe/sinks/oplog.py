@@ -17,7 +17,7 @@ from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.parts.calls import Calls
 from oplog_pipe.sinks.parts.origin import Circles, Own, PolledMessage, marked, origins
 from oplogc.follow.stream import STORE_HEADER
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.producers.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
 from oplogc.topics.messages.names import OPLOG, topic_name
 

@@ -9,7 +9,7 @@ from oplog_kit import tls
 from oplog_relay.model.errors import ConfigError
 from oplog_relay.model.settings import AgentSettings
 from oplogc.http.address import Endpoint, base_endpoint, below
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.http.client import Http, NoAnswer
 
 # An idle connection is closed before the agent does so, after 5 s: a request at that moment would

@@ -10,7 +10,7 @@ from oplog_relay.model.bindings import LeaseState
 from oplog_relay.model.errors import LeaseUnavailableError
 from oplog_relay.model.settings import RelaySettings
 from oplogc.http.address import shown
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.http.client import NoAnswer
 
 MAX_NOTE_BYTES = 8192

@@ -9,7 +9,7 @@ from oplog_relay.model.bindings import Outcome, Verdict
 from oplog_relay.model.row import Row
 from oplog_relay.model.settings import RelaySettings
 from oplogc.http.address import Endpoint, shown
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.http.client import NoAnswer
 
 LEASE = "Oplog-Lease"

@@ -10,7 +10,7 @@ from oplog_kit.tls import tls_context
 from oplog_pipe.errors import SinkError
 from oplog_pipe.model.options import TlsOptions
 from oplogc.http.address import Endpoint, base_endpoint, shown
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 from oplogc.http.client import Http, NoAnswer
 
 # Idle connections are closed before the server does so: a request at that moment has no answer.

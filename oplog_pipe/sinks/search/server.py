@@ -9,7 +9,7 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.reasons import of_search, of_status
 from oplog_pipe.sinks.parts.calls import Calls, check_headers
 from oplog_pipe.sinks.search import ElasticsearchOptions
-from oplogc.http.answers import HttpAnswer as Answer
+from oplogc.http.answers import Answer
 
 _NDJSON = "application/x-ndjson"
 _JSON = "application/json"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.http.backoff import Backoff, retry_after
 from oplogc.producers.outbox import OperationOutbox, Overflow
 from oplogc.producers.verdict import Delivered, Invalid, Later, TooLarge, Verdict, judge
@@ -164,13 +164,13 @@ _ERRORS = json.dumps(
 )
 
 
-def _answer(status: int, body: object = "", **more: Any) -> HttpAnswer:
+def _answer(status: int, body: object = "", **more: Any) -> Answer:
     raw = (
         body
         if isinstance(body, bytes)
         else (body if isinstance(body, str) else json.dumps(body)).encode()
     )
-    return HttpAnswer(status, raw, "http://agent/ops", HTTPStatus(status).phrase, **more)
+    return Answer(status, raw, "http://agent/ops", HTTPStatus(status).phrase, **more)
 
 
 def _no_agent(status: int) -> Later:
@@ -202,7 +202,7 @@ def _no_agent(status: int) -> Later:
         ),
     ],
 )
-def test_answers_are_judged(answer: HttpAnswer, verdict: Verdict) -> None:
+def test_answers_are_judged(answer: Answer, verdict: Verdict) -> None:
     assert judge(answer, 2) == verdict
 
 

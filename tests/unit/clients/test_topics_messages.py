@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.topics import (
     AsyncTopics,
     BadRequestError,
@@ -165,7 +165,7 @@ def test_a_name_that_no_topic_can_have_is_refused(text: str) -> None:
     ],
 )
 def test_an_answer_has_one_error(status: int, kind: type[Exception] | None) -> None:
-    answer = HttpAnswer(status, b'{"detail":"no, never"}', "http://agent", location="http://other")
+    answer = Answer(status, b'{"detail":"no, never"}', "http://agent", location="http://other")
     error = calls.refusal(calls.create(NAME, calls.Properties()), answer)
     assert (type(error) if error else None) is kind
     if status >= 400:
@@ -174,7 +174,7 @@ def test_an_answer_has_one_error(status: int, kind: type[Exception] | None) -> N
 
 
 def test_the_reserved_namespace_is_no_topic_that_exists() -> None:
-    answer = HttpAnswer(409, b'{"detail":"reserved"}', "http://agent")
+    answer = Answer(409, b'{"detail":"reserved"}', "http://agent")
     name = TopicName("system", "t")
     for call in (
         calls.create(name, calls.Properties()),
@@ -199,12 +199,12 @@ def test_the_reserved_namespace_is_no_topic_that_exists() -> None:
 )  # fmt: skip
 def test_an_answer_to_a_poll_that_no_agent_gives_is_an_error(body: bytes) -> None:
     with pytest.raises(ProtocolError, match="is no agent with topics"):
-        calls.polled(HttpAnswer(200, body, "http://agent"))
+        calls.polled(Answer(200, body, "http://agent"))
 
 
 def test_a_page_does_not_confirm_a_message() -> None:
-    assert calls.confirmation(HttpAnswer(200, b"", "http://agent")) is None
-    error = calls.confirmation(HttpAnswer(200, b"<html>", "http://agent"))
+    assert calls.confirmation(Answer(200, b"", "http://agent")) is None
+    error = calls.confirmation(Answer(200, b"<html>", "http://agent"))
     assert isinstance(error, ProtocolError)
 
 

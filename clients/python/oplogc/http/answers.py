@@ -27,7 +27,7 @@ _TRY_AGAIN = frozenset({408, 425, 429})
 _QUOTES_ANSWER = re.compile(r"bytearray|b'|b\"|location header", re.IGNORECASE)
 
 
-class HttpAnswer(NamedTuple):
+class Answer(NamedTuple):
     status: int
     body: bytes
     url: str
@@ -74,7 +74,7 @@ class HttpAnswer(NamedTuple):
         return f"{self.detail()} (HTTP {self.status})"
 
 
-async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES) -> HttpAnswer:
+async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES) -> Answer:
     """Read an answer's body, little more than ``max_bytes`` of it. Raises httpx.RequestError."""
     body = bytearray()
     async with aclosing(response.aiter_bytes()) as chunks:  # type: ignore[type-var]  # httpx: it is a generator
@@ -83,7 +83,7 @@ async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES)
             if len(body) > max_bytes:
                 break
     target = response.next_request
-    return HttpAnswer(
+    return Answer(
         response.status_code,
         bytes(body),
         shown(response.url),

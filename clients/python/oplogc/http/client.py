@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from oplogc.http.address import Endpoint
-from oplogc.http.answers import MAX_BODY_BYTES, HttpAnswer, describe, read_answer
+from oplogc.http.answers import MAX_BODY_BYTES, Answer, describe, read_answer
 from oplogc.wire.errors import OplogError
 
 _LOOK_AT = "look at proxy=, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
@@ -81,7 +81,7 @@ class Http:
 
     async def ask(
         self, method: str, to: Endpoint, content: bytes | None, headers: dict[str, str]
-    ) -> HttpAnswer | NoAnswer:
+    ) -> Answer | NoAnswer:
         """Send a request once. Raises no error: errors would end the task of the caller."""
         try:
             if self._client is None:

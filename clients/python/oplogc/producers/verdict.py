@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from oplogc.http.answers import HttpAnswer, printable
+from oplogc.http.answers import Answer, printable
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Later:
 Verdict = Delivered | Invalid | TooLarge | Later
 
 
-def judge(answer: HttpAnswer, lines: int) -> Verdict:
+def judge(answer: Answer, lines: int) -> Verdict:
     """``lines`` is the number of operations sent."""
     status = answer.status
     if 200 <= status < 300:
@@ -61,7 +61,7 @@ def judge(answer: HttpAnswer, lines: int) -> Verdict:
     return Later(answer.sentence(), 0.0, status)
 
 
-def _bad_lines(answer: HttpAnswer, lines: int) -> dict[int, str]:
+def _bad_lines(answer: Answer, lines: int) -> dict[int, str]:
     """Return the reasons of the lines named in an answer. Empty if one is not in the batch."""
     errors = answer.members().get("errors")
     if not isinstance(errors, list):

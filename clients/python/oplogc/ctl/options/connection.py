@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from oplogc.http.address import shown
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.http.client import NoAnswer
 from oplogc.topics import TopicConsumer, Topics
 from oplogc.topics.calls.agents import Agents, ClientOptions
@@ -68,10 +68,10 @@ class AgentConnection:
         """Send a request. Raises click.UsageError, UnavailableError and RefusedError."""
         self._with_agents(lambda agents: agents.confirmed(call))
 
-    def ask_once(self, call: Call[Any]) -> HttpAnswer:
+    def ask_once(self, call: Call[Any]) -> Answer:
         """Return the answer, whatever it is. Raises click.UsageError for a bad address, Failed."""
 
-        async def ask(agents: Agents) -> HttpAnswer:
+        async def ask(agents: Agents) -> Answer:
             answer, to = await agents.ask_once(call)
             if isinstance(answer, NoAnswer):
                 reason = answer.reason
@@ -83,8 +83,8 @@ class AgentConnection:
         return self._with_agents(ask)
 
     @usage_errors()
-    def _with_agents(self, ask: Callable[[Agents], Awaitable[HttpAnswer]]) -> HttpAnswer:
-        async def run() -> HttpAnswer:
+    def _with_agents(self, ask: Callable[[Agents], Awaitable[Answer]]) -> Answer:
+        async def run() -> Answer:
             agents = Agents(self.options)
             try:
                 return await ask(agents)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from oplogc.http.address import Endpoint, base_endpoint, below, check_proxy, shown
-from oplogc.http.answers import AGENT, HttpAnswer
+from oplogc.http.answers import AGENT, Answer
 from oplogc.http.backoff import BACKOFF, Backoff
 from oplogc.http.client import Http, NoAnswer
 from oplogc.topics.calls.call import Call
@@ -62,7 +62,7 @@ class Agents:
 
     async def ask_once(
         self, call: Call[Any], until: float | None = None
-    ) -> tuple[HttpAnswer | NoAnswer, Endpoint]:
+    ) -> tuple[Answer | NoAnswer, Endpoint]:
         """Send a request once. Return the answer, and the address asked.
 
         If the agent is unreachable or busy, the next request goes to the next agent. ``until``:
@@ -73,7 +73,7 @@ class Agents:
         if call.query:
             to = to._replace(url=to.url.copy_merge_params(call.query))
         headers = {**HEADERS, **call.headers}
-        answer: HttpAnswer | NoAnswer
+        answer: Answer | NoAnswer
         try:
             async with asyncio.timeout(None if until is None else until - time.monotonic()):
                 answer = await self._http.ask(call.method, to, call.body, headers)
@@ -84,7 +84,7 @@ class Agents:
             self._current = (agent + 1) % len(self._reading)
         return answer, to
 
-    async def ask_each(self, call: Call[Any]) -> tuple[HttpAnswer | NoAnswer, bool]:
+    async def ask_each(self, call: Call[Any]) -> tuple[Answer | NoAnswer, bool]:
         """Ask each agent, until one is neither unreachable nor busy. Return as ``ask``."""
         lost = False
         for _ in self._reading:
@@ -104,7 +104,7 @@ class Agents:
 
     async def confirmed(
         self, call: Call[Any], until: float | None = None, first: int = 0
-    ) -> HttpAnswer:
+    ) -> Answer:
         """Return the answer, see ``ask``. ``first``: see ``refusal``. Raises OplogError."""
         answer, _ = await self.ask(call, until)
         if (error := refusal(call, answer, first)) is not None:
@@ -113,7 +113,7 @@ class Agents:
 
     async def ask(
         self, call: Call[Any], until: float | None = None, repeat: bool = True
-    ) -> tuple[HttpAnswer, bool]:
+    ) -> tuple[Answer, bool]:
         """Return the answer, and whether an earlier attempt may have been carried out.
 
         ``until``: ``time.monotonic()`` after which nothing is tried or awaited. None: a request is

@@ -5,7 +5,7 @@ from datetime import datetime
 from types import MappingProxyType, NoneType
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.wire.errors import ProtocolError
 
 MAX_LIST = 1000
@@ -23,7 +23,7 @@ class Call(NamedTuple, Generic[_T]):
 
     method: str
     path: str
-    read: Callable[[HttpAnswer], _T]
+    read: Callable[[Answer], _T]
     body: bytes | None = None
     writes: bool = False
     done: int = 200
@@ -31,7 +31,7 @@ class Call(NamedTuple, Generic[_T]):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-def nothing(answer: HttpAnswer) -> None:
+def nothing(answer: Answer) -> None:
     """Read an answer without content."""
 
 
@@ -47,13 +47,13 @@ def limit(given: int | None) -> int | None:
     return given
 
 
-def reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[HttpAnswer], _T]:
+def reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[Answer], _T]:
     """Return a reader of an answer in JSON. ``kind``: entries of the agents with this request.
 
     The reader raises ProtocolError for ValueError, TypeError, KeyError and AttributeError.
     """
 
-    def read(answer: HttpAnswer) -> _T:
+    def read(answer: Answer) -> _T:
         try:
             return convert(answer.json())
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -62,7 +62,7 @@ def reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[HttpAnswer], _T
     return read
 
 
-def list_reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[HttpAnswer], tuple[_T, ...]]:
+def list_reader(kind: str, convert: Callable[[Any], _T]) -> Callable[[Answer], tuple[_T, ...]]:
     """Return a reader of a list, as ``reader``. ``convert``: for an item."""
 
     def items(given: Any) -> tuple[_T, ...]:
@@ -112,6 +112,6 @@ _CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-def no_agent(answer: HttpAnswer, kind: str, reason: str) -> ProtocolError:
+def no_agent(answer: Answer, kind: str, reason: str) -> ProtocolError:
     """Return the error for an answer of another server, or of an agent without this request."""
     return ProtocolError(f"{answer.url} is no agent with {kind}: {reason}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.topics.calls.call import (
     Call,
     limit,
@@ -100,7 +100,7 @@ class Entry(NamedTuple):
 def publish(name: TopicName, pointer: int, messages: Sequence[bytes]) -> Call[Published]:
     """``messages`` are encoded. An empty list publishes the stored ones."""
 
-    def read(answer: HttpAnswer) -> Published:
+    def read(answer: Answer) -> Published:
         given = reader(_KIND, lambda document: published_of(str(name), document))(answer)
         if given.pointer != pointer or (messages and not given.places):
             raise no_agent(answer, _KIND, "it does not confirm messages under this pointer")

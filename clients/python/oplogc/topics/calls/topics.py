@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
-from oplogc.http.answers import HttpAnswer, password_problem
+from oplogc.http.answers import Answer, password_problem
 from oplogc.topics.calls.call import Call, no_agent, nothing, text
 from oplogc.topics.messages.message import ReceivedMessage, check_max_bytes, check_ttl, decode
 from oplogc.topics.messages.names import Topic, TopicName, namespace_name, topics_path
@@ -100,7 +100,7 @@ def get(name: TopicName) -> Call[Topic]:
 def list_topics(namespace: str) -> Call[tuple[Topic, ...]]:
     """Raises ValueError."""
 
-    def read(answer: HttpAnswer) -> tuple[Topic, ...]:
+    def read(answer: Answer) -> tuple[Topic, ...]:
         listed = _json(answer)
         if not isinstance(listed, list):
             raise no_agent(answer, _KIND, "it does not list topics")
@@ -156,7 +156,7 @@ def refused(status: int, detail: str) -> RefusedError:
     return kinds.get(status, RefusedError)(status, detail)
 
 
-def refusal(call: Call[Any], answer: HttpAnswer) -> OplogError | None:
+def refusal(call: Call[Any], answer: Answer) -> OplogError | None:
     """Return the error for a final refusal. None for success."""
     status = answer.status
     if status == call.done:
@@ -174,12 +174,12 @@ def refusal(call: Call[Any], answer: HttpAnswer) -> OplogError | None:
     return refused(status, answer.detail())
 
 
-def confirmation(answer: HttpAnswer) -> OplogError | None:
+def confirmation(answer: Answer) -> OplogError | None:
     """Return the error for a 200 with a body: a publish is confirmed without one."""
     return None if answer.body == b"" else no_agent(answer, _KIND, "its answer confirms nothing")
 
 
-def polled(answer: HttpAnswer) -> Polled:
+def polled(answer: Answer) -> Polled:
     """Raises ProtocolError."""
     listed = _json(answer)
     if not isinstance(listed, list):
@@ -196,11 +196,11 @@ def polled(answer: HttpAnswer) -> Polled:
     )
 
 
-def _topic(name: TopicName, answer: HttpAnswer) -> Topic:
+def _topic(name: TopicName, answer: Answer) -> Topic:
     return _described(name.namespace, _json(answer), answer)
 
 
-def _described(namespace: str, described: object, answer: HttpAnswer) -> Topic:
+def _described(namespace: str, described: object, answer: Answer) -> Topic:
     name = described.get("name") if isinstance(described, dict) else None
     properties = described.get("properties") if isinstance(described, dict) else None
     if not isinstance(name, str) or not isinstance(properties, dict):
@@ -209,7 +209,7 @@ def _described(namespace: str, described: object, answer: HttpAnswer) -> Topic:
     return Topic(TopicName(namespace, name), shown)
 
 
-def _json(answer: HttpAnswer) -> Any:
+def _json(answer: Answer) -> Any:
     try:
         return answer.json()
     except ValueError:

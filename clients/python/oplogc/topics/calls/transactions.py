@@ -5,7 +5,7 @@ import re
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.topics.calls.call import Call, limit, list_reader, members_of, query, reader, text
 from oplogc.topics.calls.topics import refusal as refusal_of_topics
 from oplogc.topics.messages.names import TopicName, topic_name
@@ -137,7 +137,7 @@ def list_transactions(
     return Call("GET", PATH, list_reader(_KIND, _status), query=asked)
 
 
-def refusal(call: Call[Any], answer: HttpAnswer, first: int = 0) -> OplogError | None:
+def refusal(call: Call[Any], answer: Answer, first: int = 0) -> OplogError | None:
     """Return the error for a final refusal. None for success.
 
     ``first``: lsn of the first record in the request. The error names records by their lsn.

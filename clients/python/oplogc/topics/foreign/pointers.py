@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.topics.calls import lists
 from oplogc.topics.calls import pointers as calls
 from oplogc.topics.calls.agents import Agents
@@ -142,7 +142,7 @@ class AsyncPointers:
         call = calls.report(pointer_of(pointer), decision, calls.topic_names(topics))
         await self._agents.fetch(call)
 
-    async def _once(self, call: Call[Any]) -> HttpAnswer:
+    async def _once(self, call: Call[Any]) -> Answer:
         """Return the answer to a request that must not be repeated if it may be carried out."""
         try:
             answer, _ = await self._agents.ask(call, repeat=False)

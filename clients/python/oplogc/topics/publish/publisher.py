@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import time
 
-from oplogc.http.answers import HttpAnswer
+from oplogc.http.answers import Answer
 from oplogc.http.backoff import Backoff
 from oplogc.http.client import NoAnswer
 from oplogc.process.changes import Changes
@@ -114,7 +114,7 @@ class MessagePublisher:
             self._changes.notify()
 
     def _apply(
-        self, call: Call[None], queue: PublishQueue, answer: HttpAnswer | NoAnswer, sent: bool
+        self, call: Call[None], queue: PublishQueue, answer: Answer | NoAnswer, sent: bool
     ) -> float:
         """Return the seconds until the next request."""
         if isinstance(answer, NoAnswer):
