@@ -23,7 +23,7 @@ from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
 from oplogd.stream.hub import Hub
@@ -116,7 +116,7 @@ class Agent:
             max_queued=settings.max_queued_events,
             max_queued_bytes=settings.max_queued_bytes,
             poll_limit=settings.poll_limit,
-            limits=Limits(settings.txn_max_records, settings.txn_max_bytes),
+            limits=RecordLimits(settings.txn_max_records, settings.txn_max_bytes),
             pointer_timeout=settings.pointer_timeout,
             leases=self.leases,
             feeds=self.feeds,

@@ -230,10 +230,10 @@ def nothing_stored(pointer: int) -> MessageError:
     return MessageError("messages", f"there is none, and none is stored under pointer {pointer}")
 
 
-def too_many_stored(pointer: int, records: int, octets: int) -> TransactionTooLargeError:
+def too_many_stored(pointer: int, records: int, size: int) -> TransactionTooLargeError:
     """Return the error for a store over the bounds, which are given."""
     return TransactionTooLargeError(
-        f"pointer {pointer} would have more than {records:,} stored messages or {octets:,} bytes of"
+        f"pointer {pointer} would have more than {records:,} stored messages or {size:,} bytes of"
         " them in this topic (--txn-max-records, --txn-max-bytes); publish them first"
     )
 

@@ -2,20 +2,19 @@
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.pointer import Decision
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import Decisions, OpenStats, RecordLimits
 
 
 class OpenPointer(NamedTuple):
-    """A pointer that is not decided in a topic. Times are ms since 1970 by the store's clock.
+    """A pointer without a decision in a topic. Times are ms since 1970 by the store's clock.
 
-    ``expires_ms``: it times out then. ``has_entries``: something was published under it; otherwise
+    ``expires_ms``: of its time-out. ``has_entries``: something was published under it. Otherwise
     messages are only stored.
     """
 
@@ -26,7 +25,7 @@ class OpenPointer(NamedTuple):
 
 
 class TimedOutPointer(NamedTuple):
-    """A pointer that timed out in a topic with messages, and was not reported since.
+    """A pointer timed out in a topic with messages, and not reported since.
 
     Times are ms since 1970 by the store's clock. ``ended_ms``: of the time-out.
     """
@@ -91,41 +90,13 @@ class Marks:
             yield Mark(offset, *unstamp(number))
 
 
-@dataclass
-class PointerDecisions:
-    """Pointers that this process has decided since its start, each topic counted."""
-
-    committed: int = 0
-    aborted: int = 0
-    timed_out: int = 0
-
-    def add(self, decision: Decision, count: int) -> None:
-        match decision:
-            case Decision.COMMITTED:
-                self.committed += count
-            case Decision.ABORTED:
-                self.aborted += count
-            case Decision.TIMED_OUT:
-                self.timed_out += count
-
-
-class PointerStats(NamedTuple):
-    """``open``: pairs of a pointer and a topic that are not decided. ``oldest_ms``: begin of the
-    oldest one; 0: there is none.
-    """
-
-    open: int
-    oldest_ms: int
-
-
 class Pointers(Protocol):
     """Messages under pointers, in each topic on its own.
 
-    A pointer is open in a topic from its first message there until its decision: the COMMIT or
-    ABORT entry that ``decide`` appends once. Nothing is appended under it afterwards, so that entry
-    is the last one of the pointer in this log. It is registered before its first entry goes in.
-    From the first entry on it has ``timeout_ms``, however many follow; before it, from the last
-    ``store`` on.
+    A pointer is open in a topic from its first message there until its decision: ``decide``
+    appends one COMMIT or ABORT entry, the last entry of the pointer in this log. The pointer is
+    registered before its first entry goes in. It has ``timeout_ms`` from its first entry on. Before
+    an entry, from the last ``store`` on.
 
     Every method may raise StoreUnavailableError. Those with a ``log`` raise TopicNotFoundError
     after the topic was deleted. Methods may be called concurrently.
@@ -136,16 +107,16 @@ class Pointers(Protocol):
     """
 
     @property
-    def decisions(self) -> PointerDecisions: ...
+    def decisions(self) -> Decisions: ...
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> Marks:
-        """Append a DIRECT entry for each message; return their marks.
+        """Append a DIRECT entry for each message. Return their marks.
 
         They are durable when the call returns. All of them or none. A repeated call appends them
         again. Raises TransactionConflictError if the pointer is decided, and MessageError if
-        messages are stored under it that were not published (see ``pointer.stored_before``).
+        messages are stored under it and not published (see ``pointer.stored_before``).
         """
 
     async def store(
@@ -154,7 +125,7 @@ class Pointers(Protocol):
         pointer: int,
         messages: Sequence[Message],
         timeout_ms: int,
-        limits: Limits,
+        limits: RecordLimits,
     ) -> None:
         """Store messages for later: no reader sees them. They are durable when the call returns.
 
@@ -164,10 +135,10 @@ class Pointers(Protocol):
         """
 
     async def publish_stored(self, log: int, pointer: int, timeout_ms: int) -> Mark | None:
-        """Append a PUBLISH entry for the messages that were stored and not yet published.
+        """Append a PUBLISH entry for the messages stored and not yet published.
 
         Return its mark. A message stored later is not among them. If there are none since
-        the last PUBLISH entry, return the mark of that one, whether the pointer is decided or not.
+        the last PUBLISH entry, return the mark of this entry, also for a decided pointer.
         Do nothing and return None if no message was ever stored. Raises TransactionConflictError if
         the pointer is decided, and MessageError if what was stored is rolled back (see
         ``pointer.nothing_stored``).
@@ -176,17 +147,16 @@ class Pointers(Protocol):
     async def rollback(
         self, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool = False
     ) -> Mark | None:
-        """Void the entries of a pointer with these stamps; None: all, and what is stored.
+        """Void the entries of a pointer with these stamps. None: all, and all stored messages.
 
-        They are voided in place, with the stored messages of PUBLISH entries, and one VOID entry is
-        appended that names them: see ``Voided``. Return its mark; None if nothing was left to void.
-        Other entries with these stamps stay as they are. A call that was cut is completed by a
-        repeated one or by ``keep``.
+        They are voided in place, with the stored messages of PUBLISH entries. One VOID entry names
+        them: see ``Voided``. Return its mark, or None if nothing was left to void. Other entries
+        with these stamps stay as they are. A repeated call or ``keep`` completes a call cut short.
 
-        It decides nothing, except after the time-out: then it is a report of an abort in this
-        topic. Raises TransactionConflictError if the pointer was reported as committed there. That
-        is judged with the append. ``force``: void the entries of such a pointer, too;
-        readers learn of a gap, see ``TopicBounds.purged``.
+        A rollback decides nothing, except after the time-out: then it is a report of an abort in
+        this topic. Raises TransactionConflictError if the pointer was reported as committed there,
+        as judged with the append. ``force``: void these entries, too. Readers learn of a gap, see
+        ``TopicBounds.purged``.
         """
 
     async def decide(
@@ -194,15 +164,15 @@ class Pointers(Protocol):
     ) -> dict[int, Mark]:
         """Append a COMMIT or ABORT entry to each of these logs, once. Return its mark by log.
 
-        Also where nothing was published yet: a publish that arrives later is then refused. Stored
-        messages that were not published are removed.
+        Also where nothing was published yet: a later publish is refused. Stored and unpublished
+        messages are removed.
 
         A report is for all of its logs or for none. Raises TransactionConflictError, with no effect
         in any log, if the pointer was reported otherwise in one of these logs. Once a part of it is
         done, a repeated call or ``keep`` does the rest. A repeated call returns the same.
 
         Where the pointer has timed out, a commit appends its messages once more as LATE entries,
-        and returns the mark of the last one; without any, of the time-out. An abort lets the sweep
+        and returns the mark of the last one. Without any: of the time-out. An abort lets the sweep
         void its entries.
         """
 
@@ -218,17 +188,17 @@ class Pointers(Protocol):
         """
 
     async def timed_out(self, log: int, limit: int) -> list[TimedOutPointer]:
-        """Return pointers of a topic that timed out with messages, the oldest first.
+        """Return pointers of a topic with a time-out and messages, the oldest first.
 
-        A report ends that, and the departure of the time-out from the log.
+        They leave this list with a report, or with the entry of the time-out.
         """
 
     async def keep(self) -> int:
         """Decide overdue pointers as TIMED_OUT, complete reports and rollbacks, remove what is left
         behind.
 
-        Return the number of pointers that timed out and of rollbacks. Of several agents on one
-        store only one does it.
+        Return the number of time-outs and rollbacks. Of several agents on one store only one does
+        this.
         """
 
-    async def stats(self) -> PointerStats: ...
+    async def stats(self) -> OpenStats: ...

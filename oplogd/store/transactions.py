@@ -5,34 +5,37 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from oplogd.clock.ages import Present
+from oplogd.errors import OplogError, TopicError, TransactionConflictError, TransactionTooLargeError
 from oplogd.model.event_id import Mark, format_id
-from oplogd.model.lease import Fence
+from oplogd.model.lease import Fence, stale_transaction
 from oplogd.model.message_id import record_id
+from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Reason, Record, State
 
 # Rows of finished transactions are forgotten after this time.
 KEPT_MS = 86_400_000
 
-# The commit log of a group is deleted after so long without an entry, or after its time to live if
-# that is longer.
+# The commit log of a group is deleted after this time without an entry, or after its longer time to
+# live.
 IDLE_MS = 86_400_000
 
 # In ``Commit.order``: the record is an operation of the oplog.
 OPLOG_INDEX = 0xFFFF_FFFF
 
 
-class Limits(NamedTuple):
-    """Bounds of one transaction. ``octets``: of the encoded contents together."""
+class RecordLimits(NamedTuple):
+    """Bounds of one transaction. ``bytes``: of the encoded contents together."""
 
     records: int = 100_000
-    octets: int = 64_000_000
+    bytes: int = 64_000_000
 
 
 class NewTransaction(NamedTuple):
-    """``log``: the commit log. ``group``: None if it is the log of a topic.
+    """``log``: the commit log. ``group``: None for the log of a topic.
 
-    ``only_log``: the log that all records must be in; None: any log. ``fence``: judged with the
-    decision to commit; None: there is no condition.
+    ``only_log``: the one log of all records; None: any log. ``fence``: judged with the decision to
+    commit; None: no condition.
     """
 
     log: int
@@ -46,9 +49,9 @@ class Transaction(NamedTuple):
     """A transaction as the store has it. Times are ms since 1970 by the store's clock.
 
     ``log``, ``group``, ``only_log`` and ``fence``: see ``NewTransaction``. ``reason``: of an abort.
-    ``logs``: the logs it has touched, 0 for the oplog. ``records`` and ``octets``: written so far;
-    after the decision to commit, ``records`` is the number that was committed. ``begin`` and
-    ``commit``: marks in the commit log, None until they are known.
+    ``logs``: the touched logs, 0 for the oplog. ``records`` and ``bytes``: written so far. After
+    the decision to commit, ``records`` is the committed number. ``begin`` and ``commit``: marks in
+    the commit log, None until they are known.
     """
 
     id: int
@@ -61,14 +64,17 @@ class Transaction(NamedTuple):
     expires_ms: int
     logs: tuple[int, ...]
     records: int
-    octets: int
+    bytes: int
     begin: Mark | None
     commit: Mark | None
     fence: Fence | None = None
 
+    def is_overdue(self, present: Present) -> bool:
+        return self.state is State.OPEN and present.is_over(self.begun_ms, self.expires_ms)
+
 
 class CommittedLog(NamedTuple):
-    """A topic's log that a commit has touched.
+    """A topic's log touched by a commit.
 
     ``mark``: of the COMMIT entry; None if the topic was deleted before. ``last``: see ``Marker``.
     """
@@ -78,8 +84,8 @@ class CommittedLog(NamedTuple):
     last: int
 
 
-class Run(NamedTuple):
-    """Operations of a commit that follow each other in the oplog, with one time."""
+class OperationRun(NamedTuple):
+    """Consecutive operations of a commit in the oplog, with one time."""
 
     first_offset: int
     length: int
@@ -89,13 +95,13 @@ class Run(NamedTuple):
 class Commit(NamedTuple):
     """A committed transaction, and the places of its records.
 
-    ``order``: for each lsn an index in ``logs``, or OPLOG_INDEX. ``runs``: the operations by lsn; a
-    run with offset 0 stands for operations that left the log before their places were noted.
+    ``order``: for each lsn an index in ``logs``, or OPLOG_INDEX. ``runs``: the operations by lsn. A
+    run with offset 0: they left the log before their places were noted.
     """
 
     transaction: Transaction
     logs: tuple[CommittedLog, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[OperationRun, ...]
     order: "array[int]"
 
     def record_ids(self) -> Iterator[str | None]:
@@ -119,27 +125,76 @@ class Commit(NamedTuple):
 
 @dataclass
 class Decisions:
-    """Transactions that this process has decided since its start."""
+    """Transactions or pointers decided by this process since its start.
+
+    A pointer counts once for each topic.
+    """
 
     committed: int = 0
     aborted: int = 0
     timed_out: int = 0
 
+    def add(self, decision: Decision | Reason, count: int = 1) -> None:
+        match decision:
+            case Decision.COMMITTED:
+                self.committed += count
+            case Decision.TIMED_OUT | Reason.TIMEOUT:
+                self.timed_out += count
+            case _:
+                self.aborted += count
 
-class TransactionStats(NamedTuple):
-    """``open``: transactions that are not decided. ``oldest_ms``: begin of the oldest; 0: none."""
+
+class OpenStats(NamedTuple):
+    """Transactions without a decision, or pairs of a pointer and a topic.
+
+    ``oldest_ms``: begin of the oldest one; 0: there is none.
+    """
 
     open: int
     oldest_ms: int
 
 
+def check_records(
+    transaction: Transaction, records: Sequence[Record], limits: RecordLimits
+) -> None:
+    """Raise TopicError or TransactionTooLargeError if records may not be written."""
+    if any(transaction.only_log not in (None, record.log) for record in records):
+        raise TopicError("topic", f"is not the topic of transaction {transaction.id}")
+    if any(record.lsn >= limits.records for record in records):
+        raise TransactionTooLargeError(
+            f"transaction {transaction.id} would have more than {limits.records:,} records"
+        )
+
+
+def too_large(id_: int, limits: RecordLimits) -> TransactionTooLargeError:
+    return TransactionTooLargeError(
+        f"transaction {id_} would have more than {limits.bytes:,} bytes"
+    )
+
+
+def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
+    """Return the error for a request in the wrong state. ``records``: of a request to commit."""
+    id_, reason, fence = transaction.id, transaction.reason, transaction.fence
+    if reason is Reason.FENCE and fence is not None:
+        return stale_transaction(id_, fence)
+    if transaction.state in (State.COMMITTING, State.COMMITTED):
+        if records is None:
+            return TransactionConflictError(f"transaction {id_} has committed")
+        return TransactionConflictError(
+            f"transaction {id_} has committed with {transaction.records:,} records"
+        )
+    if reason is Reason.CLIENT:
+        return TransactionConflictError(f"transaction {id_} was {reason}")
+    return TransactionConflictError(f"transaction {id_} {reason or 'is still open'}")
+
+
 class Transactions(Protocol):
     """The transactions of a store. Any agent may continue a transaction of another.
 
-    Every method may raise StoreUnavailableError; a repeated call then continues. Methods that take
-    an id raise TransactionNotFoundError. Methods may be called concurrently.
+    Every method may raise StoreUnavailableError. A repeated call then continues. Methods with an
+    id raise TransactionNotFoundError. Methods may be called concurrently.
 
-    A transaction with a fence commits only if the fence holds at its decision; otherwise it is
+    A transaction with a fence commits only if the fence holds at its decision. Otherwise it is
     aborted. Once a poll has told a holder a new term of the lease, nothing of an earlier term is
     decided any more, and what was decided before is complete. ``begin``, ``write`` and ``commit``
     raise StaleFenceError if the fence does not hold, also for a transaction aborted for it.
@@ -154,14 +209,14 @@ class Transactions(Protocol):
         Raises TopicNotFoundError if the commit log's topic was deleted.
         """
 
-    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+    async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
         """Write records: they are durable when the call returns. All of them or none.
 
         Records written before, with the same digest, are passed over. Records of topics
-        become DEFERRED entries at once; operations wait for the commit. Raises
+        become DEFERRED entries at once. Operations wait for the commit. Raises
         TransactionConflictError if the transaction is not open or an lsn has another digest,
-        TopicError for a log other than ``only_log``, TopicNotFoundError for a topic that was
-        deleted, and TransactionTooLargeError.
+        TopicError for a log other than ``only_log``, TopicNotFoundError for a
+        deleted topic, and TransactionTooLargeError.
         """
 
     async def commit(self, id_: int, records: int) -> Commit:
@@ -173,13 +228,13 @@ class Transactions(Protocol):
         """
 
     async def abort(self, id_: int) -> Transaction:
-        """Abort a transaction; return it. One aborted before, or timed out, is returned.
+        """Abort a transaction, unless it is aborted or timed out. Return it.
 
         Raises TransactionConflictError if it commits or has committed.
         """
 
     async def find(self, id_: int) -> Transaction:
-        """Return a transaction. One that is overdue is aborted first."""
+        """Return a transaction. An overdue one is aborted first."""
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None = None
@@ -192,17 +247,17 @@ class Transactions(Protocol):
     async def keep(self) -> int:
         """Abort overdue transactions, complete decided ones, forget old ones.
 
-        Return the number of transactions that were aborted or completed. Of several agents on one
-        store only one does it.
+        Return the number of aborted or completed transactions. Of several agents on one store only
+        one does this.
         """
 
     async def retire(self, is_followed: Callable[[int], bool]) -> int:
-        """Delete the commit logs of groups that are idle and that no reader of this agent follows.
+        """Delete the commit logs of idle groups without a reader at this agent.
 
         Idle: its last entry is older than IDLE_MS and its time to live, and no transaction of the
-        group is open or unfinished. A transaction that begins meanwhile keeps the log, or is
-        refused as after any deletion: its agent creates the log again. Return the number of logs.
-        Of several agents on one store only one does it.
+        group is open or unfinished. A beginning transaction keeps the log, or is refused as
+        after any deletion: its agent creates the log again. Return the number of logs. Of several
+        agents on one store only one does this.
         """
 
-    async def stats(self) -> TransactionStats: ...
+    async def stats(self) -> OpenStats: ...

@@ -2,7 +2,7 @@
 
 from oplogd.ingest.appends import Appends
 from oplogd.store import Store
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.stream.feeds import Feeds
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -10,7 +10,7 @@ from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.topics.writer import MessageWriter
 from oplogd.watch.bounded import Admit
@@ -29,7 +29,7 @@ class TopicParts:
         max_queued: int,
         max_queued_bytes: int,
         poll_limit: int,
-        limits: Limits,
+        limits: RecordLimits,
         pointer_timeout: int,
         leases: LeaseCounters,
         feeds: Feeds,
@@ -37,7 +37,7 @@ class TopicParts:
         admit: Admit,
     ) -> None:
         topics = store.topics
-        room = Room(max_queued, max_queued_bytes, admit)
+        room = RecordRoom(max_queued, max_queued_bytes, admit)
         followed = feeds.acknowledged, feeds.is_followed
         self.counters = counters = TopicCounters()
         self.known = known = KnownTopics(topics)

@@ -24,9 +24,6 @@ from oplogd.clock import SYSTEM
 from oplogd.ingest import appends
 from oplogd.store.sqlite.file import connection, shared_write
 from oplogd.store.sqlite.transactions import (
-    commit as transaction_commit,
-)
-from oplogd.store.sqlite.transactions import (
     steps as transaction_steps,
 )
 from oplogd.topics.keeper import keep
@@ -102,7 +99,7 @@ def hold_sqlite(steps: Steps) -> None:
     for module, name in (
         (transaction_steps, "begin"),
         (transaction_steps, "write"),
-        (transaction_commit, "commit"),
+        (transaction_steps, "commit"),
         (transaction_steps, "abort"),
     ):
         setattr(module, name, noted(name, getattr(module, name)))

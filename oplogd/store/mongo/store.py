@@ -111,7 +111,7 @@ class MongoStore:
             self.link, self.lease, self.topics, payloads, operations, self._working
         )
         self.pointers = MongoPointers(self.link, self.lease, self.topics, self._working)
-        self.leases = MongoLeases(self.link, self._working, self.transactions.end_terms)
+        self.leases = MongoLeases(self.link, self._working, self.transactions.decider.end_terms)
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )

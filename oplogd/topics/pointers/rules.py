@@ -64,14 +64,14 @@ def parse_force(given: str) -> bool:
 
 
 def parse_state(given: str) -> bool:
-    """Return whether pointers that timed out are wanted, not open ones. Raises MessageError."""
+    """Return whether timed out pointers are wanted, not open ones. Raises MessageError."""
     if given in ("open", "timed-out"):
         return given == "timed-out"
     raise MessageError("state", "must be open or timed-out")
 
 
 def timed_out_shown(pointer: TimedOutPointer) -> dict[str, Any]:
-    """Return the members of a pointer that timed out for an answer."""
+    """Return the members of a timed out pointer for an answer."""
     return {
         "pointer": str(pointer.pointer),
         "begun_at": format_ms(pointer.begun_ms),
@@ -92,21 +92,18 @@ def pointer_shown(pointer: OpenPointer, *, is_of_all: bool = False) -> dict[str,
 
 
 class EntryShown(NamedTuple):
-    """An entry for people, without its data.
+    """An entry for people, without its data. ``size``: of the data in bytes.
 
-    ``id_``: its pointer, or the id of its transaction; None: it has neither. ``records``: number
-    of the messages or records that it makes visible. ``voided``: number of the entries that a
-    rollback voided before it. ``octets``: size of its data.
+    ``id_``: its pointer, or the id of its transaction, or None. ``records``: number
+    of the messages or records made visible by it. ``voided``: number of entries voided before it
+    by a rollback.
     """
 
-    offset: int
-    ms: int
-    sequence: int
-    kind: str
+    entry: TopicEntry
+    size: int
     id_: int | None
-    records: int | None
-    voided: int | None
-    octets: int
+    records: int | None = None
+    voided: int | None = None
 
     @property
     def pointer(self) -> int | None:
@@ -114,35 +111,36 @@ class EntryShown(NamedTuple):
 
     def members(self, decisions: dict[int, Decision]) -> dict[str, Any]:
         """Return the members for an answer. ``decisions``: see ``TopicLog.decisions``."""
-        pointer = self.pointer
-        return {
-            "offset": self.offset,
-            "id": f"{stamp(self.ms, self.sequence):020x}",
-            "time": format_ms(self.ms),
-            "kind": self.kind,
-            **(
-                {} if self.id_ is None else {"txn" if pointer is None else "pointer": str(self.id_)}
-            ),
-            **({} if pointer is None else {"state": decisions.get(pointer, _OPEN)}),
-            **({} if self.records is None else {"records": self.records}),
-            **({} if self.voided is None else {"voided": self.voided}),
-            "bytes": self.octets,
+        entry, pointer = self.entry, self.pointer
+        members: dict[str, Any] = {
+            "offset": entry.offset,
+            "id": f"{stamp(entry.ms, entry.sequence):020x}",
+            "time": format_ms(entry.ms),
+            "kind": entry.event,
         }
+        if self.id_ is not None:
+            members["txn" if pointer is None else "pointer"] = str(self.id_)
+        if pointer is not None:
+            members["state"] = decisions.get(pointer, _OPEN)
+        if self.records is not None:
+            members["records"] = self.records
+        if self.voided is not None:
+            members["voided"] = self.voided
+        return members | {"bytes": self.size}
 
 
 def entry_shown(entry: TopicEntry) -> EntryShown:
-    kind, id_ = entry.event, entry.pointer
-    records = voided = None
+    kind, size = entry.event, len(entry.data.encode())
+    bare = entry._replace(data="")
     if kind in _MARKERS:
         marker = decode_marker(entry.data)
         id_ = int(marker.txn)
-        if kind == EntryKind.PUBLISH or (kind == EntryKind.COMMIT and id_ >= FIRST_ID):
-            records = marker.records
-    elif kind == EntryKind.VOID and (rollback := decode_voided(entry.data)) is not None:
-        id_ = int(rollback.txn)
+        is_visible = kind == EntryKind.PUBLISH or (kind == EntryKind.COMMIT and id_ >= FIRST_ID)
+        return EntryShown(bare, size, id_, marker.records if is_visible else None)
+    if kind == EntryKind.VOID and (rollback := decode_voided(entry.data)) is not None:
         voided = sum(count for _, count in rollback.runs)
-    octets = len(entry.data.encode())
-    return EntryShown(entry.offset, entry.ms, entry.sequence, kind, id_, records, voided, octets)
+        return EntryShown(bare, size, int(rollback.txn), voided=voided)
+    return EntryShown(bare, size, entry.pointer)
 
 
 def _topic(given: msgspec.Raw, field: str) -> TopicName:

@@ -23,11 +23,11 @@ from oplogd.store.pointers import (
     TimedOutPointer,
 )
 from oplogd.store.topics import Topic, Topics
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.rules import EntryShown, entry_shown, pointer_shown
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.writer import Acknowledged, without_rings
 
 
@@ -48,9 +48,9 @@ class PointerService:
         topics: Topics,
         known: KnownTopics,
         counters: TopicCounters,
-        limits: Limits,
+        limits: RecordLimits,
         timeout: int,
-        room: Room,
+        room: RecordRoom,
         acknowledged: Acknowledged = without_rings,
         is_followed: Callable[[int], bool] = lambda log: False,
     ) -> None:
@@ -116,7 +116,7 @@ class PointerService:
         """Decide a pointer in topics: see ``Pointers.decide``. Nothing is if one does not exist.
 
         Raises TransactionConflictError. It names a topic in which the pointer is decided
-        otherwise, if that is one of these.
+        otherwise, if it is one of these.
         """
         topics = await self._existing(names)
         try:
@@ -152,7 +152,7 @@ class PointerService:
         ]
 
     async def timed_out(self, name: TopicName, limit: int) -> list[TimedOutPointer]:
-        """Return pointers of a topic that timed out with messages: see ``Pointers.timed_out``."""
+        """Return timed out pointers of a topic: see ``Pointers.timed_out``."""
         return await self._known.using(
             name, lambda topic: self._pointers.timed_out(topic.log, limit)
         )
@@ -173,7 +173,7 @@ class PointerService:
         self._counters.add_published(name, len(messages))
 
     async def _existing(self, names: Sequence[TopicName]) -> list[Topic]:
-        """Return topics that exist now. Raises TopicNotFoundError."""
+        """Return the present topics of these names. Raises TopicNotFoundError."""
         return await self._known.still([await self._known.find(name) for name in names])
 
     async def _decide(self, topics: Sequence[Topic], pointer: int, decision: Decision) -> None:
@@ -187,7 +187,7 @@ class PointerService:
     async def _conflict(
         self, topics: Sequence[Topic], pointer: int, decision: Decision
     ) -> TransactionConflictError | None:
-        """Return an error that names the topic in which the pointer was reported otherwise."""
+        """Return an error with the name of the topic with another report."""
         for topic in topics:
             found = (await self._topics.log(topic).decisions([pointer])).get(pointer)
             if found not in (None, decision, Decision.TIMED_OUT):

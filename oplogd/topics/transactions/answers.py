@@ -26,7 +26,7 @@ def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]
         "begun_at": format_ms(transaction.begun_ms),
         "expires_at": format_ms(transaction.expires_ms),
         "records": transaction.records,
-        "bytes": transaction.octets,
+        "bytes": transaction.bytes,
         "topics": sorted(topics[log] for log in transaction.logs if log in topics),
         **({"begin": position(transaction.begin)} if transaction.begin else {}),
         **({"commit": position(transaction.commit)} if transaction.commit else {}),

@@ -7,41 +7,41 @@ from oplogd.errors import QueueFullError
 from oplogd.watch.bounded import Admit, admit_all
 
 
-class Room:
+class RecordRoom:
     """Room for the records of requests, from their decoding until the store has taken them.
 
     ``admit``: called for the records of each request.
     """
 
-    def __init__(self, max_records: int, max_octets: int, admit: Admit = admit_all) -> None:
+    def __init__(self, max_records: int, max_bytes: int, admit: Admit = admit_all) -> None:
         self._admit = admit
         self._max_records = max_records
-        self._max_octets = max_octets
+        self._max_bytes = max_bytes
         self._records = 0
-        self._octets = 0
+        self._bytes = 0
 
     def require_disk(self) -> None:
         """Raise DiskFullError while nothing is taken because the disk is full."""
         self._admit(0, 0)
 
     @contextmanager
-    def taken(self, records: int, octets: int) -> Iterator[None]:
+    def taken(self, records: int, size: int) -> Iterator[None]:
         """Take room. A request waiting alone gets it, if the disk has room.
 
         Raises QueueFullError and DiskFullError.
         """
         if self._records and (
-            self._records + records > self._max_records or self._octets + octets > self._max_octets
+            self._records + records > self._max_records or self._bytes + size > self._max_bytes
         ):
             raise QueueFullError(
-                f"{self._octets:,} bytes of records from other requests wait for the store;"
+                f"{self._bytes:,} bytes of records from other requests wait for the store;"
                 " try again later"
             )
-        self._admit(records, octets)
+        self._admit(records, size)
         self._records += records
-        self._octets += octets
+        self._bytes += size
         try:
             yield
         finally:
             self._records -= records
-            self._octets -= octets
+            self._bytes -= size

@@ -19,12 +19,7 @@ from oplogd.errors import (
 from oplogd.model.lease import Fence
 from oplogd.model.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
 from oplogd.model.names import MAX_NAME, OPLOG, TopicName, is_name
-from oplogd.model.operation import (
-    MAX_OPERATION_TEXT,
-    OnUnknown,
-    Operation,
-    decode,
-)
+from oplogd.model.operation import MAX_OPERATION_TEXT, OnUnknown, Operation, decode
 from oplogd.model.transaction import (
     DEFAULT_GROUP,
     DEFAULT_TIMEOUT_MS,
@@ -78,7 +73,7 @@ class Writing(NamedTuple):
 
     records: Collection[GivenRecord]
     topics: Collection[TopicName]
-    octets: int
+    bytes: int
 
 
 class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -147,7 +142,7 @@ def parse_begin(raw: Buffer) -> Begin:
 
 
 def parse_commit(raw: Buffer) -> int:
-    """Return the number of records that the body of a commit names. Raises MessageError."""
+    """Return the number of records in the body of a commit. Raises MessageError."""
     return read(_decode_commit, raw.strip() or b"{}", "body", _COMMIT_RULES).records
 
 
@@ -183,7 +178,7 @@ def group_name(given: str) -> str:
 
 
 def topic_name(given: str | None) -> TopicName:
-    """Return a topic that records may be written to. Raises MessageError."""
+    """Return a topic for records. Raises MessageError."""
     if given is None:
         raise MessageError("topic", "is required")
     if (name := _topic_name(given)) is None:
@@ -234,17 +229,17 @@ def parsing_records(
     )
     found: dict[int, GivenRecord] = {}
     topics: set[TopicName] = set()
-    octets = 0
+    size = 0
     for index, record in enumerate(records):
         if record.lsn >= most:
             raise too_many()
         if found.setdefault(record.lsn, record).digest != record.digest:
             raise TransactionConflictError(f"lsn {record.lsn} is given twice, with other content")
         topics.add(record.topic)
-        octets += len(record.content.data)
+        size += len(record.content.data)
         if index % _PIECE == 0:
             yield
-    return Writing(found.values(), topics, octets)
+    return Writing(found.values(), topics, size)
 
 
 def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> GivenRecord:

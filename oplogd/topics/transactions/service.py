@@ -1,7 +1,7 @@
 """Transactions as clients use them: names of topics instead of logs."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,10 +18,16 @@ from oplogd.model.message import Message
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
 from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
-from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction, Transactions
+from oplogd.store.transactions import (
+    Commit,
+    NewTransaction,
+    RecordLimits,
+    Transaction,
+    Transactions,
+)
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.transactions.answers import shown
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.transactions.rules import Begin, Writing
 from oplogd.topics.writer import Acknowledged, without_rings
 
@@ -45,17 +51,17 @@ class TransactionService:
         transactions: Transactions,
         topics: Topics,
         known: KnownTopics,
-        limits: Limits,
+        limits: RecordLimits,
         acknowledged: Acknowledged = without_rings,
         is_followed: Callable[[int], bool] = lambda log: False,
-        room: Room | None = None,
+        room: RecordRoom | None = None,
     ) -> None:
         self._transactions = transactions
         self._topics = topics
         self._known = known
         self._acknowledged = acknowledged
         self._is_followed = is_followed
-        self._room = room or Room(limits.records, limits.octets)
+        self._room = room or RecordRoom(limits.records, limits.bytes)
         self.limits = limits
 
     async def begin(self, begin: Begin) -> Transaction:
@@ -74,17 +80,17 @@ class TransactionService:
     async def write(self, id_: int, writing: Writing) -> Transaction:
         """Write records, all or none.
 
-        Raises TopicNotFoundError, TopicError for a topic that this transaction may not write,
+        Raises TopicNotFoundError, TopicError for a topic closed to this transaction,
         TransactionConflictError, TransactionTooLargeError, and QueueFullError.
         """
-        with self._room.taken(len(writing.records), writing.octets):
-            topics = await self._found(writing.topics)
+        with self._room.taken(len(writing.records), writing.bytes):
+            topics = [await self._find(name) for name in writing.topics if name != OPLOG]
             try:
                 transaction = await self._write(id_, writing, topics)
-            except TopicNotFoundError:
-                topics = await self._found_again(topics)
+            except TopicNotFoundError:  # deleted since it was looked up
+                topics = await self._known.still(topics)
                 transaction = await self._write(id_, writing, topics)
-        await self._acknowledge({topic.log for topic in topics.values() if topic is not None})
+        await self._acknowledge({topic.log for topic in topics})
         return transaction
 
     async def commit(self, id_: int, records: int) -> Commit:
@@ -159,21 +165,8 @@ class TransactionService:
             raise no_topic(name)
         return await self._known.find(name, other_than)
 
-    async def _found(self, names: Collection[TopicName]) -> dict[TopicName, Topic | None]:
-        """Return the topics of these names; None for the oplog. Raises TopicNotFoundError."""
-        return {name: None if name == OPLOG else await self._find(name) for name in names}
-
-    async def _found_again(
-        self, before: Mapping[TopicName, Topic | None]
-    ) -> dict[TopicName, Topic | None]:
-        """Return the topics after one was deleted. Raises TopicNotFoundError unless it is back."""
-        again = await self._known.still([topic for topic in before.values() if topic])
-        return {**before, **{topic.name: topic for topic in again}}
-
-    async def _write(
-        self, id_: int, writing: Writing, topics: Mapping[TopicName, Topic | None]
-    ) -> Transaction:
-        logs = {name: topic.log if topic else _OPLOG_LOG for name, topic in topics.items()}
+    async def _write(self, id_: int, writing: Writing, topics: Sequence[Topic]) -> Transaction:
+        logs = {OPLOG: _OPLOG_LOG} | {topic.name: topic.log for topic in topics}
         records: list[Record] = []
         for each in writing.records:
             if isinstance(each.content, Message) and len(each.content.data) >= MIN_MAX_BYTES:
@@ -191,7 +184,7 @@ class TransactionService:
             ) from None
         except TransactionTooLargeError:  # the number of records was checked before
             raise TransactionTooLargeError(
-                f"a transaction may have {self.limits.octets:,} bytes (--txn-max-bytes)"
+                f"a transaction may have {self.limits.bytes:,} bytes (--txn-max-bytes)"
             ) from None
 
     async def _acknowledge(self, logs: Collection[int]) -> None:

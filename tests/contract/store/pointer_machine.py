@@ -14,7 +14,7 @@ from oplogd.model.pointer import Decision, decided_by
 from oplogd.model.transaction import Isolation
 from oplogd.store.pointers import OpenPointer
 from oplogd.store.topics import TopicEntry, TopicLog
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.contract.store.model_readers import Pair, read_entries
 from tests.contract.store.pointer_reference import PointerReference
 from tests.contract.store.reader_machine import AGENTS, ALL_POINTERS, NUMBERS, POINTERS
@@ -25,7 +25,7 @@ from tests.kits.store.messages import entries_of, message
 VOID, PUBLISH, ABORTED = EntryKind.VOID, EntryKind.PUBLISH, Decision.ABORTED
 UNCOMMITTED = Isolation.READ_UNCOMMITTED
 
-LIMITS = Limits(records=5)
+LIMITS = RecordLimits(records=5)
 TIMEOUT_MS = 900_000
 TIMEOUTS = some.sampled_from([1000, 900_000, 900_000])
 COUNTS = some.integers(1, 3)

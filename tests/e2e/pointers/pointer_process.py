@@ -7,7 +7,6 @@ writes ``stopped`` before SQLite commits it, and waits.
 """
 
 import asyncio
-import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,9 +15,10 @@ from unittest import mock
 from oplogd.model.pointer import Decision
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.pointers import ends as pointer_ends
 from oplogd.store.sqlite.pointers import steps as pointer_steps
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.e2e.transactions.commit_process import SMALL_CACHE, stop
 from tests.kits.store.messages import messages
 
@@ -31,9 +31,9 @@ async def main(path: Path, log: int, step: str) -> None:
     module = pointer_ends if step == "decide" else pointer_steps
     original = getattr(module, step)
 
-    def traced(db: sqlite3.Connection, *arguments: object, **named: object) -> object:
-        db.set_trace_callback(lambda text: stop("stopped") if text == "COMMIT" else None)
-        return original(db, *arguments, **named)
+    def traced(step: SharedStep, *arguments: object, **named: object) -> object:
+        step.db.set_trace_callback(lambda text: stop("stopped") if text == "COMMIT" else None)
+        return original(step, *arguments, **named)
 
     with (
         mock.patch.object(module, step, traced),
@@ -50,7 +50,7 @@ def calls(store: SqliteStore, log: int) -> dict[str, Callable[[], Awaitable[obje
     given = messages(range(MESSAGES))
     return {
         "publish": lambda: pointers.publish(log, POINTER, given, TIMEOUT_MS),
-        "store": lambda: pointers.store(log, POINTER, given, TIMEOUT_MS, Limits()),
+        "store": lambda: pointers.store(log, POINTER, given, TIMEOUT_MS, RecordLimits()),
         "publish_stored": lambda: pointers.publish_stored(log, POINTER, TIMEOUT_MS),
         "rollback": lambda: pointers.rollback(log, POINTER, None),
         "decide": lambda: pointers.decide([log], POINTER, Decision.COMMITTED),

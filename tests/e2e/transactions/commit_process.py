@@ -7,7 +7,6 @@ waits. If there is no such statement, it writes ``answered`` after the commit an
 """
 
 import asyncio
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -17,7 +16,8 @@ from unittest import mock
 
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.sqlite.file import statements
-from oplogd.store.sqlite.transactions import commit as transaction_commit
+from oplogd.store.sqlite.file.shared_write import SharedStep
+from oplogd.store.sqlite.transactions import steps as transaction_steps
 from tests.kits.processes.stopping import stopped
 
 # Changed pages go to the -wal before the commit, as those of a very large one do.
@@ -30,16 +30,16 @@ def stop(answer: str) -> None:
 
 
 async def main(path: Path, id_: int, records: int, point: str) -> None:
-    commit = transaction_commit.commit
+    commit = transaction_steps.commit
 
-    def traced(db: sqlite3.Connection, *arguments: object) -> object:
-        db.set_trace_callback(
+    def traced(step: SharedStep, *arguments: object) -> object:
+        step.db.set_trace_callback(
             lambda text: stop("stopped") if text.strip().startswith(point) else None
         )
-        return commit(db, *arguments)  # type: ignore[arg-type]
+        return commit(step, *arguments)  # type: ignore[arg-type]
 
     with (
-        mock.patch.object(transaction_commit, "commit", traced),
+        mock.patch.object(transaction_steps, "commit", traced),
         mock.patch.object(statements, "PRAGMAS", statements.PRAGMAS + SMALL_CACHE),
     ):
         store = SqliteStore(path)

@@ -10,11 +10,11 @@ from oplogd.model.operation import Operation
 from oplogd.model.transaction import Record, decode_marker
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.topics import EntryKind, Topic
-from oplogd.store.transactions import Commit, Limits, NewTransaction, Transaction
+from oplogd.store.transactions import Commit, NewTransaction, RecordLimits, Transaction
 from tests.integration.mongo.topics.topics import entries_of
 from tests.kits.mongo.fixtures import MakeStore
 
-LIMITS = Limits()
+LIMITS = RecordLimits()
 TIMEOUT_MS = 60_000
 _COMMIT_LOG = TopicName("system", "_txn.default")
 

@@ -9,7 +9,7 @@ from oplogd.model.pointer import decode_voided
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.layout import Document
 from oplogd.store.topics import EntryKind, Topic
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.integration.mongo.topics.topics import entries_of
 from tests.kits.mongo.wire import Command
 
@@ -34,7 +34,7 @@ async def store_messages(
     store: MongoStore, topic: Topic, *payloads: str, pointer: int = TEPHRA
 ) -> None:
     given = [of_payload(each.encode()) for each in payloads]
-    await store.pointers.store(topic.log, pointer, given, TIMEOUT_MS, Limits())
+    await store.pointers.store(topic.log, pointer, given, TIMEOUT_MS, RecordLimits())
 
 
 async def publish_stored(store: MongoStore, topic: Topic, pointer: int = TEPHRA) -> Mark:

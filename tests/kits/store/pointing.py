@@ -11,7 +11,7 @@ from oplogd.model.message_id import MessageId, stamp
 from oplogd.model.pointer import MAX_POINTER, Judge, Snapshot, by_decisions, decode_voided
 from oplogd.model.transaction import Isolation, Marker, decode_marker
 from oplogd.store.topics import EntryKind, Topic, TopicEntry, TopicLog, id_of_record
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.kits.store.messages import entries_of, messages
 from tests.kits.store.transacting import LIMITS, Seen, StoreHandle, payload_of
 
@@ -54,7 +54,7 @@ async def store_under(
     *payloads: object,
     ttl: int | None = None,
     timeout_ms: int = TIMEOUT_MS,
-    limits: Limits = LIMITS,
+    limits: RecordLimits = LIMITS,
 ) -> None:
     given = messages(payloads, ttl)
     await store.pointers.store(topic.log, pointer, given, timeout_ms, limits)

@@ -14,14 +14,14 @@ from oplogd.store.pointers import Pointers
 from oplogd.store.topics import EntryKind, Topic, TopicEntry, Topics
 from oplogd.store.transactions import (
     Commit,
-    Limits,
     NewTransaction,
+    RecordLimits,
     Transaction,
     Transactions,
 )
 from tests.kits.store.messages import entries_of
 
-LIMITS = Limits()
+LIMITS = RecordLimits()
 TIMEOUT_MS = 60_000
 # For `parametrize("txn_kits", EVERY, indirect=True)`: the slow stand-in too.
 EVERY = ["memory", "sqlite", "mongo-capped", "mongo-plain"]
@@ -95,7 +95,7 @@ async def begin(
 
 
 async def write(
-    store: StoreHandle, transaction: Transaction, *written: Record, limits: Limits = LIMITS
+    store: StoreHandle, transaction: Transaction, *written: Record, limits: RecordLimits = LIMITS
 ) -> Transaction:
     return await store.transactions.write(transaction.id, written, limits)
 

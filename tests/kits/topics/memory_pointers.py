@@ -24,14 +24,12 @@ from oplogd.store.pointers import (
     FoundPointer,
     Marks,
     OpenPointer,
-    PointerDecisions,
     PointerKey,
-    PointerStats,
     TimedOutPointer,
     runs_of,
 )
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import Decisions, OpenStats, RecordLimits
 from tests.kits.topics.memory import MemoryTopics, mark
 
 
@@ -68,7 +66,7 @@ class MemoryPointers:
         self.gate.set()
         self.arrived = asyncio.Event()
         self._rows: dict[tuple[int, int], _Row] = {}
-        self._decisions = PointerDecisions()
+        self._decisions = Decisions()
 
     def another(self) -> "MemoryPointers":
         """Return another handle on the same pointers, as another agent would have."""
@@ -77,7 +75,7 @@ class MemoryPointers:
         return handle
 
     @property
-    def decisions(self) -> PointerDecisions:
+    def decisions(self) -> Decisions:
         return self._decisions
 
     async def publish(
@@ -96,14 +94,14 @@ class MemoryPointers:
         pointer: int,
         messages: Sequence[Message],
         timeout_ms: int,
-        limits: Limits,
+        limits: RecordLimits,
     ) -> None:
         await self._enter(log)
         self._refuse(log, pointer)
         waiting = [*self._waiting(log, pointer).values(), *messages]
         octets = sum(len(each.data) for each in waiting)
-        if len(waiting) > limits.records or octets > limits.octets:
-            raise too_many_stored(pointer, limits.records, limits.octets)
+        if len(waiting) > limits.records or octets > limits.bytes:
+            raise too_many_stored(pointer, limits.records, limits.bytes)
         row = self._register(log, pointer, timeout_ms, has_entries=False)
         stored = self.topics.stored.setdefault((log, pointer), {})
         for each in messages:
@@ -210,10 +208,10 @@ class MemoryPointers:
             self._decide(log, pointer, Decision.TIMED_OUT)
         return len(overdue)
 
-    async def stats(self) -> PointerStats:
+    async def stats(self) -> OpenStats:
         self._work()
         begun = [row.begun_ms for _, row in self._open()]
-        return PointerStats(len(begun), min(begun, default=0))
+        return OpenStats(len(begun), min(begun, default=0))
 
     def _open(self) -> list[tuple[tuple[int, int], _Row]]:
         """Return the rows of open pointers by log and pointer, except those of deleted topics."""

@@ -40,11 +40,11 @@ from oplogd.store.transactions import (
     Commit,
     CommittedLog,
     Decisions,
-    Limits,
     NewTransaction,
-    Run,
+    OpenStats,
+    OperationRun,
+    RecordLimits,
     Transaction,
-    TransactionStats,
 )
 from tests.kits.topics.memory import MemoryTopics, mark
 from tests.kits.topics.messages import of_json
@@ -108,7 +108,7 @@ class MemoryTransactions:
             expires_ms=expires,
             logs=(),
             records=0,
-            octets=0,
+            bytes=0,
             begin=mark(entry),
             commit=None,
             fence=new.fence,
@@ -116,7 +116,7 @@ class MemoryTransactions:
         self._rows[id_] = _Row(transaction)
         return transaction
 
-    async def write(self, id_: int, records: Sequence[Record], limits: Limits) -> Transaction:
+    async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
         row = self._open_row(id_)
         new: dict[int, Record] = {}
         for record in records:
@@ -125,7 +125,7 @@ class MemoryTransactions:
                 new[record.lsn] = record
             elif known.digest != record.digest:
                 raise reused(record.lsn)
-        octets = row.now.octets + sum(len(each.content.data) for each in new.values())
+        octets = row.now.bytes + sum(len(each.content.data) for each in new.values())
         for record in new.values():
             if row.now.only_log not in (None, record.log):
                 raise TopicError("topic", f"is not the topic of transaction {id_}")
@@ -133,8 +133,8 @@ class MemoryTransactions:
                 self.topics.generation(record.log)
             if record.lsn >= limits.records:
                 raise TransactionTooLargeError(f"more than {limits.records:,} records")
-        if octets > limits.octets:
-            raise TransactionTooLargeError(f"more than {limits.octets:,} bytes")
+        if octets > limits.bytes:
+            raise TransactionTooLargeError(f"more than {limits.bytes:,} bytes")
         for record in new.values():
             if isinstance(record.content, Message):
                 (entry,) = self.topics.place(record.log, EntryKind.DEFERRED, [record.content])
@@ -143,7 +143,7 @@ class MemoryTransactions:
         row.now = row.now._replace(
             logs=tuple(sorted({record.log for record in row.records.values()})),
             records=len(row.records),
-            octets=octets,
+            bytes=octets,
         )
         return row.now
 
@@ -230,10 +230,10 @@ class MemoryTransactions:
                 count += 1
         return count
 
-    async def stats(self) -> TransactionStats:
+    async def stats(self) -> OpenStats:
         self._work()
         begun = [row.now.begun_ms for row in self._rows.values() if row.now.state == State.OPEN]
-        return TransactionStats(len(begun), min(begun, default=0))
+        return OpenStats(len(begun), min(begun, default=0))
 
     def _row(self, id_: int) -> _Row:
         """Return a row; abort it first if it is overdue."""
@@ -280,7 +280,7 @@ class MemoryTransactions:
         logs = set(transaction.logs) - {0}
         return sorted(logs | {transaction.log} if transaction.group is None else logs)
 
-    def _append(self, records: Sequence[Record], id_: int) -> tuple[Run, ...]:
+    def _append(self, records: Sequence[Record], id_: int) -> tuple[OperationRun, ...]:
         """Append operations to the oplog, with their place in the transaction."""
         if not records:
             return ()
@@ -291,7 +291,7 @@ class MemoryTransactions:
             place = f',"txn":"{id_}","lsn":{record.lsn},"of":{len(records)}}}'
             data = record.content.data.decode()[:-1] + place
             self.operations.append(Entry(last.offset + k, ms, record.content.event, data))
-        return (Run(last.offset + 1, len(records), ms),)
+        return (OperationRun(last.offset + 1, len(records), ms),)
 
     def _mark(self, log: int, event: EntryKind, marker: Marker) -> list[TopicEntry]:
         return self.topics.place(log, event, [Message(encode_marker(marker).encode())])

@@ -15,7 +15,7 @@ from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
 from oplogd.store.space import MIB, SpaceFigures, limits_of
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
@@ -176,7 +176,7 @@ async def test_what_is_refused_takes_no_room_in_queues() -> None:
     bench = Bench()
     await bench.look(0)
     queue = IngestQueue(HUGE, HUGE, bench.gate.admit)
-    room = Room(1, HUGE, bench.gate.admit)
+    room = RecordRoom(1, HUGE, bench.gate.admit)
     with pytest.raises(DiskFullError):
         queue.put(numbered(1))
     with pytest.raises(DiskFullError), room.taken(1, 1):

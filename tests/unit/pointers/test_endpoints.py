@@ -14,13 +14,13 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import MessageQueue, Publisher
 from oplogd.topics.rights import Right, Rights
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.watch.health import Health
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import add_error_handlers
@@ -77,7 +77,13 @@ class Bench:
         self.stopping = False
         known, counters = KnownTopics(self.topics), TopicCounters()
         service = PointerService(
-            self.pointers, self.topics, known, counters, Limits(), 900, Room(100, 10_000)
+            self.pointers,
+            self.topics,
+            known,
+            counters,
+            RecordLimits(),
+            900,
+            RecordRoom(100, 10_000),
         )
         publisher = Publisher(known, MessageQueue(100, 10_000, "messages"), counters)
         bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)

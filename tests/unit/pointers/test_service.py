@@ -19,11 +19,11 @@ from oplogd.model.message_id import stamp
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision
 from oplogd.store.topics import Topic
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.service import PointerService
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
@@ -63,9 +63,9 @@ class Bench:
             self.topics,
             KnownTopics(self.topics),
             self.counters,
-            Limits(5, 1000),
+            RecordLimits(5, 1000),
             900,
-            Room(10, 1000),
+            RecordRoom(10, 1000),
             self.acknowledged.__setitem__,
             self.followed.__contains__,
         )

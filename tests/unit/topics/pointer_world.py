@@ -11,7 +11,7 @@ from oplogd.model.pointer import Decision, Snapshot
 from oplogd.model.transaction import Isolation
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import MessageBatch, Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -94,7 +94,7 @@ class World:
 
     async def store(self, pointer: int, *messages: Any) -> None:
         given = [of_json(each) for each in messages]
-        await self.pointers.store(self.log, pointer, given, TIMEOUT_MS, Limits())
+        await self.pointers.store(self.log, pointer, given, TIMEOUT_MS, RecordLimits())
 
     async def publish(self, pointer: int) -> Mark:
         mark = await self.pointers.publish_stored(self.log, pointer, TIMEOUT_MS)

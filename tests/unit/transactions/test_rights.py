@@ -12,7 +12,7 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.counters import Counters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.service import TransactionService
@@ -66,7 +66,9 @@ async def app_with_topics() -> FastAPI:
     topics = MemoryTopics(lambda: 1_700_000_000_000)
     for name in (OWN, FOREIGN):
         await topics.create(name, None)
-    service = TransactionService(MemoryTransactions(topics), topics, KnownTopics(topics), Limits())
+    service = TransactionService(
+        MemoryTransactions(topics), topics, KnownTopics(topics), RecordLimits()
+    )
     app = FastAPI()
     add_error_handlers(app, ())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)

@@ -21,7 +21,7 @@ from oplogd.model.message_id import MessageId, record_id
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.model.operation import Operation
 from oplogd.model.transaction import FIRST_ID, Reason, State
-from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, Run, Transaction
+from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, OperationRun, Transaction
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.topics.transactions import answers, rules
 from oplogd.topics.transactions.rules import Begin, GivenRecord
@@ -299,7 +299,7 @@ OPEN = Transaction(
     expires_ms=1_700_000_060_000,
     logs=(0, 7, 4),
     records=2,
-    octets=30,
+    bytes=30,
     begin=Mark(1, 5, 2),
     commit=None,
 )
@@ -334,7 +334,7 @@ def test_the_answer_to_a_commit_names_every_record_by_lsn() -> None:
     logs = (CommittedLog(4, Mark(9, 8, 7), count - 3), CommittedLog(7, None, count - 2))
     order = array("I", [*[0] * (count - 2), 1, OPLOG_INDEX])
     transaction = OPEN._replace(commit=Mark(2, 6, 1))
-    commit = Commit(transaction, logs, (Run(5, 1, 1_700_000_000_123),), order)
+    commit = Commit(transaction, logs, (OperationRun(5, 1, 1_700_000_000_123),), order)
     raw, pieces = done(answers.encoding_commit(commit))
     answer = json.loads(raw)
     assert (answer["begin"], answer["commit"]) == (str(MessageId(5, 2)), str(MessageId(6, 1)))

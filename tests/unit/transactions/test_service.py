@@ -20,9 +20,9 @@ from oplogd.model.names import OPLOG, TopicName
 from oplogd.model.pointer import DEFAULT_RULES, PointerRules
 from oplogd.model.transaction import State
 from oplogd.store.topics import Topic
-from oplogd.store.transactions import Limits, Transaction
+from oplogd.store.transactions import RecordLimits, Transaction
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.transactions.room import Room
+from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.transactions.rules import Begin, parsing_records
 from oplogd.topics.transactions.service import TransactionService
 from tests.kits.processes.logged import DEADLINE
@@ -66,7 +66,7 @@ class Bench:
             self.transactions,
             self.topics,
             KnownTopics(self.topics),
-            Limits(100, octets),
+            RecordLimits(100, octets),
             self.acknowledged.__setitem__,
             self.followed.__contains__,
         )
@@ -102,7 +102,7 @@ def test_records_that_wait_for_the_store_have_a_bound() -> None:
             super().__init__(topics)
             self.asked, self.answer = asyncio.Event(), asyncio.Event()
 
-        async def write(self, id_: int, records: Any, limits: Limits) -> Transaction:
+        async def write(self, id_: int, records: Any, limits: RecordLimits) -> Transaction:
             self.asked.set()
             await self.answer.wait()
             return await super().write(id_, records, limits)
@@ -114,7 +114,7 @@ def test_records_that_wait_for_the_store_have_a_bound() -> None:
     async def fill(bench: Bench) -> None:
         store = SlowTransactions(bench.topics)
         bench.service = TransactionService(
-            store, bench.topics, KnownTopics(bench.topics), Limits(), room=Room(3, 100)
+            store, bench.topics, KnownTopics(bench.topics), RecordLimits(), room=RecordRoom(3, 100)
         )
         await bench.topics.create(NAME, None)
         id_ = (await bench.service.begin(GROUP)).id

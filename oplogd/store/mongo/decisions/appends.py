@@ -1,33 +1,29 @@
-"""Appends under pointers: those waiting at the same time share one."""
+"""Appends under pointers. Waiting requests share one."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from oplogd.model.event_id import Mark
-from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.groups import Group, Numbered, Unless
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.pointers import Marks
 
 
-class PointerAppender:
+class PointerAppender(SharedAppender):
     """Appends entries under pointers.
 
     An append runs to its end, also if a caller is cancelled meanwhile. Otherwise another caller
-    that shares it would repeat it, and DIRECT entries have no identity known before.
+    would repeat the append, and DIRECT entries have no identity known before.
     """
-
-    def __init__(self, appender: TopicAppender) -> None:
-        self._shared = SharedAppender(appender)
 
     async def run(self, groups: Sequence[Group]) -> None:
         """Append the entries of groups in this order. Raises as ``TopicAppender``."""
-        await to_end(self._shared.run(groups))
+        await to_end(super().run(groups))
 
 
 class DirectGroup(Group):
-    """``marks``: of the entries that are in the log, in order."""
+    """``marks``: of the entries in the log, in order."""
 
     def __init__(self, log: int, todo: Iterable[Numbered], unless: Unless) -> None:
         super().__init__(log, todo, unless=unless)
@@ -39,7 +35,7 @@ class DirectGroup(Group):
 
 
 async def to_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await work to its end, also if the caller is cancelled. That is raised afterwards."""
+    """Await work to its end. A cancellation of the caller is raised afterwards."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -1,12 +1,12 @@
-"""Reports that come after the time-out: the messages once more, and the list of possible ones.
+"""Reports after the time-out: the messages once more, and the list of pointers without a report.
 
 The time-out is in the log, and readers have passed over the messages. So a commit appends each
-message that can still be read as a LATE entry, once: its identity has the offset of its first place
-and its write stamp. The report about the pointer then gets the mark of the last one, so that a
-repeated report appends nothing, also after these entries have left.
+readable message as a LATE entry, once: its identity has the offset of its first place and its write
+stamp. The report about the pointer then gets the mark of the last one. So a repeated report appends
+nothing, also after these entries have left.
 
-``oplog_timed_out`` holds ``{_id, log, begun, ended}`` for each pointer that timed out in a log with
-messages. ``_id``: see ``rows``. It leaves with a report, or with the time-out.
+``oplog_timed_out`` holds ``{_id, log, begun, ended}`` for each pointer with a time-out and messages
+in a log. ``_id``: see ``rows``. It leaves with a report, or with the time-out.
 """
 
 import contextlib
@@ -18,7 +18,6 @@ from pymongo.errors import DuplicateKeyError
 from oplogd.model.event_id import Mark
 from oplogd.model.names import no_topic
 from oplogd.model.pointer import Decision
-from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
@@ -31,8 +30,8 @@ from oplogd.store.mongo.link.topic_layout import (
     place,
 )
 from oplogd.store.mongo.pointers.published import end_of
-from oplogd.store.mongo.pointers.reports import Reports, late_mark, report_of
-from oplogd.store.mongo.pointers.rows import key, pointer_and_log
+from oplogd.store.mongo.pointers.reports import Reports, late_mark
+from oplogd.store.mongo.pointers.rows import key, note_aborted, pointer_and_log
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.reading.topic_log import TopicReader
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -59,7 +58,6 @@ class LateReports:
         reader: TopicReader,
         stored: StoredMessages,
         appender: PointerAppender,
-        aborted: Aborted,
     ) -> None:
         self._link = link
         self._catalogue = catalogue
@@ -67,26 +65,22 @@ class LateReports:
         self._stored = stored
         self._appender = appender
         self._reports = Reports(link)
-        self._aborted = aborted
-        self._list = TimedOutList(link)
+        self.timed_out = TimedOutList(link)
 
     async def abort(self, pointer: int, log: int) -> bool:
-        """Let the sweep void the entries of a pointer that has timed out.
-
-        Return whether that is new.
-        """
+        """Let the sweep void the entries of a timed out pointer. Return whether this is new."""
         end = {"x": end_of(pointer, log), "d": str(Decision.TIMED_OUT)}
-        await self._aborted.note(pointer, log)
-        await self._list.remove([key(pointer, log)])
+        await note_aborted(self._link, pointer, log)
+        await self.timed_out.remove([key(pointer, log)])
         aborted = {"$set": {"d": str(Decision.ABORTED)}}
         return bool((await self._link.entries.update_one(end, aborted)).modified_count)
 
     async def commit(
         self, pointer: int, log: int, report: Document, ended: Mark
     ) -> tuple[Mark, bool]:
-        """Append the messages of a pointer that has timed out once more.
+        """Append the messages of a timed out pointer once more.
 
-        Return the mark of the last one, and whether this call has noted it. ``report``: that of the
+        Return the mark of the last one, and whether this call has noted it. ``report``: of the
         commit. ``ended``: mark of the time-out.
         """
         if (known := late_mark(report, log)) is not None:
@@ -103,7 +97,7 @@ class LateReports:
         if todo:
             mark = await self._append(log, todo)
         is_new = await self._reports.set_late(pointer, log, mark)
-        await self._list.remove([key(pointer, log)])
+        await self.timed_out.remove([key(pointer, log)])
         return mark, is_new
 
     async def _append(self, log: int, entries: list[Numbered]) -> Mark:
@@ -115,7 +109,7 @@ class LateReports:
         return group.last
 
     async def _messages(self, pointer: int, log: int) -> AsyncIterator[Numbered]:
-        """Yield the messages that can still be read, in the order of the log."""
+        """Yield the readable messages, in the order of the log."""
         topic = (await self._catalogue.current([log])).get(log)
         if topic is None:
             raise no_topic(f"of log {log}")
@@ -157,13 +151,10 @@ class LateReports:
 
     async def select(self, log: int, limit: int) -> list[TimedOutPointer]:
         """See ``Pointers.timed_out``."""
-        listed = await self._list.select(log, limit)
-        reports = await self._reports.among(each.pointer for each in listed)
-        return [
-            each
-            for each in listed
-            if each.pointer not in reports or report_of(reports[each.pointer], log) is None
-        ]
+        listed = await self.timed_out.select(log, limit)
+        unreported = await self._reports.unreported([(each.pointer, log) for each in listed])
+        pointers = {pointer for pointer, _ in unreported}
+        return [each for each in listed if each.pointer in pointers]
 
 
 class TimedOutList:

@@ -1,9 +1,13 @@
-"""The part of the sweep that concerns pointers: rows that leave with their entries."""
+"""The sweep of pointers: rows and messages that leave with their entries.
+
+The entries of aborted pointers are voided as by a rollback: the rings of agents learn of it from
+the log. A note in ``oplog_aborted`` leaves when no entry of its pointer is left, in a log that is
+gone, too.
+"""
 
 from collections.abc import Callable, Iterable
 
 from oplogd.model.transaction import FIRST_ID
-from oplogd.store.mongo.decisions.aborted import Aborted
 from oplogd.store.mongo.decisions.appends import PointerAppender
 from oplogd.store.mongo.decisions.late import TimedOutList
 from oplogd.store.mongo.decisions.rollbacks import Rollbacks
@@ -17,7 +21,13 @@ from oplogd.store.mongo.link.topic_layout import (
     owner_of,
 )
 from oplogd.store.mongo.pointers.reports import Reports
-from oplogd.store.mongo.pointers.rows import PointerRows, key, pointer_and_number
+from oplogd.store.mongo.pointers.rows import (
+    ABORTED,
+    PointerRows,
+    key,
+    pointer_and_log,
+    pointer_and_number,
+)
 from oplogd.store.mongo.pointers.stored import MAX_NUMBER, StoredMessages
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.catalogue import Catalogue
@@ -32,16 +42,22 @@ class Leaving:
         self._rows = PointerRows(link)
         self._reports = Reports(link)
         self._timed_out = TimedOutList(link)
-        rollbacks = Rollbacks(link, catalogue, stored, PointerAppender(appender))
-        self._aborted = Aborted(link, rollbacks)
+        self._aborted = link.database[ABORTED]
+        self._rollbacks = Rollbacks(link, catalogue, stored, PointerAppender(appender))
         self._stored = stored
 
     async def void_aborted(self, is_allowed: Callable[[], bool]) -> None:
-        """Void the entries of aborted pointers, some at a time while it is allowed."""
-        await self._aborted.void_all(is_allowed)
+        """Void the entries of aborted pointers while it is allowed."""
+        while is_allowed() and (note := await self._aborted.find_one({})) is not None:
+            pointer, log = pointer_and_log(note)
+            todo = await self._rollbacks.pending(pointer, log)
+            for each in todo or await self._rollbacks.note(pointer, log, None, is_free=True):
+                await self._rollbacks.complete(each)
+            if not todo:
+                await self._aborted.delete_one({"_id": note["_id"]})
 
     async def remove_stored(self, log: int, entries: Iterable[Document]) -> None:
-        """Remove the stored messages that leave with entries, and the notes about decisions."""
+        """Remove the stored messages of leaving entries, and the notes about decisions."""
         ended: list[int] = []
         ranges: dict[tuple[int, int], int] = {}
         for each in entries:

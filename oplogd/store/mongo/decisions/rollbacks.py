@@ -18,8 +18,8 @@ Then ``gap`` is the largest stamp of its entries if committed readers may have t
 unique. One more document, ``#``, has none. So agents of earlier versions, which claim nothing and
 write no ``u``, can note no rollback.
 
-A rollback concerns the entries that are in the log when it is noted. Entries that land meanwhile
-stay, except PUBLISH entries of messages rolled back. Such an entry may also publish newer
+A rollback concerns the entries in the log when it is noted. Entries landing meanwhile stay, except
+PUBLISH entries of messages rolled back. Such an entry may also publish newer
 messages. They are rolled back with it: agents remember the messages of an entry, so an entry is
 voided as a whole or not at all.
 """
@@ -91,16 +91,16 @@ class Rollbacks:
                 raise
 
     async def pending(self, pointer: int, log: int) -> list[Document]:
-        """Return the rollbacks of a pointer that are not complete."""
+        """Return the incomplete rollbacks of a pointer."""
         chosen = {"_id": {"$gt": key(pointer, log), "$lt": key(pointer, log) + "~"}}
         async with self._link.reading() as session:
             return await self._notes.find(chosen, session=session).sort("_id", 1).to_list()
 
-    async def due(self, after: str) -> list[Document]:
-        """Return some rollbacks past a key that were not completed in time."""
+    async def due(self, after: str) -> Document | None:
+        """Return the next overdue rollback past a key."""
         now_ms = await self._link.now_ms()
         chosen = {"_id": {"$gt": after}, **is_past("due", now_ms)}
-        return await self._notes.find(chosen).sort("_id", 1).limit(1).to_list()
+        return await self._notes.find_one(chosen, sort=[("_id", 1)])
 
     async def note(
         self,
@@ -148,7 +148,7 @@ class Rollbacks:
         return notes
 
     async def complete(self, note: Document) -> Mark | None:
-        """Carry out a rollback. Return the mark of its last VOID entry; None if it has none.
+        """Carry out a rollback. Return the mark of its last VOID entry, None if it has none.
 
         Raises TransactionConflictError if the pointer was reported as committed before.
         """
@@ -201,7 +201,7 @@ class Rollbacks:
     async def _with_late(
         self, note: Document, pointer: int, log: int, runs: list[tuple[int, int]]
     ) -> list[tuple[int, int]]:
-        """Note the PUBLISH entries that have landed since, and drop the rest of their messages.
+        """Note the PUBLISH entries landed since then, and drop the rest of their messages.
 
         Some readers may have read these messages in between. The ranges of PUBLISH entries do not
         overlap, so at most one publishes newer messages, too.

@@ -1,10 +1,10 @@
 """Deletion of the commit logs of idle groups.
 
     heads := the newest entries of the logs
-    judge: each is old, and its group has no transaction that is not finished
+    judge: each is old, and its group has no unfinished transaction
     append the end at exactly head + 1
 
-A transaction that begins has its row before its begin record. So either its row is seen, or its
+A beginning transaction has its row before its begin record. So either its row is seen, or its
 record takes the place of the end, or the end is before it and the record is refused.
 """
 
@@ -15,7 +15,7 @@ from oplogd.model.transaction import GROUP_PREFIX
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.topic_layout import CATALOGUE, Document, log_of, number
+from oplogd.store.mongo.link.topic_layout import CATALOGUE, log_of, number
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import IDLE_MS
 
@@ -26,49 +26,36 @@ _PAGE = 200
 _NAMES_END = f"{SYSTEM}/{GROUP_PREFIX[:-1]}{chr(ord(GROUP_PREFIX[-1]) + 1)}"
 
 
-class IdleGroups:
-    """Methods raise PyMongo's errors, and StoreUnavailableError.
+async def retire(
+    link: Link,
+    lease: FoldLease,
+    rows: TransactionRows,
+    topics: MongoTopics,
+    is_followed: Callable[[int], bool],
+) -> int:
+    """See ``Transactions.retire``. Only the holder of the lease deletes.
 
-    Only the holder of the lease deletes.
+    Raises PyMongo's errors, and StoreUnavailableError.
     """
-
-    def __init__(
-        self, link: Link, lease: FoldLease, rows: TransactionRows, topics: MongoTopics
-    ) -> None:
-        self._link = link
-        self._lease = lease
-        self._rows = rows
-        self._topics = topics
-
-    async def retire(self, is_followed: Callable[[int], bool]) -> int:
-        """See ``Transactions.retire``."""
-        count, after = 0, f"{SYSTEM}/{GROUP_PREFIX}"
-        catalogue = await self._link.topics.find_one({"_id": CATALOGUE})
-        while catalogue is not None and self._lease.held:
-            chosen = {"_id": {"$gt": after, "$lt": _NAMES_END}}
-            found = self._link.topics.find(chosen).sort("_id", 1).limit(_PAGE)
-            if not (page := await found.to_list()):
-                break
-            after = page[-1]["_id"]
-            count += await self._retire_some(
-                {log_of(each): _idle_ms(catalogue, each) for each in page}, is_followed
-            )
-        return count
-
-    async def _retire_some(self, idle: dict[int, int], is_followed: Callable[[int], bool]) -> int:
-        """``idle``: time in ms after which each log is idle."""
-        heads = (await self._topics.heads.newest(idle.keys())).logs
-        busy = await self._rows.busy(idle.keys())
-        present = await self._link.removal()
-        count = 0
+    count, after = 0, f"{SYSTEM}/{GROUP_PREFIX}"
+    catalogue = await link.topics.find_one({"_id": CATALOGUE})
+    while catalogue is not None and lease.held:
+        chosen = {"_id": {"$gt": after, "$lt": _NAMES_END}}
+        page = await link.topics.find(chosen).sort("_id", 1).limit(_PAGE).to_list()
+        if not page:
+            break
+        after = page[-1]["_id"]
+        idle = {}  # time in ms after which each log is idle
+        for topic in page:
+            ttl = topic.get("ttl")
+            seconds = number(catalogue, "default_ttl") if ttl is None else ttl
+            idle[log_of(topic)] = max(IDLE_MS, 1000 * seconds)
+        heads = (await topics.heads.newest(idle.keys())).logs
+        busy = await rows.busy(idle.keys())
+        present = await link.removal()
         for log, head in heads.items():
             oldest_ms = present.ages.oldest(present.ms - idle[log])
             is_old = head.mark.ms < oldest_ms and not head.is_ended
-            if is_old and log not in busy and not is_followed(log) and self._lease.held:
-                count += await self._topics.end_behind(log, head.mark)
-        return count
-
-
-def _idle_ms(catalogue: Document, topic: Document) -> int:
-    own = topic.get("ttl")
-    return max(IDLE_MS, 1000 * (number(catalogue, "default_ttl") if own is None else own))
+            if is_old and log not in busy and not is_followed(log) and lease.held:
+                count += await topics.end_behind(log, head.mark)
+    return count

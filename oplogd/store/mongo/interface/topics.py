@@ -12,7 +12,6 @@ from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS
 from oplogd.store.mongo.pointers.stored import StoredMessages
-from oplogd.store.mongo.pointers.waiting import WaitingBytes
 from oplogd.store.mongo.reading.expiry import Expiry
 from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working
 from oplogd.store.mongo.topics.ahead import AheadTopics
@@ -24,15 +23,7 @@ from oplogd.store.mongo.topics.repair import StampRepair
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.upkeep.bounds import Bounds
 from oplogd.store.mongo.upkeep.sweep import Sweeper
-from oplogd.store.topics import (
-    Full,
-    MessageBatch,
-    Namespace,
-    News,
-    Outcome,
-    Topic,
-    TopicStats,
-)
+from oplogd.store.topics import Full, MessageBatch, Namespace, News, Outcome, Topic, TopicStats
 
 
 class MongoTopics:
@@ -74,7 +65,7 @@ class MongoTopics:
             self.catalogue,
             self.heads,
             self.sweeper.remove_past,
-            WaitingBytes(link, self.stored).octets,
+            self.stored.waiting_bytes,
             lease,
         )
         self._watcher = NewsWatcher(link, self.catalogue, self.heads)

@@ -12,7 +12,6 @@ from oplogd.store.mongo.link.topic_layout import (
     identity,
     mark_of,
     number_of,
-    owner_of,
     parts,
 )
 from oplogd.store.mongo.topics.groups import Once
@@ -22,10 +21,10 @@ from oplogd.store.topics import EntryKind
 _LOOK_UP = 500
 
 
-class Published(NamedTuple):
-    """``number``: of the last stored message that a PUBLISH entry covers; 0: there is none.
+class LastPublish(NamedTuple):
+    """``number``: of the last published message of the stored ones, 0 if there is none.
 
-    ``mark``: of the last PUBLISH entry; None if there is none, or if it was voided.
+    ``mark``: of the last PUBLISH entry, None if there is none or it was voided.
     """
 
     number: int = 0
@@ -43,7 +42,7 @@ def publish_identity(pointer: int, log: int, number: int) -> str:
     return identity(pointer, log, PUBLISH_BASE + number)
 
 
-async def published_of(link: Link, pointer: int, log: int) -> Published:
+async def published_of(link: Link, pointer: int, log: int) -> LastPublish:
     """Raises PyMongo's errors."""
     chosen = {"x": {"$gte": publish_identity(pointer, log, 0), "$lte": end_of(pointer, log)}}
     members = {"x": 1, "d": 1, "ts": 1, "q": 1, "kind": 1}
@@ -56,16 +55,24 @@ async def published_of(link: Link, pointer: int, log: int) -> Published:
                 decision = Decision(each["d"])
                 continue
             mark = mark_of(each) if each["kind"] == EntryKind.PUBLISH else None
-            return Published(number - PUBLISH_BASE, mark, decision)
-    return Published(decision=decision)
+            return LastPublish(number - PUBLISH_BASE, mark, decision)
+    return LastPublish(decision=decision)
 
 
 async def decisions_of(link: Link, log: int, pointers: Collection[int]) -> dict[int, Decision]:
     """See ``TopicLog.decisions``. Raises PyMongo's errors."""
-    decisions: dict[int, Decision] = {}
-    for ends in parts((end_of(pointer, log) for pointer in pointers), _LOOK_UP):
-        found = await entries_of(link, map(Once, ends))
-        for end, entry in found.items():
+    found = await decided_pairs(link, [(pointer, log) for pointer in pointers])
+    return {pointer: decision for (pointer, _), decision in found.items()}
+
+
+async def decided_pairs(
+    link: Link, pairs: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], Decision]:
+    """Return the decisions about pairs of a pointer and a log. Raises PyMongo's errors."""
+    by_end = {end_of(*pair): pair for pair in pairs}
+    decisions: dict[tuple[int, int], Decision] = {}
+    for ends in parts(by_end, _LOOK_UP):
+        for end, entry in (await entries_of(link, map(Once, ends))).items():
             if entry.digest is not None:
-                decisions[owner_of(end)] = Decision(entry.digest)
+                decisions[by_end[end]] = Decision(entry.digest)
     return decisions

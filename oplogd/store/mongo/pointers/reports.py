@@ -7,16 +7,16 @@ the same time, no rollback begins after the report of a commit, and no report is
 of its logs. Whoever meets a claim completes its rollback.
 
 ``oplog_reports`` holds ``{_id, v, committed, aborted, late, claims, due}``. ``_id``: 16 hex digits
-of the pointer. ``v`` grows with each change, from a random number on: a document that was removed
-and made again must not look unchanged. ``committed`` and ``aborted``: the logs for which that
-was reported, until the decision leaves the log. ``late``: offset, ms and sequence of the last LATE
+of the pointer. ``v`` grows with each change, from a random number on: a document made again after
+its removal must not look unchanged. ``committed`` and ``aborted``: the logs with this report, until
+the decision leaves the log. ``late``: offset, ms and sequence of the last LATE
 entry by log, once all of them are there. ``claims``: the tokens of rollbacks by log. ``due``: some
-reports may not be carried out; the keeper completes them after this time.
+reports may not be carried out. The keeper completes them after this time.
 """
 
 import secrets
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
 
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
@@ -35,10 +35,8 @@ _VERSION_BITS = 62
 REPORTED = (Decision.COMMITTED, Decision.ABORTED)
 
 
-class Help(Protocol):
-    """Completes the rollback of a claim, and releases it."""
-
-    async def __call__(self, pointer: int, log: int, token: str) -> None: ...
+# Completes the rollback of a claim: of its pointer, log and token. Releases the claim.
+Help = Callable[[int, int, str], Awaitable[None]]
 
 
 class Reports:
@@ -59,13 +57,17 @@ class Reports:
         empty = {"v": 0, "committed": [], "aborted": [], "late": {}, "claims": {}}
         return found or {"_id": _key(pointer), **empty}
 
-    async def among(self, pointers: Iterable[int]) -> dict[int, Document]:
-        """Return the documents of these pointers."""
-        return {
-            pointer_of(each): each
-            for some in parts(map(_key, pointers))
-            for each in await self._reports.find({"_id": {"$in": some}}).to_list()
-        }
+    async def unreported(self, pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the pairs of a pointer and a log without a report."""
+        found: dict[int, Document] = {}
+        for some in parts(_key(pointer) for pointer, _ in pairs):
+            documents = await self._reports.find({"_id": {"$in": some}}).to_list()
+            found |= {pointer_of(each): each for each in documents}
+        return [
+            (pointer, log)
+            for pointer, log in pairs
+            if pointer not in found or report_of(found[pointer], log) is None
+        ]
 
     async def record(
         self, pointer: int, decision: Decision, logs: Sequence[int], help_: Help
@@ -92,10 +94,7 @@ class Reports:
                 return found | joined
 
     async def claim(self, pointer: int, log: int, token: str, help_: Help) -> Decision | None:
-        """Claim a pointer for a rollback, unless it was reported in this log.
-
-        Return that decision.
-        """
+        """Claim a pointer for a rollback, unless it was reported in this log. Return the report."""
         while True:
             found = await self.find(pointer)
             if (report := report_of(found, log)) is not None:
@@ -121,20 +120,20 @@ class Reports:
         await self._reports.update_one(same, {"$unset": {"due": ""}})
 
     async def set_late(self, pointer: int, log: int, mark: Mark) -> bool:
-        """Note that all LATE entries are in a log. Return whether that is new."""
+        """Note that all LATE entries are in a log. Return whether this is new."""
         name = f"late.{log}"
         change = {"$set": {name: [*mark]}, "$inc": {"v": 1}}
         changed = await self._reports.update_one({"_id": _key(pointer), name: None}, change)
         return bool(changed.modified_count)
 
     async def due(self, after: str) -> list[Document]:
-        """Return some documents past a key that were not completed in time."""
+        """Return some overdue documents past a key."""
         now_ms = await self._link.now_ms()
         chosen = {"_id": {"$gt": after}, **is_past("due", now_ms)}
         return await self._reports.find(chosen).sort("_id", 1).limit(STEP).to_list()
 
     async def leave(self, log: int, pointers: Iterable[int]) -> None:
-        """Note that the decisions about pointers have left a log, or that it is gone."""
+        """Note that the decisions about pointers have left a log, or the log is gone."""
         left = {
             "$pull": {each.value: log for each in REPORTED},
             "$unset": {f"late.{log}": ""},
@@ -173,13 +172,13 @@ def report_of(report: Document, log: int) -> Decision | None:
 
 
 def late_mark(report: Document, log: int) -> Mark | None:
-    """Return the mark of the last LATE entry in a log; None while some may be missing."""
+    """Return the mark of the last LATE entry in a log, None while some may be missing."""
     found = report["late"].get(str(log))
     return None if found is None else Mark(*found)
 
 
 def _set(found: Document, change: dict[str, Any]) -> Document:
-    """Return the members of a new document that a change sets."""
+    """Return the members of a new document after a change."""
     members: Document = {}
     for name, value in change["$set"].items():
         member, _, key = name.partition(".")

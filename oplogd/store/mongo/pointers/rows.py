@@ -3,12 +3,16 @@
 ``oplog_pointers`` holds ``{_id, log, begun, expires, entries, stored, due}`` for each pointer in
 each log. ``_id``: 16 hex digits of the pointer and 6 of the log. ``begun`` and ``expires`` are ms.
 ``entries`` and ``stored``: something was, or is being, published or stored. ``due``: an agent of an
-earlier version was deciding; the keeper looks after this time.
+earlier version was deciding. The keeper looks after this time.
 
 A row is there before the first entry is appended or the first message stored, and is removed only
 after the decision was seen in the log. No decision depends on its content: it need only be there.
+
+``oplog_aborted`` holds ``{_id, log}`` for each aborted pointer with entries to void: see
+``Leaving``.
 """
 
+import contextlib
 from collections.abc import Iterable
 
 from pymongo.asynchronous.collection import AsyncCollection
@@ -18,15 +22,18 @@ from oplogd.clock.ages import MAX_LEAD_MS
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.overdue import is_over, is_past
 from oplogd.store.mongo.link.topic_layout import Document, parts
+from oplogd.store.mongo.transactions.rows import date_again
 from oplogd.store.numbers import number_of
-from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, PointerStats
+from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey
+from oplogd.store.transactions import OpenStats
 
 POINTERS = "oplog_pointers"
+ABORTED = "oplog_aborted"
 
 # Time after which the keeper completes the work of another agent.
 SETTLED_MS = 3_000
 
-# Rows that the keeper handles at a time.
+# Rows of one step of the keeper.
 STEP = 500
 
 
@@ -45,6 +52,12 @@ def pointer_and_log(document: Document) -> tuple[int, int]:
     return pointer, int(document.get("log", number))
 
 
+async def note_aborted(link: Link, pointer: int, log: int) -> None:
+    """Note that the sweep may void all entries of a pointer."""
+    with contextlib.suppress(DuplicateKeyError):
+        await link.database[ABORTED].insert_one({"_id": key(pointer, log), "log": log})
+
+
 class PointerRows:
     """Methods raise PyMongo's errors."""
 
@@ -60,7 +73,7 @@ class PointerRows:
         await self._rows.create_index([("due", 1)], name="due", sparse=True)
 
     async def find(self, pointer: int, log: int) -> Document:
-        """Return the row of a pointer; empty if there is none."""
+        """Return the row of a pointer, empty if there is none."""
         async with self._link.reading() as session:
             found = await self._rows.find_one({"_id": key(pointer, log)}, session=session)
         return found or {}
@@ -113,7 +126,7 @@ class PointerRows:
             await self._rows.delete_many({"_id": {"$in": some}})
 
     async def due(self, after: str) -> list[Document]:
-        """Return some rows past a key that are overdue, or were not finished."""
+        """Return some overdue or unfinished rows past a key."""
         present = await self._link.present()
         chosen = {
             "_id": {"$gt": after},
@@ -122,14 +135,8 @@ class PointerRows:
         return await self._rows.find(chosen).sort("_id", 1).limit(STEP).to_list()
 
     async def date_again(self) -> None:
-        """Let pointers begin now that began before the clock was set back."""
-        present = await self._link.present()
-        now_ms = present.ms
-        chosen = {"begun": {"$gt": present.known_to}}
-        for each in await self._rows.find(chosen, {"begun": 1, "expires": 1}).to_list():
-            again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-            same = {"_id": each["_id"], "begun": each["begun"]}
-            await self._rows.update_one(same, {"$set": again})
+        """Let pointers begin now if they began before the clock was set back."""
+        await date_again(self._rows, {}, await self._link.present())
 
     async def select(
         self, limit: int, after: PointerKey | None, log: int | None = None
@@ -153,12 +160,12 @@ class PointerRows:
         found = self._rows.find(chosen, {"_id": 1}).sort([("begun", 1), ("_id", 1)]).limit(limit)
         return [pointer_and_log(each)[0] for each in await found.to_list()]
 
-    async def stats(self) -> PointerStats:
+    async def stats(self) -> OpenStats:
         """See ``Pointers.stats``."""
         # All of them, by an index.
         count = await self._rows.count_documents({"begun": {"$gt": 0}})
         oldest = await self._rows.find_one({}, {"begun": 1}, sort=[("begun", 1)]) if count else None
-        return PointerStats(count, int(oldest["begun"])) if oldest else PointerStats(0, 0)
+        return OpenStats(count, int(oldest["begun"])) if oldest else OpenStats(0, 0)
 
 
 def _found(row: Document) -> FoundPointer:

@@ -7,8 +7,8 @@ message. ``t``: the write stamp. It ascends with the number. ``o``: bytes of all
 it, ``z``: its own.
 
 The next ones are inserted at exactly last + 1: see ``inserts``. So a message that lands late has a
-larger number than all that a PUBLISH entry covers. For this to hold for ever, a message that is
-dropped stays as an empty document, with ``v``: 1 if it was rolled back, 2 if the pointer was
+larger number than all messages of a PUBLISH entry. For this to hold for ever, a dropped message
+stays as an empty document, with ``v``: 1 if it was rolled back, 2 if the pointer was
 decided before it was published. They leave with the entries of the pointer.
 """
 
@@ -27,11 +27,12 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.search import last_before
 from oplogd.store.mongo.link.topic_layout import Document, stamp_of
-from oplogd.store.mongo.pointers.published import Published, published_of
+from oplogd.store.mongo.pointers.published import LastPublish, published_of
+from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
 from oplogd.store.numbers import number_of
-from oplogd.store.topics import TopicEntry, TopicRecord
-from oplogd.store.transactions import Limits
+from oplogd.store.topics import ENTRY_OCTETS, TopicEntry, TopicRecord
+from oplogd.store.transactions import RecordLimits
 
 ROLLED_BACK = 1
 DECIDED = 2
@@ -44,6 +45,9 @@ _MOST_BYTES = 8_000_000
 # Messages dropped at a time.
 _DROPS = 5_000
 
+# Pointers of a topic whose waiting messages one look counts.
+_MOST_WAITING = 200
+
 # Ranges of one removal.
 _RANGES = 100
 
@@ -53,11 +57,11 @@ _SHORT = {"t": 1, "o": 1, "z": 1, "v": 1}
 class Stored(NamedTuple):
     """The messages of a pointer in a log.
 
-    ``last``: the newest one; None if there is none. ``first_new``, ``last_new``: the ends of those
-    that can still be published.
+    ``last``: the newest one, None if there is none. ``first_new``, ``last_new``: the first and the
+    last message that can still be published.
     """
 
-    published: Published
+    published: LastPublish
     last: Document | None
     first_new: Document | None
     last_new: Document | None
@@ -68,8 +72,18 @@ class Stored(NamedTuple):
         return max(self.published.number, number_in(self.last))
 
     @property
-    def last_stamp(self) -> int:
-        return 0 if self.last is None else int(self.last["t"])
+    def waiting(self) -> tuple[int, int]:
+        """Number and bytes of the messages that can still be published."""
+        first, last = self.first_new, self.last_new
+        if first is None or last is None:
+            return 0, 0
+        return number_in(last) - number_in(first) + 1, int(last["o"] + last["z"] - first["o"])
+
+    @property
+    def new_bytes(self) -> int:
+        """Their bytes as counted in a topic."""
+        count, size = self.waiting
+        return size + ENTRY_OCTETS * count
 
     @property
     def is_dropped(self) -> bool:
@@ -103,15 +117,20 @@ class StoredMessages:
             last_new = await self._one(pointer, log, published.number, new) or first
         return Stored(published, last, first, last_new)
 
+    async def waiting_bytes(self, log: int) -> int:
+        """Return the bytes of messages of the oldest open pointers as counted in a topic."""
+        pointers = await PointerRows(self._link).with_stored(log, _MOST_WAITING)
+        return sum([(await self.find(pointer, log)).new_bytes for pointer in pointers])
+
     async def stamp_of(self, pointer: int, log: int, number: int) -> int:
-        """Return the write stamp of a message; 0 if it is gone."""
+        """Return the write stamp of a message, 0 if it is gone."""
         found = await self._payloads.find_one({"_id": _key(pointer, log, number)}, {"t": 1})
         return 0 if found is None else int(found["t"])
 
     async def append(
-        self, pointer: int, log: int, messages: Sequence[Message], limits: Limits
+        self, pointer: int, log: int, messages: Sequence[Message], limits: RecordLimits
     ) -> None:
-        """Append messages behind all that are stored. A majority has them when the call returns.
+        """Append messages behind the last one. A majority has them when the call returns.
 
         Raises TransactionConflictError and TransactionTooLargeError: then nothing was stored.
         """
@@ -140,10 +159,10 @@ class StoredMessages:
     def _documents(
         self, pointer: int, log: int, messages: Sequence[Message], found: Stored, now_ms: int
     ) -> list[Document]:
-        """Return the documents of the first messages that one insert takes."""
+        """Return the documents of the first messages, as many as one insert takes."""
         documents: list[Document] = []
-        write_stamp = found.last_stamp
-        octets = 0 if found.last is None else found.last["o"] + found.last["z"]
+        last = found.last or {"t": 0, "o": 0, "z": 0}
+        write_stamp, before = int(last["t"]), last["o"] + last["z"]
         size = 0
         most = min(MOST_PAYLOADS, self._link.quirks.inserts_per_command)
         for number, message in enumerate(messages[:most], found.number + 1):
@@ -155,13 +174,13 @@ class StoredMessages:
                 "_id": _key(pointer, log, number),
                 "t": write_stamp,
                 "data": message.data.decode(),
-                "o": octets,
+                "o": before,
                 "z": len(message.data),
             }
             if message.ttl is not None:
                 document["ttl"] = message.ttl
             documents.append(document)
-            octets += len(message.data)
+            before += len(message.data)
         return documents
 
     async def page(self, log: int, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
@@ -201,7 +220,7 @@ class StoredMessages:
         await self.drop(pointer, log, found.published.number, found.number, DECIDED)
 
     async def remove(self, ranges: Sequence[tuple[int, int, int]]) -> None:
-        """Remove messages: of each pointer, log and number those up to that number."""
+        """Remove messages. ``ranges``: pointer, log, and the number up to which they leave."""
         for start in range(0, len(ranges), _RANGES):
             some = ranges[start : start + _RANGES]
             keys = [{"_id": _keys(pointer, log, 0, upto)} for pointer, log, upto in some]
@@ -238,21 +257,18 @@ class StoredMessages:
         return await last_before(low, end, lambda mark: stamp_of(mark) <= write_stamp, look_up)
 
 
-def check(pointer: int, found: Stored, messages: Sequence[Message], limits: Limits) -> None:
+def check(pointer: int, found: Stored, messages: Sequence[Message], limits: RecordLimits) -> None:
     """Raise TransactionConflictError or TransactionTooLargeError if messages may not be stored."""
     if found.published.decision is not None:
         raise decided(pointer, found.published.decision)
-    records, octets = len(messages), sum(len(message.data) for message in messages)
-    first, last = found.first_new, found.last_new
-    if first is not None and last is not None:
-        records += number_in(last) - number_in(first) + 1
-        octets += last["o"] + last["z"] - first["o"]
-    if records > limits.records or octets > limits.octets:
-        raise too_many_stored(pointer, limits.records, limits.octets)
+    count, size = found.waiting
+    size += sum(len(message.data) for message in messages)
+    if count + len(messages) > limits.records or size > limits.bytes:
+        raise too_many_stored(pointer, limits.records, limits.bytes)
 
 
 def number_in(document: Document | None) -> int:
-    """Return the number of a message; 0 if there is none."""
+    """Return the number of a message, 0 if there is none."""
     return 0 if document is None else int(document["_id"][22:], 16)
 
 

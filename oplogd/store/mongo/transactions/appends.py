@@ -1,4 +1,4 @@
-"""Appends of transactions: those waiting at the same time share one."""
+"""Appends of transactions. Waiting requests share one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class _Request:
 
 
 class SharedAppender:
-    """Appends for one caller at a time, together for all that wait.
+    """Appends for one caller at a time, together for all waiting ones.
 
     Otherwise the requests of one agent would be in each other's way, above all in the commit log.
     """

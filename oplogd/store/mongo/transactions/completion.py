@@ -2,41 +2,42 @@
 
     commit record, once
     everything of earlier commits: those of the same commit log with a smaller offset there
-    one COMMIT entry in each topic touched, once; the operations, once each
+    one COMMIT entry in each touched topic, once, and the operations, once each
     the row: committed
 
-All commits of one commit log end in the order of their commit records. A commit record that is not
-in the log when another one was found there comes after it. So the earlier ones are known, and all
+All commits of one commit log end in the order of their commit records. A commit record missing in
+the log when another one was found there comes after it. So the earlier ones are known, and all
 their entries are there before any later COMMIT entry.
 
 An abort has no order. Deleted topics get no entry.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError, TransactionNotFoundError
 from oplogd.model.commit_log import abort_record, commit_record
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
-from oplogd.model.transaction import Marker, encode_marker
+from oplogd.model.transaction import Marker
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import END_NUMBER, identity
-from oplogd.store.mongo.topics.groups import Group, Once, new_entry
+from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.mongo.transactions.appends import SharedAppender
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.records import lasts
+from oplogd.store.mongo.transactions.places import forget_notes
+from oplogd.store.mongo.transactions.records import entry_in, lasts
 from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase, finished
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import CommittedLog, Run
+from oplogd.store.transactions import CommittedLog, OperationRun
 
 
 class Ordered(NamedTuple):
-    """A commit with the mark of its commit record; None: the commit log was deleted."""
+    """A commit with the mark of its commit record. None: the commit log was deleted."""
 
     row: TransactionRow
     commit: Mark | None
@@ -85,8 +86,18 @@ class Completion:
             return await self._abort(row)
         return row
 
+    async def forget(self, is_allowed: Callable[[], bool]) -> None:
+        """Forget old transactions while it is allowed."""
+        while is_allowed() and (ids := await self._rows.old()):
+            for each in ids:
+                # A late write may have left something.
+                await self._payloads.remove(each)
+            await forget_notes(self._link, ids)
+            await self._rows.forget(ids)
+            await asyncio.sleep(0)
+
     async def _commit(self, row: TransactionRow) -> TransactionRow:
-        """Commit in turns, one per commit log: the first one in a turn completes all that wait."""
+        """Commit in turns, one per commit log. The first one in a turn completes all of them."""
         id_, log, *_ = row.transaction
         request = _Request(row)
         turns = self._turns.setdefault(log, _Turns())
@@ -107,7 +118,7 @@ class Completion:
         return await self.complete(await self._rows.find(id_))
 
     async def _complete_all(self, log: int, rows: Sequence[TransactionRow]) -> None:
-        groups = [self._commit_record(row) for row in rows]
+        groups = [_commit_record(row) for row in rows]
         await self._appender.run(groups)
         await self._link.step("commit-record")
         commits = [Ordered(row, group.last) for row, group in zip(rows, groups, strict=True)]
@@ -138,16 +149,14 @@ class Completion:
         ]
 
     async def _finish(self, commits: Sequence[Ordered]) -> None:
-        """Write the entries of commits into all logs that they have touched, in this order.
+        """Write the entries of commits into all touched logs, in this order.
 
         Only the last one may have operations.
         """
         counts = [lasts(row) for row, _ in commits]
         groups = [
             {
-                log: self._entry(
-                    row, log, EntryKind.COMMIT, Marker(str(row.transaction.id), *found)
-                )
+                log: _end_entry(row, log, EntryKind.COMMIT, Marker(str(row.transaction.id), *found))
                 for log, found in sorted(each.items())
                 if log != row.transaction.log
             }
@@ -166,7 +175,7 @@ class Completion:
     ) -> None:
         """Append the operations of a commit, and end it."""
         id_ = row.transaction.id
-        runs: tuple[Run, ...] = ()
+        runs: tuple[OperationRun, ...] = ()
         if row.has_operations:
             try:
                 runs = await self._operations.append(id_, row.transaction.records)
@@ -185,37 +194,32 @@ class Completion:
         assert txn.reason is not None
         marker = Marker(str(txn.id))
         record = marker if txn.group is None else abort_record(txn.id, txn.reason)
-        group = self._entry(row, txn.log, EntryKind.ABORT, record)
+        group = _end_entry(row, txn.log, EntryKind.ABORT, record)
         await self._appender.run([group])
         await self._link.step("abort-record")
         others = [log for log in sorted(row.topics) if log != txn.log]
-        await self._append([self._entry(row, log, EntryKind.ABORT, marker) for log in others])
+        await self._append([_end_entry(row, log, EntryKind.ABORT, marker) for log in others])
         await self._rows.finish(txn.id, TxnPhase.ABORTING, {"phase": TxnPhase.ABORTED})
         await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(txn.id)
         return await self._rows.find(txn.id)
 
-    def _commit_record(self, row: TransactionRow) -> Group:
-        txn = row.transaction
-        if txn.group is not None:
-            return self._entry(row, txn.log, EntryKind.COMMIT, commit_record(txn.id, txn.records))
-        marker = Marker(str(txn.id), *lasts(row).get(txn.log, (0, -1)))
-        return self._entry(row, txn.log, EntryKind.COMMIT, marker)
-
-    def _entry(
-        self, row: TransactionRow, log: int, kind: EntryKind, content: Message | Marker
-    ) -> Group:
-        """Return the entry that ends a transaction in a log. In a group's log it is a message."""
-        if isinstance(content, Marker):
-            data = encode_marker(content).encode()
-        else:
-            kind, data = EntryKind.MESSAGE, content.data
-        condition = Once(identity(row.transaction.id, log, END_NUMBER))
-        return Group(log, [new_entry(kind, data, once=condition)])
-
     async def _append(self, groups: Sequence[Group]) -> None:
         size = self._link.timing.topics_per_step
         for start in range(0, len(groups), size):
             await self._appender.run(groups[start : start + size])
             await self._link.step("marker")
+
+
+def _end_entry(row: TransactionRow, log: int, kind: EntryKind, content: Message | Marker) -> Group:
+    """Return the last entry of a transaction in a log."""
+    return entry_in(log, kind, content, Once(identity(row.transaction.id, log, END_NUMBER)))
+
+
+def _commit_record(row: TransactionRow) -> Group:
+    txn = row.transaction
+    record: Message | Marker = commit_record(txn.id, txn.records)
+    if txn.group is None:
+        record = Marker(str(txn.id), *lasts(row).get(txn.log, (0, -1)))
+    return _end_entry(row, txn.log, EntryKind.COMMIT, record)

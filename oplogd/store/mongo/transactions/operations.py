@@ -1,4 +1,4 @@
-"""Appending the operations of a transaction that commits: each once, by any number of agents."""
+"""Appending the operations of a commit: each once, by any number of agents."""
 
 from array import array
 from bisect import bisect_right
@@ -11,12 +11,12 @@ from oplogd.store.mongo.log.conditional import ConditionalAppender, OrderedBatch
 from oplogd.store.mongo.log.head import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.mongo.transactions.places import OperationPlaces, forget_notes
-from oplogd.store.transactions import Run
+from oplogd.store.mongo.transactions.places import OperationPlaces
+from oplogd.store.transactions import OperationRun
 
 
 class OperationAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
+    """Methods raise PyMongo's errors, and StoreUnavailableError for an unusable log."""
 
     def __init__(
         self, link: Link, log: Log, appender: ConditionalAppender, payloads: Payloads
@@ -26,11 +26,11 @@ class OperationAppender:
         self._appender = appender
         self._payloads = payloads
 
-    async def append(self, txn: int, upto_lsn: int) -> tuple[Run, ...]:
+    async def append(self, txn: int, upto_lsn: int) -> tuple[OperationRun, ...]:
         """Append the payloads of a transaction below an ``lsn``, in order. Return their places.
 
         Any number of agents may do so at once, and again later, with the same ``upto_lsn``.
-        Another agent may complete the transaction and remove its payloads meanwhile; then this
+        Another agent may complete the transaction and remove its payloads meanwhile. Then this call
         raises StoreUnavailableError or TransactionNotFoundError, or returns fewer places.
         """
         lsns = array("q")
@@ -50,10 +50,6 @@ class OperationAppender:
             last = page[-1][0]
             await self._link.step("page")
         return await places.runs(lsns)
-
-    async def forget(self, txns: Sequence[int]) -> None:
-        """Forget the places of transactions that are forgotten, after their payloads."""
-        await forget_notes(self._link, txns)
 
     async def _page(self, txn: int, after_lsn: int, lsns: "array[int]") -> list[Numbered]:
         page = [each for each in await self._payloads.page(txn, after_lsn) if each[0] <= lsns[-1]]

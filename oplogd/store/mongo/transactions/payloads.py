@@ -1,4 +1,4 @@
-"""The operations of transactions that are not in the log yet.
+"""The operations of transactions before they are in the log.
 
 ``oplog_payloads`` holds ``{_id, event, key, data, d}``. ``_id``: 16 hex digits of the transaction
 and 10 of the ``lsn``, so that its index keeps an ``lsn`` unique. ``d``: the record's digest. The
@@ -45,7 +45,7 @@ class Payloads:
             await self._write(txn, records[start : start + most])
 
     async def existing(self, txn: int, lsns: Iterable[int]) -> dict[int, str]:
-        """Return the digests of those records that are written, by ``lsn``."""
+        """Return the digests of the written ones among these records, by ``lsn``."""
         found: dict[int, str] = {}
         for keys in parts(_key(txn, lsn) for lsn in lsns):
             async for each in self._payloads.find({"_id": {"$in": keys}}, {"d": 1}):
@@ -79,11 +79,11 @@ class Payloads:
         return page
 
     async def remove(self, txn: int) -> None:
-        """Remove all operations of a transaction that was aborted, or has committed."""
+        """Remove all operations of an aborted or committed transaction."""
         await self._payloads.delete_many({"_id": _keys(txn)})
 
     async def _write(self, txn: int, records: Sequence[Record]) -> None:
-        """Insert records. Only a majority read shows that those in their way last."""
+        """Insert records. Only a majority read shows whether records in their way last."""
         todo: dict[int, Record] = {}
         for record in records:
             _check(todo.setdefault(record.lsn, record), record.digest)

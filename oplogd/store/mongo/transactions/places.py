@@ -2,8 +2,8 @@
 
 Each transaction with operations has a note ``{_id, runs}`` beside its payloads. The fold writes
 into it which operations it has folded, before it raises the checkpoint, and only folded entries
-leave the log. So an agent that reads the log past the checkpoint, then the checkpoint again, then
-the note, knows every operation. ``runs``: for the first ``lsn`` of each run its last one, its
+leave the log. So an agent knows every operation if it reads the log past the checkpoint, then the
+checkpoint again, then the note. ``runs``: for the first ``lsn`` of each run its last one, its
 length, its first offset and its time in ms. A run may be folded again, and begin elsewhere then.
 
 The note is created before the first operation is appended, and removed after the payloads.
@@ -25,7 +25,7 @@ from oplogd.store.mongo.link.layout import Document, mark_of, transaction_of
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import PAYLOADS
-from oplogd.store.transactions import Run
+from oplogd.store.transactions import OperationRun
 
 # Entries of one answer.
 _BATCH = 1_000
@@ -34,7 +34,7 @@ logger = logging.getLogger("oplogd.store")
 
 
 class Noted(NamedTuple):
-    """Operations of a transaction that follow each other in the log, with one time."""
+    """Consecutive operations of a transaction in the log, with one time."""
 
     first_lsn: int
     last_lsn: int
@@ -58,7 +58,7 @@ class OperationPlaces:
             await self._notes.insert_one({"_id": note_id(self._txn), "runs": {}})
 
     async def last(self) -> int:
-        """Return the largest ``lsn`` in the log or in the note; -1 if none.
+        """Return the largest ``lsn`` in the log or in the note, -1 if none.
 
         Operations are appended in order, so all smaller ones are there. Raises
         TransactionNotFoundError if the note is gone: then the transaction ended long ago.
@@ -66,13 +66,13 @@ class OperationPlaces:
         return await self._log.last_number({"txn": self._txn}, "lsn", self.folded)
 
     async def folded(self) -> tuple[int, int]:
-        """Return the checkpoint's offset, and the largest ``lsn`` that is folded at least."""
+        """Return the checkpoint's offset, and an ``lsn`` up to which all are folded."""
         async with self._link.reading() as session:
             offset = (await self._log.row(session)).folded.offset
             last = max((run.last_lsn for run in await self._note(session)), default=-1)
             return offset, last
 
-    async def runs(self, lsns: "array[int]") -> tuple[Run, ...]:
+    async def runs(self, lsns: "array[int]") -> tuple[OperationRun, ...]:
         """Return the places of these operations, in order. Offset 0: not known."""
         size = 8 * len(lsns)
         offsets, times = array("q", bytes(size)), array("q", bytes(size))
@@ -81,8 +81,8 @@ class OperationPlaces:
             start = bisect_left(lsns, run.first_lsn)
             for place in range(start, min(start + run.length, len(lsns))):
                 offset = run.offset + place - start
-                # A stray is before the entry that counts. A log that was rebuilt has its entries
-                # again, at larger offsets.
+                # A stray is before the valid entry. A rebuilt log has its entries again, at larger
+                # offsets.
                 if offset > offsets[place]:
                     offsets[place], times[place] = offset, run.ms
 
@@ -139,16 +139,16 @@ def _transaction_and_ms(document: Document) -> tuple[int | None, int]:
 
 
 def _noted(documents: Sequence[Document]) -> Noted:
-    """Return the run of entries that follow each other."""
+    """Return the run of consecutive entries."""
     offset, ms, _ = mark_of(documents[0])
     return Noted(documents[0]["lsn"], documents[-1]["lsn"], len(documents), offset, ms)
 
 
-def _compressed(offsets: "array[int]", times: "array[int]") -> Iterator[Run]:
+def _compressed(offsets: "array[int]", times: "array[int]") -> Iterator[OperationRun]:
     start = 0
     for place in range(1, len(offsets) + 1):
         is_end = place == len(offsets) or times[place] != times[start]
         expected = offsets[start] and offsets[start] + place - start
         if is_end or offsets[place] != expected:
-            yield Run(offsets[start], place - start, times[start])
+            yield OperationRun(offsets[start], place - start, times[start])
             start = place

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from oplogd.model.message import Message
-from oplogd.model.transaction import Record, lacking, reused
+from oplogd.model.transaction import Marker, Record, encode_marker, lacking, reused
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import (
     BEGIN_NUMBER,
@@ -28,8 +28,15 @@ _MISSING = OPLOG_INDEX - 1
 
 
 def once(txn: int, log: int, number: int, digest: str | None = None) -> Once:
-    """Return the condition of an entry that precedes the end of its transaction in a log."""
+    """Return the condition of an entry before the end of its transaction in a log."""
     return Once(identity(txn, log, number), identity(txn, log, END_NUMBER), digest)
+
+
+def entry_in(log: int, kind: EntryKind, content: Message | Marker, once: Once) -> Group:
+    """Return an entry about a transaction or a pointer. In a group's log it is a message."""
+    if isinstance(content, Message):
+        return Group(log, [new_entry(EntryKind.MESSAGE, content.data, once=once)])
+    return Group(log, [new_entry(kind, encode_marker(content).encode(), once=once)])
 
 
 class CommittedRecords:
@@ -41,7 +48,7 @@ class CommittedRecords:
         self._payloads = payloads
 
     async def missing(self, row: TransactionRow, records: Sequence[Record]) -> list[Record]:
-        """Return the records that are not written yet.
+        """Return the records not written yet.
 
         Raises TransactionConflictError if an lsn has another digest.
         """

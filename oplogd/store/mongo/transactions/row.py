@@ -3,13 +3,13 @@
 ``{_id, log, group, only, phase, reason, begun, expires, decided, logs, oplog, records, octets,
 high, active, fence, fenced, begin, n, order, commit, marks, runs}``.
 
-``_id``: the transaction's id. ``log``: the commit log. ``only``: the log that all records must be
-in, missing for any. ``begun``, ``expires`` and ``decided``: times in ms. ``logs``: topics that it
-has touched, in the order of their registration. ``oplog``: it has operations. ``records`` and
-``octets``: reserved for writes so far. ``high``: the largest lsn that was reserved. ``active``:
-there until the transaction is finished, for its index. ``fence``: lease and term of its begin,
-missing without one. ``fenced``: it was aborted because that term is over; then ``reason`` is
-another one, which an agent of the version before can read. ``begin`` and ``commit``: marks in the
+``_id``: the transaction's id. ``log``: the commit log. ``only``: the one log of all records,
+missing for any. ``begun``, ``expires`` and ``decided``: times in ms. ``logs``: the touched topics,
+in the order of their registration. ``oplog``: it has operations. ``records`` and ``octets``:
+reserved for writes so far. ``high``: the largest reserved lsn. ``active``: there until the
+transaction is finished, for its index. ``fence``: lease and term of its begin, missing without one.
+``fenced``: it was aborted because this term is over. Then ``reason`` is another one, which an agent
+of the version before can read. ``begin`` and ``commit``: marks in the
 commit log.
 
 After the decision to commit: ``n``, the number of records, and ``order``, for each lsn an index in
@@ -23,24 +23,29 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
 from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.mongo.link.topic_layout import Document
-from oplogd.store.transactions import Commit, CommittedLog, NewTransaction, Run, Transaction
+from oplogd.store.transactions import (
+    Commit,
+    CommittedLog,
+    NewTransaction,
+    OperationRun,
+    Transaction,
+)
 
 TXNS = "oplog_txns"
 
-# The index that finds transactions that are not finished.
+# The index of unfinished transactions.
 ACTIVE_INDEX = "active"
 
 # Bits of an id below its time.
 _RANDOM_BITS = 20
 
-# Members that only a finished commit has. They may be large.
+# Members of a finished commit. They may be large.
 LARGE = {"order": 0, "marks": 0, "runs": 0}
 
 
@@ -49,7 +54,7 @@ class TxnPhase(StrEnum):
 
     OPEN = "open"
     COMMITTING = "committing"
-    # It is decided that the transaction aborts; its entries may not be in all logs yet.
+    # The transaction is to abort. Its entries may not be in all logs yet.
     ABORTING = "aborting"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -78,10 +83,6 @@ class TransactionRow(NamedTuple):
     high: int
     document: Document
 
-    def is_overdue(self, present: Present) -> bool:
-        begun, expires = self.transaction.begun_ms, self.transaction.expires_ms
-        return self.phase is TxnPhase.OPEN and present.is_over(begun, expires)
-
     @property
     def order(self) -> "array[int]":
         """For each lsn of a commit an index in ``topics``, or OPLOG_INDEX."""
@@ -96,12 +97,15 @@ class TransactionRow(NamedTuple):
             CommittedLog(each["log"], _mark(each.get("mark")), each["last"])
             for each in self.document["marks"]
         ]
-        runs = [Run(each["offset"], each["count"], each["ms"]) for each in self.document["runs"]]
+        runs = [
+            OperationRun(each["offset"], each["count"], each["ms"])
+            for each in self.document["runs"]
+        ]
         return Commit(self.transaction, tuple(logs), tuple(runs), self.order)
 
 
 def id_at(ms: int, random: int = 0) -> int:
-    """Return the id of a transaction that begins at a time. ``random``: its last 20 bits."""
+    """Return the id of a transaction begun at a time. ``random``: its last 20 bits."""
     return FIRST_ID + (ms << _RANDOM_BITS) + random
 
 
@@ -179,8 +183,10 @@ def decided(records: "array[int]", now_ms: int) -> Document:
     }
 
 
-def finished(commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[Run]) -> Document:
-    """Return the members that the end of a commit adds."""
+def finished(
+    commit: Mark | None, logs: Sequence[CommittedLog], runs: Sequence[OperationRun]
+) -> Document:
+    """Return the members added by the end of a commit."""
     return {
         "phase": TxnPhase.COMMITTED,
         "commit": mark_document(commit),

@@ -8,8 +8,9 @@ from pymongo import ReturnDocument
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
+from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
-from oplogd.model.transaction import Reason, State, no_transaction
+from oplogd.model.transaction import Reason, Record, State, no_transaction
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.overdue import is_alive, is_over, is_past
 from oplogd.store.mongo.link.topic_layout import Document
@@ -26,16 +27,26 @@ from oplogd.store.mongo.transactions.row import (
     new_row,
     row_of,
 )
-from oplogd.store.transactions import KEPT_MS, NewTransaction, TransactionStats
+from oplogd.store.transactions import KEPT_MS, NewTransaction, OpenStats
 
 # Rows forgotten at a time.
 _STEP = 500
 
 
+async def date_again(rows: AsyncCollection[Document], chosen: Document, present: Present) -> None:
+    """Let chosen documents begin now if they began before the clock was set back."""
+    chosen = {**chosen, "begun": {"$gt": present.known_to}}
+    async for each in rows.find(chosen, {"begun": 1, "expires": 1}):
+        again = {"begun": present.ms, "expires": present.ms + each["expires"] - each["begun"]}
+        await rows.update_one(
+            {**chosen, "_id": each["_id"], "begun": each["begun"]}, {"$set": again}
+        )
+
+
 class TransactionRows:
     """Methods raise PyMongo's errors, and StoreUnavailableError for a damaged row.
 
-    Methods that change a row return it as it is then; None if it was in another state.
+    Methods that change a row return it with the change, or None if it was in another state.
     """
 
     def __init__(self, link: Link) -> None:
@@ -69,35 +80,27 @@ class TransactionRows:
         return await self._change({"_id": id_}, {"$set": {"begin": mark_document(begin)}})
 
     async def reserve(
-        self,
-        id_: int,
-        topics: Sequence[int],
-        records: int,
-        octets: int,
-        limit: int,
-        *,
-        high: int,
-        has_operations: bool,
+        self, id_: int, topics: Sequence[int], records: Sequence[Record], size: int, limit: int
     ) -> TransactionRow | None:
-        """Register the logs of a write, and count its records. ``high``: their largest lsn.
+        """Register the topics of a write, and count its records and their ``size`` in bytes.
 
-        ``limit``: None is returned if there would be more octets.
+        Return None also if there would be more than ``limit`` bytes.
         """
         update: Document = {
             "$addToSet": {"logs": {"$each": list(topics)}},
-            "$inc": {"records": records, "octets": octets},
-            "$max": {"high": high},
+            "$inc": {"records": len(records), "octets": size},
+            "$max": {"high": max(each.lsn for each in records)},
         }
-        if has_operations:
+        if any(not each.log for each in records):
             update["$set"] = {"oplog": True}
         alive = await self._alive(id_)
-        return await self._change({**alive, "octets": {"$lte": limit - octets}}, update)
+        return await self._change({**alive, "octets": {"$lte": limit - size}}, update)
 
-    async def release(self, id_: int, records: int, octets: int) -> TransactionRow | None:
+    async def release(self, id_: int, records: int, size: int) -> TransactionRow | None:
         """Take back a part of a reservation: another call has written these records."""
         return await self._change(
             {"_id": id_, "phase": TxnPhase.OPEN},
-            {"$inc": {"records": -records, "octets": -octets}},
+            {"$inc": {"records": -records, "octets": -size}},
         )
 
     async def decide(self, id_: int, members: Document) -> TransactionRow | None:
@@ -105,7 +108,7 @@ class TransactionRows:
         return await self._change(await self._alive(id_), {"$set": members})
 
     async def abort(self, id_: int, reason: Reason) -> TransactionRow | None:
-        """Decide to abort. One that is overdue can only time out, and no other one can."""
+        """Decide to abort. An overdue transaction can only time out, and no other one can."""
         present = await self._link.present()
         condition = is_over(present) if reason is Reason.TIMEOUT else is_alive(present)
         chosen: Document = {"_id": id_, "phase": TxnPhase.OPEN, **condition}
@@ -117,13 +120,13 @@ class TransactionRows:
         return await self._change(chosen, {"$set": aborting})
 
     async def finish(self, id_: int, phase: TxnPhase, members: Document) -> TransactionRow | None:
-        """End a transaction that is in a phase."""
+        """End a transaction if it is in this phase."""
         return await self._change(
             {"_id": id_, "phase": phase}, {"$set": members, "$unset": {"active": ""}}
         )
 
     async def remove(self, id_: int) -> None:
-        """Remove a transaction that is open."""
+        """Remove a transaction if it is open."""
         await self._rows.delete_one({"_id": id_, "phase": TxnPhase.OPEN})
 
     async def committing(self, log: int) -> list[TransactionRow]:
@@ -141,7 +144,7 @@ class TransactionRows:
             return [row_of(each) for each in await found.to_list()]
 
     async def busy(self, logs: Collection[int]) -> set[int]:
-        """Return those of some commit logs that have transactions which are not finished."""
+        """Return the ones with unfinished transactions among some commit logs."""
         chosen = {"active": True, "log": {"$in": list(logs)}}
         async with self._link.reading() as session:
             found = await self._rows.find(chosen, {"log": 1}, session=session).to_list()
@@ -156,15 +159,12 @@ class TransactionRows:
         return [each["_id"] for each in found]
 
     async def date_again(self) -> None:
-        """Let open transactions begin now that began before the clock was set back."""
+        """Let open transactions begin now if they began before the clock was set back."""
         present = await self._link.present()
-        now_ms, ahead = present.ms, present.known_to
-        chosen = {"active": True, "_id": {"$gte": id_at(ahead)}, "phase": TxnPhase.OPEN}
-        async for each in self._rows.find(chosen, {"begun": 1, "expires": 1}):
-            if each["begun"] > ahead:
-                again = {"begun": now_ms, "expires": now_ms + each["expires"] - each["begun"]}
-                same = {"_id": each["_id"], "begun": each["begun"], "phase": TxnPhase.OPEN}
-                await self._rows.update_one(same, {"$set": again})
+        started = {"$gte": id_at(present.known_to)}
+        await date_again(
+            self._rows, {"active": True, "_id": started, "phase": TxnPhase.OPEN}, present
+        )
 
     async def select(
         self, state: State | None, group: str | None, limit: int, before: int | None
@@ -180,16 +180,16 @@ class TransactionRows:
         found = self._rows.find(chosen, LARGE).sort("_id", -1).limit(limit)
         return [row_of(each) for each in await found.to_list()]
 
-    async def stats(self) -> TransactionStats:
+    async def stats(self) -> OpenStats:
         chosen = {"active": True, "phase": TxnPhase.OPEN}
         count = await self._rows.count_documents(chosen)
         if not count:
-            return TransactionStats(0, 0)
+            return OpenStats(0, 0)
         oldest = await self._rows.find_one(chosen, {"begun": 1}, sort=[("_id", 1)])
-        return TransactionStats(count, oldest["begun"]) if oldest else TransactionStats(0, 0)
+        return OpenStats(count, oldest["begun"]) if oldest else OpenStats(0, 0)
 
     async def old(self) -> list[int]:
-        """Return some transactions that can be forgotten."""
+        """Return some old transactions."""
         before = await self._link.before_ms(KEPT_MS)
         chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
@@ -199,7 +199,7 @@ class TransactionRows:
         await self._rows.delete_many({"_id": {"$in": list(ids)}})
 
     async def _alive(self, id_: int) -> Document:
-        """Return the filter for a transaction that can still be written and committed."""
+        """Return the filter for a transaction if it can still be written and committed."""
         return {"_id": id_, "phase": TxnPhase.OPEN, **is_alive(await self._link.present())}
 
     async def _change(self, chosen: Document, update: Document) -> TransactionRow | None:

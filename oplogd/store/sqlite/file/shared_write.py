@@ -1,4 +1,4 @@
-"""Steps that share a transaction of SQLite, and so one wait for the disk."""
+"""Steps of several callers in one transaction of SQLite, with one wait for the disk."""
 
 import asyncio
 import sqlite3
@@ -6,64 +6,86 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from oplogd.clock.ages import Present
+from oplogd.clock.guard import GuardedClock
 from oplogd.errors import OplogError
-from oplogd.store.pointers import PointerDecisions
-from oplogd.store.sqlite.file.connection import ConnectionPool, savepoint, transaction
+from oplogd.store.sqlite.file import ages as age_statements
+from oplogd.store.sqlite.file.connection import Pools, savepoint, transaction
 from oplogd.store.transactions import Decisions
 
 # A transaction takes no further steps after this time: other writers wait for it.
 SHARED_SECONDS = 0.01
 
 _T = TypeVar("_T")
-_D = TypeVar("_D", Decisions, PointerDecisions)
-# Counts its decisions last: it may not raise an OplogError after that.
-Step = Callable[[sqlite3.Connection, _D], _T]
+
+
+class SharedStep(NamedTuple):
+    """One step: its connection, its present, and the count of its decisions.
+
+    A step counts its decisions last. Afterwards it may not raise an OplogError.
+    """
+
+    db: sqlite3.Connection
+    present: Present
+    decisions: Decisions
 
 
 class _Waiting(NamedTuple):
-    step: Step[Any, Any]
+    work: Callable[[SharedStep], Any]
     answer: asyncio.Future[Any]
 
 
-class SharedWrite(Generic[_D]):
-    """Does steps in the writer's thread. Steps that come meanwhile share the next transaction.
+class SharedWriter:
+    """Does steps in the writer's thread. Waiting steps share the next transaction.
 
-    ``written``: called in that thread after each transaction. ``new_decisions``: makes the figures
-    of the decisions. ``decisions``: of all steps.
+    ``wake``: called in the writer's thread after each transaction, with new entries in any log.
+    ``decisions``: of all steps.
     """
 
-    def __init__(
-        self, writer: ConnectionPool, written: Callable[[], None], new_decisions: type[_D]
-    ) -> None:
-        self.decisions: _D = new_decisions()
-        self._new_decisions: type[_D] = new_decisions
-        self._writer = writer
-        self._written = written
+    def __init__(self, pools: Pools, wake: Callable[[], None], clock: GuardedClock) -> None:
+        self.decisions = Decisions()
+        self._clock = clock
+        self._wake = wake
+        self._writer, self._readers, self._lookups = pools
         self._waiting: list[_Waiting] = []
         # Ends when nothing waits.
         self._task: asyncio.Task[None] | None = None
 
-    async def run(self, step: Step[_D, _T | OplogError]) -> _T:
-        """Do a step. If it raises an OplogError, it has no effect; one that it returns is raised.
+    async def _run(self, work: Callable[[SharedStep], _T | OplogError]) -> _T:
+        """Do a step. A raised OplogError undoes it. A returned one is raised, and the step stays.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
         StoreUnavailableError.
         """
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(step, answer))
+        self._waiting.append(_Waiting(work, answer))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="store-shared-write")
         return await answer
 
+    async def _due(
+        self, work: str, date_again: str, limit: int, **more: int
+    ) -> dict[str, int | str] | None:
+        """Return the parameters of a keeper's statements, or None if ``work`` finds nothing to do.
+
+        ``date_again``: lets begin now what began before the clock was set back.
+        """
+        present = self._clock.present()
+        given = age_statements.ends(present) | {"now": present.ms, "ahead": present.known_to}
+        given |= {"limit": limit, **more}
+        if not await self._lookups.run(lambda db: db.execute(work, given).fetchone()[0]):
+            return None
+        await self._writer.run(lambda db: db.execute(date_again, given))
+        return given
+
     async def _work(self) -> None:
         while self._waiting:
             taken, self._waiting = self._waiting, []
-            steps = [waiting.step for waiting in taken]
             results: Sequence[Any]
             try:
-                results = await self._writer.run(partial(self._write, steps))
+                results = await self._writer.run(partial(self._write, taken))
             except Exception as error:
                 results = [error] * len(taken)
             self._waiting[:0] = taken[len(results) :]
@@ -75,35 +97,35 @@ class SharedWrite(Generic[_D]):
                 else:
                     answer.set_result(result)
 
-    def _write(self, steps: Sequence[Step[_D, Any]], db: sqlite3.Connection) -> list[Any]:
+    def _write(self, waiting: Sequence[_Waiting], db: sqlite3.Connection) -> list[Any]:
         """Return the results of the first steps, as many as there was time for."""
-        decided = self._new_decisions()
-        if len(steps) == 1:  # a savepoint would keep copies of all changed pages in memory
-            results = [_result(db, steps[0], decided, transaction)]
+        decided = Decisions()
+        if len(waiting) == 1:  # a savepoint would keep copies of all changed pages in memory
+            results = [self._result(db, waiting[0], decided, transaction)]
         else:
             results = []
             end = time.monotonic() + SHARED_SECONDS
             with transaction(db):
-                for step in steps:
-                    results.append(_result(db, step, decided, savepoint))
+                for each in waiting:
+                    results.append(self._result(db, each, decided, savepoint))
                     if time.monotonic() > end:
                         break
         self.decisions.committed += decided.committed
         self.decisions.aborted += decided.aborted
         self.decisions.timed_out += decided.timed_out
-        self._written()
+        self._wake()
         return results
 
-
-def _result(
-    db: sqlite3.Connection,
-    step: Step[_D, Any],
-    decided: _D,
-    block: Callable[[sqlite3.Connection], AbstractContextManager[None]],
-) -> Any:
-    """Do a step in a block. Return its result or its OplogError."""
-    try:
-        with block(db):
-            return step(db, decided)
-    except OplogError as error:
-        return error
+    def _result(
+        self,
+        db: sqlite3.Connection,
+        waiting: _Waiting,
+        decided: Decisions,
+        block: Callable[[sqlite3.Connection], AbstractContextManager[None]],
+    ) -> Any:
+        """Do a step in a block. Return its result or its OplogError."""
+        try:
+            with block(db):
+                return waiting.work(SharedStep(db, self._clock.present(), decided))
+        except OplogError as error:
+            return error

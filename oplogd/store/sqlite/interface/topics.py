@@ -12,7 +12,6 @@ from oplogd.model.names import TopicName, no_topic
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile
-from oplogd.store.sqlite.pointers import records as topic_records
 from oplogd.store.sqlite.pointers import rows as pointer_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import entries as topic_entries
@@ -55,7 +54,7 @@ class SqliteTopicLog:
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         with self._naming():
             return await self._readers.run(
-                lambda db: topic_records.expand(
+                lambda db: pointer_rows.expand(
                     db, self._topic.log, entry, after, limit, self._present()
                 )
             )

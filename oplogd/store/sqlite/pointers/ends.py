@@ -1,6 +1,6 @@
-"""The steps that end pointers, each in the caller's transaction of SQLite.
+"""The steps to end pointers, each in the caller's transaction of SQLite.
 
-A step that raises an OplogError has no effect.
+A step has no effect if it raises an OplogError.
 """
 
 import sqlite3
@@ -10,9 +10,9 @@ from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision, decided
 from oplogd.model.transaction import Marker, encode_marker
-from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.pointers import rows
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.pointers.steps import append
@@ -20,56 +20,47 @@ from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.topics import EntryKind
 
-# Pointers that one step of the keeper decides, and about the number of stored messages that it
-# removes.
+# Pointers decided by one step of the keeper, and about the number of stored messages removed by it.
 STEP_POINTERS = 500
 STEP_STORED = 5000
 
 
 def decide(
-    db: sqlite3.Connection,
-    logs: Sequence[int],
-    pointer: int,
-    decision: Decision,
-    present: Present,
-    decisions: PointerDecisions,
+    step: SharedStep, logs: Sequence[int], pointer: int, decision: Decision
 ) -> dict[int, Mark]:
-    found = [rows.find(db, log, pointer) for log in dict.fromkeys(logs)]
+    found = [rows.find(step.db, log, pointer) for log in dict.fromkeys(logs)]
     for row in found:
         if row.report not in (None, decision):
             raise decided(pointer, row.report)
-    marks = _end(db, [row for row in found if row.end is None], decision, present, decisions)
+    marks = _end(step, [row for row in found if row.end is None], decision)
     for row in found:
         if row.end is not None:
             marks[row.log] = row.late or row.end
             if row.decision is Decision.TIMED_OUT and row.late is None:
-                marks[row.log] = _end_late(db, row, decision, present, decisions)
+                marks[row.log] = _end_late(step, row, row.end, decision)
     return marks
 
 
-def time_out(db: sqlite3.Connection, present: Present, decisions: PointerDecisions) -> int:
+def time_out(step: SharedStep) -> int:
     """Decide some overdue pointers. Return their number."""
     overdue: list[tuple[int, int]] = []
     records = 0
-    given = age_statements.ends(present) | {"limit": STEP_POINTERS}
-    for log, pointer, stored in db.execute(sql.OVERDUE, given):
+    given = age_statements.ends(step.present) | {"limit": STEP_POINTERS}
+    for log, pointer, stored in step.db.execute(sql.OVERDUE, given):
         records += stored
         if overdue and records > STEP_STORED:
             break
         overdue.append((log, pointer))
-    found = [rows.find(db, *each) for each in overdue]
-    _end(db, found, Decision.TIMED_OUT, present, decisions)
+    found = [rows.find(step.db, *each) for each in overdue]
+    _end(step, found, Decision.TIMED_OUT)
     return len(found)
 
 
 def _end(
-    db: sqlite3.Connection,
-    ending: Sequence[rows.PointerRow],
-    decision: Decision,
-    present: Present,
-    decisions: PointerDecisions,
+    step: SharedStep, ending: Sequence[rows.PointerRow], decision: Decision
 ) -> dict[int, Mark]:
     """Decide open pointers. Return the marks of the decisions by log."""
+    db, present, decisions = step
     by_log: dict[int, list[rows.PointerRow]] = {}
     for row in ending:
         by_log.setdefault(row.log, []).append(row)
@@ -92,16 +83,12 @@ def _end(
     return marks
 
 
-def _end_late(
-    db: sqlite3.Connection,
-    row: rows.PointerRow,
-    decision: Decision,
-    present: Present,
-    decisions: PointerDecisions,
-) -> Mark:
-    """Carry out a report about a pointer that has timed out. Return the mark for its answer."""
-    assert row.end is not None
-    mark = row.end
+def _end_late(step: SharedStep, row: rows.PointerRow, mark: Mark, decision: Decision) -> Mark:
+    """Carry out a report about a pointer after its time-out. Return the mark for its answer.
+
+    ``mark``: of the time-out.
+    """
+    db, present, decisions = step
     if decision is Decision.ABORTED:
         rows.save(db, row._replace(decision=decision))
     elif decision is Decision.COMMITTED:
@@ -112,10 +99,7 @@ def _end_late(
 
 
 def _publish_late(db: sqlite3.Connection, row: rows.PointerRow, present: Present) -> Mark | None:
-    """Append the messages of a pointer that can still be read once more.
-
-    Return the mark of the last one.
-    """
+    """Append the readable messages of a pointer once more. Return the mark of the last one."""
     log, pointer = row.log, row.pointer
     front = topic_entries.locate(db, log, 0, 0, present).front
     given = age_statements.given(present) | {"log": log, "pointer": pointer}

@@ -9,17 +9,15 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules, decided, switched_off
-from oplogd.store.pointers import (
-    FoundPointer,
-    OpenPointer,
-    PointerKey,
-    PointerStats,
-    TimedOutPointer,
-)
+from oplogd.model.transaction import decode_marker
+from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey, TimedOutPointer
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as sql
+from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.sqlite.topics.entries import deleted, mark_of
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
+from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
+from oplogd.store.transactions import OpenStats
 
 # Before all keys.
 _FIRST = PointerKey(-1, -1, -1)
@@ -50,7 +48,7 @@ class PointerRow(NamedTuple):
 
     @property
     def report(self) -> Decision | None:
-        """The decision that the owner reported: not the time-out."""
+        """The decision reported by the owner: not the time-out."""
         if self.late is not None:
             return Decision.COMMITTED
         return None if self.decision is Decision.TIMED_OUT else self.decision
@@ -65,15 +63,21 @@ def find(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
     rules = PointerRules(bool(is_on), timeout)
     if state is None:
         return PointerRow(log, pointer, rules=rules)
-    marks = [_mark(*found[at : at + 2]) for at in (10, 12, 14)]
-    return PointerRow._make((log, pointer, _decision(pointer, state), *numbers, *marks, rules))
+    marks = [optional_mark(*found[at : at + 2]) for at in (10, 12, 14)]
+    return PointerRow._make(
+        (
+            log,
+            pointer,
+            None if state == sql.OPEN else _decided(pointer, state),
+            *numbers,
+            *marks,
+            rules,
+        )
+    )
 
 
 def find_open(db: sqlite3.Connection, log: int, pointer: int) -> PointerRow:
-    """Return the row of a pointer that takes messages.
-
-    Raises TopicNotFoundError and TransactionConflictError.
-    """
+    """Return the row of an open pointer. Raises TopicNotFoundError and TransactionConflictError."""
     row = find(db, log, pointer)
     require_open(row)
     return row
@@ -129,26 +133,26 @@ def select(
 ) -> list[OpenPointer]:
     if not db.execute(sql.EXISTS, (log,)).fetchone()[0]:
         raise deleted(log)
-    begun_ms, pointer, _ = after or _FIRST
-    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
-    found = db.execute(sql.SELECT, given)
-    return [
-        OpenPointer(pointer, begun, expires, bool(has_entries))
-        for pointer, begun, expires, has_entries in found
-    ]
+    found = _select(db, sql.SELECT, limit, (after or _FIRST)._replace(log=log))
+    return [each.open for each in found]
 
 
 def select_all(db: sqlite3.Connection, limit: int, after: PointerKey | None) -> list[FoundPointer]:
-    begun_ms, pointer, log = after or _FIRST
-    given = {"log": log, "limit": limit, "begun": begun_ms, "after": pointer}
+    return _select(db, sql.SELECT_ALL, limit, after or _FIRST)
+
+
+def _select(
+    db: sqlite3.Connection, statement: str, limit: int, after: PointerKey
+) -> list[FoundPointer]:
+    given = {"limit": limit, "begun": after.begun_ms, "after": after.pointer, "log": after.log}
     return [
         FoundPointer(log, OpenPointer(pointer, begun, expires, bool(has_entries)))
-        for log, pointer, begun, expires, has_entries in db.execute(sql.SELECT_ALL, given)
+        for log, pointer, begun, expires, has_entries in db.execute(statement, given)
     ]
 
 
-def stats(db: sqlite3.Connection) -> PointerStats:
-    return PointerStats(*db.execute(sql.STATS).fetchone())
+def stats(db: sqlite3.Connection) -> OpenStats:
+    return OpenStats(*db.execute(sql.STATS).fetchone())
 
 
 def remove_stored(
@@ -158,8 +162,35 @@ def remove_stored(
     db.execute(sql.REMOVE_STORED, {"log": log, "pointer": pointer, "after": after, "last": last})
 
 
-def _decision(pointer: int, state: str) -> Decision | None:
-    return None if state == sql.OPEN else _decided(pointer, state)
+def optional_mark(offset: int | None, number: int | None) -> Mark | None:
+    """Return the mark with this offset and stamp, None if there is none."""
+    return None if offset is None or number is None else mark_of(offset, number)
+
+
+def expand(
+    db: sqlite3.Connection, log: int, entry: TopicEntry, after: int, limit: int, present: Present
+) -> list[TopicRecord]:
+    """Do ``TopicLog.expand`` for a COMMIT entry or a PUBLISH entry."""
+    marker = decode_marker(entry.data)
+    is_publish = entry.event == EntryKind.PUBLISH
+    given = {
+        "log": log,
+        "txn": int(marker.txn),
+        "ms": entry.written_ms or entry.ms,
+        "after": max(after, marker.after) if is_publish else after,
+        "last": marker.last,
+        "limit": limit,
+        "now": present.ms,
+    }
+    statement = sql.EXPAND if is_publish else topic_statements.EXPAND
+    row = db.execute(statement, given).fetchone()
+    if row is None:
+        raise deleted(log)
+    records = []
+    for line in row[0].split("\n") if row[0] else ():
+        number, expires, data = line.split(" ", 2)
+        records.append(TopicRecord(int(number), data, int(expires)))
+    return records
 
 
 def _decided(pointer: int, state: str) -> Decision:
@@ -169,10 +200,6 @@ def _decided(pointer: int, state: str) -> Decision:
         raise StoreUnavailableError(
             f"the row of pointer {pointer} is damaged, restore a sound copy: {error}"
         ) from None
-
-
-def _mark(offset: int | None, number: int | None) -> Mark | None:
-    return None if offset is None or number is None else mark_of(offset, number)
 
 
 def _numbers(mark: Mark | None) -> tuple[int | None, int | None]:

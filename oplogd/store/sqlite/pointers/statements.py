@@ -13,7 +13,7 @@ OPEN = "open"
 
 _COLUMNS = """state, begun, expires, has_entries, last, published, records, octets,
     publish_offset, publish_stamp, end_offset, end_stamp, late_offset, late_stamp"""
-# A row without a state if the pointer is not known; none if the topic was deleted.
+# A row without a state if the pointer is not known. No row if the topic was deleted.
 FIND = f"""
     SELECT coalesce(is_on, 1), timeout, {_COLUMNS} FROM topics
     LEFT JOIN pointer_rules ON pointer_rules.log = topics.log
@@ -28,15 +28,12 @@ DECISIONS = f"""
 """
 # The planner would read all pointers of the topic, of which most are decided.
 _OPEN = "pointers INDEXED BY open_pointers"
-SELECT = f"""
-    SELECT pointer, begun, expires, has_entries FROM {_OPEN}
-    WHERE state = '{OPEN}' AND log = :log AND (begun, pointer) > (:begun, :after)
-    ORDER BY begun, pointer LIMIT :limit
+_SELECT = f"SELECT log, pointer, begun, expires, has_entries FROM {_OPEN} WHERE state = '{OPEN}'"
+SELECT = f"""{_SELECT}
+    AND log = :log AND (begun, pointer) > (:begun, :after) ORDER BY begun, pointer LIMIT :limit
 """
-SELECT_ALL = f"""
-    SELECT log, pointer, begun, expires, has_entries FROM {_OPEN}
-    WHERE state = '{OPEN}' AND (begun, pointer, log) > (:begun, :after, :log)
-    ORDER BY begun, pointer, log LIMIT :limit
+SELECT_ALL = f"""{_SELECT}
+    AND (begun, pointer, log) > (:begun, :after, :log) ORDER BY begun, pointer, log LIMIT :limit
 """
 STATS = f"""
     SELECT count(*), coalesce(min(begun), 0) FROM {_OPEN} CROSS JOIN topics USING (log)
@@ -77,7 +74,7 @@ _KINDS = f"'{EntryKind.DIRECT}', '{EntryKind.PUBLISH}', '{EntryKind.LATE}'"
 
 
 def entries(*, given: bool) -> str:
-    """Return the SQL that finds entries that are not void, all or those with the stamps given.
+    """Return the SQL of the entries without the void ones: all, or those with the stamps given.
 
     Three columns: places as a JSON array, stamps of the PUBLISH entries as a JSON array, their data
     by lines.
@@ -92,13 +89,12 @@ def entries(*, given: bool) -> str:
 
 
 def remove_entries(*, given: bool) -> str:
-    """Return the SQL that removes the entries, all or those given, from their index."""
+    """Return the SQL to remove the entries, all or those given, from their index."""
     return f"DELETE FROM pointer_places WHERE {_OF_POINTER} {_GIVEN * given}"
 
 
 _MARKER = "substr(entries.data, length(:pointer) + 2)"
-# The entries that can be read, each with the messages that it publishes: what the time to live of
-# a message leaves, and the message.
+# The readable entries. Then the messages of such entries, with the time to live left to each.
 STANDING = f"""
     SELECT place, length(data) FROM pointer_places CROSS JOIN entries USING (place)
     WHERE {_OF_POINTER} AND place > :front AND kind IN ({_KINDS}) ORDER BY place
@@ -188,7 +184,7 @@ ABORTED = f"""
     SELECT log, pointer FROM pointers INDEXED BY aborted_pointers CROSS JOIN topics USING (log)
     WHERE state = '{Decision.ABORTED}' AND has_entries AND name IS NOT NULL LIMIT ?
 """
-# Whether messages can be read that a late commit has published.
+# Whether messages of a late commit can be read.
 STANDS_LATE = """
     SELECT EXISTS (
         SELECT 1 FROM pointers CROSS JOIN topics USING (log)
@@ -197,20 +193,15 @@ STANDS_LATE = """
 """
 SET_VOIDED = f"UPDATE pointers SET has_entries = 0 WHERE {_OF_POINTER}"
 # Of a deleted topic.
-REMOVE_OF_LOG = (
-    """
-    DELETE FROM pointer_places WHERE log = :log AND (pointer, stamp) IN (
-        SELECT pointer, stamp FROM pointer_places WHERE log = :log LIMIT :limit
+REMOVE_OF_LOG = [
+    f"""
+    DELETE FROM {table} WHERE log = :log AND ({key}) IN (
+        SELECT {key} FROM {table} WHERE log = :log LIMIT :limit
     )
-    """,
     """
-    DELETE FROM stored WHERE log = :log AND (pointer, stamp) IN (
-        SELECT pointer, stamp FROM stored WHERE log = :log LIMIT :limit
+    for table, key in (
+        ("pointer_places", "pointer, stamp"),
+        ("stored", "pointer, stamp"),
+        ("pointers", "pointer"),
     )
-    """,
-    """
-    DELETE FROM pointers WHERE log = :log AND pointer IN (
-        SELECT pointer FROM pointers WHERE log = :log LIMIT :limit
-    )
-    """,
-)
+]

@@ -1,6 +1,6 @@
 """The steps of pointers, each in the caller's transaction of SQLite.
 
-A step that raises an OplogError has no effect.
+A step has no effect if it raises an OplogError.
 """
 
 import sqlite3
@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from oplogd.clock.ages import Present
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.message_id import next_write_stamp, stamp
@@ -22,29 +21,26 @@ from oplogd.model.pointer import (
     too_many_stored,
 )
 from oplogd.model.transaction import Marker, decode_marker, encode_marker
-from oplogd.store.pointers import Marks, PointerDecisions, runs_of
+from oplogd.store.pointers import Marks, runs_of
 from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.pointers import rows
 from oplogd.store.sqlite.pointers import statements as sql
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 
-# Runs that one VOID entry names.
+# Runs named by one VOID entry.
 RUNS_PER_ENTRY = 5000
 
 decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def publish(
-    db: sqlite3.Connection,
-    log: int,
-    pointer: int,
-    messages: Sequence[Message],
-    timeout_ms: int,
-    present: Present,
+    step: SharedStep, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
 ) -> Marks:
+    db, present, _ = step
     row = rows.find_open(db, log, pointer)
     if row.last > row.published:
         raise stored_before(pointer)
@@ -60,18 +56,18 @@ def publish(
 
 
 def store(
-    db: sqlite3.Connection,
+    step: SharedStep,
     log: int,
     pointer: int,
     messages: Sequence[Message],
     timeout_ms: int,
-    limits: Limits,
-    present: Present,
+    limits: RecordLimits,
 ) -> None:
+    db, present, _ = step
     row = rows.find_open(db, log, pointer)
     records = row.records + len(messages)
-    octets = row.octets + sum(len(data) for data, _ in messages)
-    if records > limits.records or octets > limits.octets:
+    size = row.octets + sum(len(data) for data, _ in messages)
+    if records > limits.records or size > limits.bytes:
         raise too_many_stored(pointer, *limits)
     last = row.last
     for part in parts(messages, _size):
@@ -84,12 +80,11 @@ def store(
         else:
             db.execute(sql.STORE, {"log": log, "pointer": pointer, "body": as_json(lines)})
     row = rows.registered(row, present, timeout_ms, has_entries=False)
-    rows.save(db, row._replace(last=last, records=records, octets=octets))
+    rows.save(db, row._replace(last=last, records=records, octets=size))
 
 
-def publish_stored(
-    db: sqlite3.Connection, log: int, pointer: int, timeout_ms: int, present: Present
-) -> Mark | None:
+def publish_stored(step: SharedStep, log: int, pointer: int, timeout_ms: int) -> Mark | None:
+    db, present, _ = step
     row = rows.find(db, log, pointer)
     is_new = row.last > row.published
     if not is_new and row.publish is not None:
@@ -108,15 +103,9 @@ def publish_stored(
 
 
 def rollback(
-    db: sqlite3.Connection,
-    log: int,
-    pointer: int,
-    stamps: Sequence[int] | None,
-    now: int,
-    decisions: PointerDecisions,
-    *,
-    force: bool,
+    step: SharedStep, log: int, pointer: int, stamps: Sequence[int] | None, *, force: bool
 ) -> Mark | None:
+    db = step.db
     row = rows.find(db, log, pointer)
     is_late = row.report is Decision.COMMITTED
     if is_late and not force:
@@ -126,7 +115,7 @@ def rollback(
     if row.decision is Decision.TIMED_OUT and not is_late:
         row = row._replace(decision=Decision.ABORTED)
         rows.save(db, row)
-        decisions.add(Decision.ABORTED, 1)
+        step.decisions.add(Decision.ABORTED)
     given: dict[str, object] = {"log": log, "pointer": pointer}
     some = stamps is not None
     if some:
@@ -146,7 +135,7 @@ def rollback(
         rows.save(db, row._replace(published=row.last, records=0, octets=0, publish=None))
     if is_late and places:
         db.execute(sql.PURGE, {"log": log, "place": max(places)})
-    return void(db, log, pointer, places, now, is_gap=is_late)
+    return void(db, log, pointer, places, step.present.ms, is_gap=is_late)
 
 
 def append(
@@ -177,10 +166,7 @@ def void(
     *,
     is_gap: bool = False,
 ) -> Mark | None:
-    """Void the entries at these places, and append the VOID entries that name them.
-
-    Return the mark of the last one.
-    """
+    """Void the entries at these places. Return the mark of the last VOID entry that names them."""
     for part in parts(places, lambda _: 0):
         db.execute(sql.VOID, (as_json(part),))
     runs = runs_of([place - base(log) for place in places])

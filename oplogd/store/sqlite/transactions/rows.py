@@ -3,26 +3,30 @@
 import sqlite3
 import zlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from random import getrandbits
 
 import msgspec
 
+from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
-from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
-from oplogd.model.transaction import FIRST_ID, Reason, State, no_transaction
-from oplogd.store.sqlite.file.parts import as_json
-from oplogd.store.sqlite.topics.entries import mark_of
+from oplogd.model.names import SYSTEM
+from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
+from oplogd.store.sqlite.file import ages as age_statements
+from oplogd.store.sqlite.file.connection import transaction as write_transaction
+from oplogd.store.sqlite.pointers.rows import optional_mark
+from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transactions import (
+    IDLE_MS,
     Commit,
     CommittedLog,
     NewTransaction,
-    Run,
+    OpenStats,
+    OperationRun,
     Transaction,
-    TransactionStats,
 )
 
 _Row = tuple[
@@ -32,10 +36,10 @@ _Row = tuple[
 
 
 class _Result(msgspec.Struct, frozen=True, gc=False):
-    """All of a commit that is not in columns of the row. ``order``: the text of a JSON array."""
+    """The places of a commit, in one column. ``order``: the text of a JSON array."""
 
     logs: tuple[CommittedLog, ...]
-    runs: tuple[Run, ...]
+    runs: tuple[OperationRun, ...]
     order: msgspec.Raw
 
 
@@ -78,59 +82,33 @@ def select(
     return list(map(_transaction, db.execute(sql.select(*conditions), given)))
 
 
-def stats(db: sqlite3.Connection) -> TransactionStats:
-    return TransactionStats(*db.execute(sql.STATS).fetchone())
+def stats(db: sqlite3.Connection) -> OpenStats:
+    return OpenStats(*db.execute(sql.STATS).fetchone())
 
 
-def set_begin(db: sqlite3.Connection, id_: int, begin: tuple[int, int]) -> Transaction:
-    db.execute(sql.SET_BEGIN, {"id": id_, "offset": begin[0], "stamp": begin[1]})
-    return find(db, id_)
-
-
-def set_written(
-    db: sqlite3.Connection, transaction: Transaction, logs: set[int], records: int, octets: int
-) -> Transaction:
-    """Register logs that are touched, and count new records and their bytes."""
-    given = {
-        "id": transaction.id,
-        "logs": as_json(sorted(logs.union(transaction.logs))),
-        "records": transaction.records + records,
-        "octets": transaction.octets + octets,
-    }
-    db.execute(sql.SET_WRITTEN, given)
-    return find(db, transaction.id)
-
-
-def set_committed(
-    db: sqlite3.Connection,
-    id_: int,
-    records: int,
-    place: tuple[int, int] | None,
-    logs: Sequence[CommittedLog],
-    runs: Sequence[Run],
-    order: str,
-    now: int,
-) -> None:
-    """Record a commit and its result.
-
-    ``place``: offset and stamp of the commit record. ``order``: as a JSON array.
-    """
+def packed(logs: Sequence[CommittedLog], runs: Sequence[OperationRun], order: str) -> bytes:
+    """Return the result of a commit for its column. ``order``: as a JSON array."""
     result = _Result(tuple(logs), tuple(runs), msgspec.Raw(order.encode()))
-    offset, number = place or (None, None)
-    given = {
-        "id": id_,
-        "records": records,
-        "offset": offset,
-        "stamp": number,
-        "result": zlib.compress(msgspec.json.encode(result), level=1),
-        "now": now,
+    return zlib.compress(msgspec.json.encode(result), level=1)
+
+
+def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:
+    """Return the commit logs of the idle groups."""
+    given = age_statements.given(now) | {
+        "namespace": SYSTEM,
+        "first": GROUP_PREFIX,
+        "end": GROUP_PREFIX[:-1] + chr(ord(GROUP_PREFIX[-1]) + 1),
+        "idle": IDLE_MS,
     }
-    db.execute(sql.SET_COMMITTED, given)
+    return [log for (log,) in db.execute(sql.IDLE, given)]
 
 
-def set_aborted(db: sqlite3.Connection, id_: int, reason: Reason, now: int) -> Transaction:
-    db.execute(sql.SET_ABORTED, {"id": id_, "reason": reason, "now": now})
-    return find(db, id_)
+def delete_idle(db: sqlite3.Connection, logs: Collection[int], now: Present) -> int:
+    """Delete the logs if they are still idle, in one transaction. Return their number."""
+    with write_transaction(db):
+        idle = set(idle_logs(db, now)).intersection(logs)
+        catalogue.end_old(db, idle)
+    return len(idle)
 
 
 def committed(db: sqlite3.Connection, transaction: Transaction) -> Commit:
@@ -149,7 +127,7 @@ def _transaction(row: _Row) -> Transaction:
 
 @contextmanager
 def _naming(id_: int) -> Iterator[None]:
-    """Raise StoreUnavailableError for a row that cannot be read."""
+    """Raise StoreUnavailableError for an unreadable row."""
     try:
         yield
     except (TypeError, ValueError, msgspec.MsgspecError, zlib.error) as error:
@@ -170,12 +148,8 @@ def _read(row: _Row) -> Transaction:
         expires_ms=row[7],
         logs=_decode_numbers(row[8]),
         records=row[9],
-        octets=row[10],
-        begin=_mark(row[11], row[12]),
-        commit=_mark(row[13], row[14]),
+        bytes=row[10],
+        begin=optional_mark(row[11], row[12]),
+        commit=optional_mark(row[13], row[14]),
         fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),
     )
-
-
-def _mark(offset: int | None, number: int | None) -> Mark | None:
-    return None if offset is None or number is None else mark_of(offset, number)

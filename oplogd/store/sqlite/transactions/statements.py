@@ -7,7 +7,7 @@ from oplogd.store.sqlite.file.statements import REPLACE_STATE, advance, end_open
 from oplogd.store.sqlite.topics.statements import BASE
 from oplogd.store.transactions import OPLOG_INDEX
 
-# Bits of an id that are random; those above them count ms since 1970.
+# Random bits of an id. The bits above them count ms since 1970.
 RANDOM_BITS = 20
 
 # --- Rows ---
@@ -37,7 +37,7 @@ SET_ABORTED = f"""
 
 
 def select(*conditions: str) -> str:
-    """Return the SQL that finds the rows which meet the conditions, the newest first."""
+    """Return the SQL of the rows under these conditions, the newest first."""
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"{_ROWS} {where} ORDER BY id DESC LIMIT :limit"
 
@@ -65,7 +65,7 @@ WORK = f"""
 """
 FORGET = f"DELETE FROM txns WHERE id IN (SELECT id FROM txns WHERE {_OLD} LIMIT :limit)"
 
-# The commit logs of groups that are idle; `:first` to `:end`: the range of their names.
+# The commit logs of idle groups. `:first` to `:end`: the range of their names.
 _BUSY = f"SELECT log FROM txns WHERE state = '{State.OPEN}'"
 _IDLE_FROM = "(:now - max(:idle, 1000 * coalesce(topics.ttl, catalogue.ttl)))"
 IDLE = f"""
@@ -80,7 +80,7 @@ KNOWN = """
     SELECT lsn, digest FROM records
     WHERE txn = ? AND lsn IN (SELECT value FROM json_each(?))
 """
-# `[[log, [[lsn, digest], …]], …]`, in the order of the messages that were just placed.
+# `[[log, [[lsn, digest], …]], …]`, in the order of the messages just placed.
 ADD_MESSAGES = f"""
     INSERT INTO records
     SELECT :txn, json_extract(given.value, '$[0]'), log, json_extract(given.value, '$[1]'),
@@ -102,7 +102,7 @@ ADD_OPERATIONS = """
     FROM json_each(:body)
 """
 COUNT = "SELECT count(*) FROM records WHERE txn = ? AND lsn < ?"
-# The smallest lsn that is missing, if there is a larger one.
+# The smallest missing lsn, if there is a larger one.
 FIRST_MISSING = """
     SELECT min(number) FROM (
         SELECT lsn, row_number() OVER (ORDER BY lsn) - 1 AS number FROM records WHERE txn = ?
@@ -110,7 +110,7 @@ FIRST_MISSING = """
 """
 # Number of the records in each log, and the smallest and the largest lsn.
 BY_LOG = "SELECT log, count(*), min(lsn), max(lsn) FROM records WHERE txn = ? GROUP BY log"
-# `given`: the logs of topics; their places in this array are the indexes.
+# `given`: the logs of topics. Their places in this array are the indexes.
 ORDER = f"""
     WITH given (log, number) AS MATERIALIZED (SELECT value, key FROM json_each(:logs)),
     indexes (number) AS (

@@ -1,7 +1,7 @@
 """The steps of a transaction, each in the caller's transaction of SQLite.
 
-A step that raises an OplogError has no effect. A step that returns one has an effect all the same:
-it found the transaction overdue, or its fence stale, and aborted it.
+A step has no effect if it raises an OplogError. If it returns one, it has an effect: it found the
+transaction overdue, or its fence stale, and aborted it.
 """
 
 import sqlite3
@@ -9,162 +9,224 @@ from collections.abc import Sequence
 
 import msgspec
 
-from oplogd.clock.ages import Present
-from oplogd.errors import (
-    OplogError,
-    StaleFenceError,
-    TopicError,
-    TransactionConflictError,
-    TransactionTooLargeError,
-)
+from oplogd.errors import OplogError, StaleFenceError
 from oplogd.model import commit_log
-from oplogd.model.lease import stale, stale_transaction
+from oplogd.model.event_id import Mark
+from oplogd.model.lease import stale
 from oplogd.model.message import Message
 from oplogd.model.names import no_topic
 from oplogd.model.operation import Operation
-from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, reused
+from oplogd.model.pointer import Decision
+from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, lacking, reused
+from oplogd.store.sqlite.file import statements
 from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite.log import log as oplog
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
 from oplogd.store.sqlite.transactions import rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Decisions, Limits, NewTransaction, Transaction
+from oplogd.store.transactions import (
+    Commit,
+    CommittedLog,
+    NewTransaction,
+    OperationRun,
+    RecordLimits,
+    Transaction,
+    check_records,
+    refusal,
+    too_large,
+)
+
+# SQLite's largest integer.
+_MAX_INTEGER = (1 << 63) - 1
 
 
-def begin(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
+def begin(step: SharedStep, new: NewTransaction) -> Transaction:
+    db, now = step.db, step.present.ms
     if new.fence is not None and not lease_rows.holding(db, [new.fence]):
         raise StaleFenceError(stale(new.fence))
     transaction = rows.add(db, new, now)
-    place = (
-        append_markers(db, EntryKind.BEGIN, {new.log: Marker(str(transaction.id))}, now)
-        if new.group is None
-        else append_message(
-            db, new.log, commit_log.begin_record(transaction.id, transaction.expires_ms), now
-        )
-    )
-    if new.log not in place:
+    markers = {new.log: Marker(str(transaction.id))} if new.group is None else {}
+    record = commit_log.begin_record(transaction.id, transaction.expires_ms)
+    _, place = _append(db, transaction, EntryKind.BEGIN, record, markers, now)
+    if place is None:
         raise no_topic(f"of log {new.log}")
-    return rows.set_begin(db, transaction.id, place[new.log])
+    db.execute(sql.SET_BEGIN, {"id": transaction.id, "offset": place[0], "stamp": place[1]})
+    return rows.find(db, transaction.id)
 
 
 def write(
-    db: sqlite3.Connection,
-    id_: int,
-    records: Sequence[Record],
-    limits: Limits,
-    present: Present,
-    decisions: Decisions,
+    step: SharedStep, id_: int, records: Sequence[Record], limits: RecordLimits
 ) -> Transaction | OplogError:
-    transaction = find_fenced(db, id_, present, decisions)
+    db, present, _ = step
+    transaction = find_fenced(step, id_)
     if transaction.state is not State.OPEN:
-        return wrong_state(transaction)
+        return refusal(transaction)
     new = _new_records(db, id_, records)
-    octets = sum(len(record.content.data) for record in new)
-    _check(transaction, new, octets, limits)
+    check_records(transaction, new, limits)
+    size = sum(len(record.content.data) for record in new)
+    if transaction.bytes + size > limits.bytes:
+        raise too_large(id_, limits)
     sizes = ((record.log, len(record.content.data)) for record in new if record.log)
     room.require(db, sizes, present)
     for part in parts(new, _size):
         _add(db, id_, part, present.ms)
-    return rows.set_written(db, transaction, {each.log for each in new}, len(new), octets)
+    given = {
+        "id": id_,
+        "logs": as_json(sorted({each.log for each in new}.union(transaction.logs))),
+        "records": transaction.records + len(new),
+        "octets": transaction.bytes + size,
+    }
+    db.execute(sql.SET_WRITTEN, given)
+    return rows.find(db, id_)
 
 
-def abort(
-    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
-) -> Transaction | OplogError:
-    transaction = find_current(db, id_, present, decisions)
+def commit(step: SharedStep, id_: int, records: int) -> Commit | OplogError:
+    """Do ``Transactions.commit``.
+
+    No Python loop runs over the records: the statements run without the GIL.
+    """
+    db = step.db
+    transaction = find_fenced(step, id_)
     if transaction.state is State.OPEN:
-        return _abort(db, transaction, Reason.CLIENT, present.ms, decisions)
-    return transaction if transaction.state is State.ABORTED else wrong_state(transaction)
+        _check_complete(db, id_, records)
+        _commit(db, transaction, records, step.present.ms)
+        step.decisions.add(Decision.COMMITTED)
+        transaction = rows.find(db, id_)
+    elif transaction.state is not State.COMMITTED or transaction.records != records:
+        return refusal(transaction, records)
+    return rows.committed(db, transaction)
 
 
-def is_overdue(transaction: Transaction, present: Present) -> bool:
-    return transaction.state is State.OPEN and present.is_over(
-        transaction.begun_ms, transaction.expires_ms
-    )
+def abort(step: SharedStep, id_: int) -> Transaction | OplogError:
+    transaction = find_current(step, id_)
+    if transaction.state is State.OPEN:
+        return _abort(step, transaction, Reason.CLIENT)
+    return transaction if transaction.state is State.ABORTED else refusal(transaction)
 
 
-def find_current(
-    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
-) -> Transaction:
-    """Return a transaction. One that is overdue is aborted first."""
-    transaction = rows.find(db, id_)
-    if is_overdue(transaction, present):
-        return _abort(db, transaction, Reason.TIMEOUT, present.ms, decisions)
+def find_current(step: SharedStep, id_: int) -> Transaction:
+    """Return a transaction. An overdue one is aborted first."""
+    transaction = rows.find(step.db, id_)
+    if transaction.is_overdue(step.present):
+        return _abort(step, transaction, Reason.TIMEOUT)
     return transaction
 
 
-def find_fenced(
-    db: sqlite3.Connection, id_: int, present: Present, decisions: Decisions
-) -> Transaction:
-    """Return a transaction. One that is overdue, or whose fence is stale, is aborted first."""
-    transaction = find_current(db, id_, present, decisions)
+def find_fenced(step: SharedStep, id_: int) -> Transaction:
+    """Return a transaction. It is aborted first if it is overdue or its fence is stale."""
+    transaction = find_current(step, id_)
     fence = transaction.fence
-    if fence is None or transaction.state is not State.OPEN or lease_rows.holding(db, [fence]):
+    if fence is None or transaction.state is not State.OPEN or lease_rows.holding(step.db, [fence]):
         return transaction
-    return _abort(db, transaction, Reason.FENCE, present.ms, decisions)
+    return _abort(step, transaction, Reason.FENCE)
 
 
-def wrong_state(transaction: Transaction) -> OplogError:
-    """Return the error for a transaction that is not open."""
-    if transaction.reason is Reason.FENCE and transaction.fence is not None:
-        return stale_transaction(transaction.id, transaction.fence)
-    end = "has committed"
-    if transaction.reason is not None:
-        end = "timed out" if transaction.reason is Reason.TIMEOUT else f"was {transaction.reason}"
-    return TransactionConflictError(f"transaction {transaction.id} {end}")
-
-
-def marked_logs(transaction: Transaction) -> list[int]:
-    """Return the logs of topics that get an entry for the decision."""
+def _marked_logs(transaction: Transaction) -> list[int]:
+    """Return the logs of topics to get an entry for the decision."""
     logs = set(transaction.logs) - {0}
     return sorted(logs | {transaction.log} if transaction.group is None else logs)
 
 
-def append_message(
-    db: sqlite3.Connection, log: int, message: Message, now: int
-) -> topic_entries.Firsts:
-    """Append a record to the commit log of a group."""
-    groups = [(log, [(None, msgspec.Raw(message.data))])]
-    return topic_entries.place(db, EntryKind.MESSAGE, groups, now)
+def _append(
+    db: sqlite3.Connection,
+    transaction: Transaction,
+    kind: EntryKind,
+    record: Message,
+    markers: dict[int, Marker],
+    now: int,
+) -> tuple[topic_entries.Firsts, tuple[int, int] | None]:
+    """Append a marker to each of these logs, and the record to the commit log of a group.
 
-
-def append_markers(
-    db: sqlite3.Connection, kind: EntryKind, markers: dict[int, Marker], now: int
-) -> topic_entries.Firsts:
-    """Append an entry to each of these logs whose topic exists."""
+    Return the places of the markers, and the place in the commit log. Deleted topics have none.
+    """
+    own: topic_entries.Firsts = {}
+    if transaction.group is not None:
+        group = (transaction.log, [(None, msgspec.Raw(record.data))])
+        own = topic_entries.place(db, EntryKind.MESSAGE, [group], now)
     groups = [
         (log, [(None, msgspec.Raw(encode_marker(marker).encode()))])
         for log, marker in markers.items()
     ]
-    return topic_entries.place(db, kind, groups, now)
+    placed = topic_entries.place(db, kind, groups, now) if groups else {}
+    return placed, (own or placed).get(transaction.log)
 
 
-def _abort(
-    db: sqlite3.Connection,
-    transaction: Transaction,
-    reason: Reason,
-    now: int,
-    decisions: Decisions,
-) -> Transaction:
-    id_ = transaction.id
-    if transaction.group is not None:
-        append_message(db, transaction.log, commit_log.abort_record(id_, reason), now)
-    markers = dict.fromkeys(marked_logs(transaction), Marker(str(id_)))
-    append_markers(db, EntryKind.ABORT, markers, now)
+def _abort(step: SharedStep, transaction: Transaction, reason: Reason) -> Transaction:
+    db, now, id_ = step.db, step.present.ms, transaction.id
+    markers = dict.fromkeys(_marked_logs(transaction), Marker(str(id_)))
+    record = commit_log.abort_record(id_, reason)
+    _append(db, transaction, EntryKind.ABORT, record, markers, now)
     db.execute(sql.REMOVE_ALL, (id_,))
     leaving.look_again(db, transaction.logs)
-    if reason is Reason.TIMEOUT:
-        decisions.timed_out += 1
-    else:
-        decisions.aborted += 1
-    return rows.set_aborted(db, id_, reason, now)
+    step.decisions.add(reason)
+    db.execute(sql.SET_ABORTED, {"id": id_, "reason": reason, "now": now})
+    return rows.find(db, id_)
+
+
+def _check_complete(db: sqlite3.Connection, id_: int, records: int) -> None:
+    """Raises TransactionConflictError if a record is missing."""
+    (present,) = db.execute(sql.COUNT, (id_, min(records, _MAX_INTEGER))).fetchone()
+    if present == records:
+        return
+    (first,) = db.execute(sql.FIRST_MISSING, (id_,)).fetchone()
+    first = present if first is None else first
+    raise lacking(id_, records - present, records, first)
+
+
+def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now: int) -> None:
+    id_ = transaction.id
+    if db.execute(sql.REMOVE_PAST, (id_, records)).rowcount:
+        leaving.look_again(db, transaction.logs)
+    found = {log: rest for log, *rest in db.execute(sql.BY_LOG, (id_,))}
+    markers = {}
+    for log in _marked_logs(transaction):
+        count, _, last = found.get(log, (0, -1, -1))
+        markers[log] = Marker(str(id_), count, last)
+    record = commit_log.commit_record(id_, records)
+    placed, place = _append(db, transaction, EntryKind.COMMIT, record, markers, now)
+    logs = []
+    for log, marker in markers.items():
+        mark = topic_entries.mark_of(*placed[log]) if log in placed else None
+        logs.append(CommittedLog(log, mark, marker.last))
+    given = {"txn": id_, "logs": as_json([*markers])}
+    (order,) = db.execute(sql.ORDER, given).fetchone()
+    runs = []
+    if 0 in found:
+        count, first, _ = found[0]
+        runs.append(_append_operations(db, id_, count, first, now))
+    # Operations are entries now. The records of a deleted topic have no readers.
+    done = [0, *(log for log, mark, _ in logs if mark is None)]
+    db.execute(sql.REMOVE_OF_LOGS, (id_, as_json(done)))
+    offset, number = place or (None, None)
+    committed = {
+        "id": id_,
+        "records": records,
+        "offset": offset,
+        "stamp": number,
+        "result": rows.packed(logs, runs, order),
+        "now": now,
+    }
+    db.execute(sql.SET_COMMITTED, committed)
+
+
+def _append_operations(
+    db: sqlite3.Connection, id_: int, count: int, first: int, now: int
+) -> OperationRun:
+    """Append the operations to the oplog and fold them into the states. ``first``: their lsn."""
+    before: Mark = oplog.read_head(db)
+    for statement in sql.APPEND_OPERATIONS:
+        db.execute(statement, {"txn": id_, "now": now, "count": count, "first": first})
+    db.execute(statements.TRIM)
+    return OperationRun(before.offset + 1, count, max(now, before.ms))
 
 
 def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) -> list[Record]:
-    """Return each record that is not stored yet, once. Raises TransactionConflictError."""
+    """Return each record not stored yet, once. Raises TransactionConflictError."""
     lsns = as_json([record.lsn for record in records])
     digests: dict[int, str] = dict(db.execute(sql.KNOWN, (id_, lsns)).fetchall())
     new = []
@@ -176,21 +238,6 @@ def _new_records(db: sqlite3.Connection, id_: int, records: Sequence[Record]) ->
         elif known != record.digest:
             raise reused(record.lsn)
     return new
-
-
-def _check(transaction: Transaction, new: Sequence[Record], octets: int, limits: Limits) -> None:
-    """Raises TopicError and TransactionTooLargeError."""
-    id_ = transaction.id
-    if any(transaction.only_log not in (None, record.log) for record in new):
-        raise TopicError("topic", f"is not the topic of transaction {id_}")
-    if any(record.lsn >= limits.records for record in new):
-        raise TransactionTooLargeError(
-            f"transaction {id_} would have more than {limits.records:,} records"
-        )
-    if transaction.octets + octets > limits.octets:
-        raise TransactionTooLargeError(
-            f"transaction {id_} would have more than {limits.octets:,} bytes"
-        )
 
 
 def _size(record: Record) -> int:

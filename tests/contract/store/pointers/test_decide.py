@@ -8,8 +8,9 @@ from oplogd.errors import TopicNotFoundError, TransactionConflictError
 from oplogd.model.event_id import Mark
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Marker
-from oplogd.store.pointers import OpenPointer, PointerDecisions, PointerStats
+from oplogd.store.pointers import OpenPointer
 from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Decisions, OpenStats
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, named
@@ -160,7 +161,7 @@ async def test_the_keeper_aborts_overdue_pointers_and_nothing_else(
     assert (await committed(txn_store, one)).held_by == TEPHRA
     assert await txn_store.pointers.keep() == 2
     assert await txn_store.pointers.keep() == 0
-    assert txn_store.pointers.decisions == PointerDecisions(committed=1, aborted=0, timed_out=2)
+    assert txn_store.pointers.decisions == Decisions(committed=1, aborted=0, timed_out=2)
     for topic in (one, two):
         found = await txn_store.topics.log(topic).decisions([TEPHRA])
         assert found == {TEPHRA: Decision.TIMED_OUT}
@@ -251,7 +252,7 @@ async def test_the_keeper_passes_over_pointers_of_a_deleted_topic(
     assert await txn_store.topics.log(kept).decisions([7]) == {7: Decision.TIMED_OUT}
     assert await txn_store.pointers.keep() == 0
     await txn_store.topics.sweep()
-    assert await txn_store.pointers.stats() == PointerStats(0, 0)
+    assert await txn_store.pointers.stats() == OpenStats(0, 0)
 
 
 # --- Lists and figures ---
@@ -283,23 +284,23 @@ async def test_figures_tell_the_open_pointers_and_the_own_decisions(
 ) -> None:
     other = await txn_kit.open()
     one, two = [await txn_store.topics.create(named(name), None) for name in "ab"]
-    assert await txn_store.pointers.stats() == PointerStats(0, 0)
+    assert await txn_store.pointers.stats() == OpenStats(0, 0)
     await publish_under(txn_store, one, TEPHRA, "a")
     txn_kit.clock.ms += 10
     await store_under(txn_store, two, TEPHRA, "a")
     await publish_under(txn_store, two, 8, "a")
     for store in (txn_store, other):
-        assert await store.pointers.stats() == PointerStats(3, START_MS)
+        assert await store.pointers.stats() == OpenStats(3, START_MS)
     await other.pointers.decide([one.log, two.log], TEPHRA, Decision.COMMITTED)
     await txn_store.pointers.decide([one.log], TEPHRA, Decision.COMMITTED)
-    assert await txn_store.pointers.stats() == PointerStats(1, START_MS + 10)
+    assert await txn_store.pointers.stats() == OpenStats(1, START_MS + 10)
     await txn_store.pointers.decide([two.log], 8, Decision.ABORTED)
     await txn_store.pointers.decide([two.log], 9, Decision.ABORTED)
     with pytest.raises(TransactionConflictError):
         await txn_store.pointers.decide([two.log], 9, Decision.COMMITTED)
-    assert await other.pointers.stats() == PointerStats(0, 0)
-    assert other.pointers.decisions == PointerDecisions(committed=2, aborted=0, timed_out=0)
-    assert txn_store.pointers.decisions == PointerDecisions(committed=0, aborted=2, timed_out=0)
+    assert await other.pointers.stats() == OpenStats(0, 0)
+    assert other.pointers.decisions == Decisions(committed=2, aborted=0, timed_out=0)
+    assert txn_store.pointers.decisions == Decisions(committed=0, aborted=2, timed_out=0)
 
 
 async def test_the_sweep_voids_messages_of_aborted_pointers_and_of_no_other(

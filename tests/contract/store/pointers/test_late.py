@@ -6,8 +6,9 @@ import pytest
 
 from oplogd.errors import TransactionConflictError
 from oplogd.model.pointer import Decision, decode_voided
-from oplogd.store.pointers import PointerDecisions, TimedOutPointer
+from oplogd.store.pointers import TimedOutPointer
 from oplogd.store.topics import EntryKind
+from oplogd.store.transactions import Decisions
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, named, publish
@@ -135,7 +136,7 @@ async def test_a_late_commit_publishes_the_messages_once_at_the_end_for_committe
     assert [each.pointer for each in late] == [None] * 5
     assert late[-1].expires_ms == late[-1].ms + 60_000
     assert marks[topic.log].offset == late[-1].offset == entries[-1].offset
-    assert other.pointers.decisions == PointerDecisions(committed=1)
+    assert other.pointers.decisions == Decisions(committed=1)
 
 
 async def test_a_late_commit_leaves_out_what_was_rolled_back_or_has_expired(

@@ -9,7 +9,7 @@ from oplogd.model.message_id import parse_message_id
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import decode_marker
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME, entries_of, mark, messages, publish
@@ -144,7 +144,7 @@ async def test_a_decision_removes_what_is_stored_and_not_published(
 async def test_a_store_over_a_limit_stores_nothing(txn_store: StoreHandle) -> None:
     topic = await txn_store.topics.create(NAME, None)
     size = len(messages("a")[0].data)
-    for one, limits in ((7, Limits(records=3)), (17, Limits(octets=3 * size))):
+    for one, limits in ((7, RecordLimits(records=3)), (17, RecordLimits(bytes=3 * size))):
         await store_under(txn_store, topic, one, "a", "b", limits=limits)
         with pytest.raises(TransactionTooLargeError, match=f"pointer {one} would have more than"):
             await store_under(txn_store, topic, one, "c", "d", limits=limits)

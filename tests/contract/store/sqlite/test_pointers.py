@@ -14,10 +14,10 @@ from oplogd.errors import (
     TransactionConflictError,
 )
 from oplogd.model.pointer import Decision
-from oplogd.store.pointers import PointerDecisions, PointerStats
 from oplogd.store.sqlite import MIGRATIONS, SqliteStore
 from oplogd.store.sqlite.topics import news
 from oplogd.store.topics import Topic
+from oplogd.store.transactions import Decisions, OpenStats
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.processes.logged import DEADLINE
@@ -228,7 +228,7 @@ async def test_calls_that_are_refused_do_not_affect_those_that_share_their_trans
         ]  # fmt: skip
         assert await uncommitted(store, topic) == [str(n) for n in range(100, 120)]
         assert pointer_counts(path) == [21, 20, 0]
-        assert store.pointers.decisions == PointerDecisions(committed=1)
+        assert store.pointers.decisions == Decisions(committed=1)
 
 
 async def test_a_decision_over_several_logs_is_in_all_of_them_or_in_none(path: Path) -> None:
@@ -238,7 +238,7 @@ async def test_a_decision_over_several_logs_is_in_all_of_them_or_in_none(path: P
         with pytest.raises(TransactionConflictError, match="pointer 7 was aborted"):
             await store.pointers.decide([each.log for each in topics], 7, Decision.COMMITTED)
         assert [await kinds_in(store, each) for each in topics] == [[], [], [("abort", None)]]
-        assert store.pointers.decisions == PointerDecisions(aborted=1)
+        assert store.pointers.decisions == Decisions(aborted=1)
 
 
 async def test_calls_wake_the_follower_of_topics_without_a_poll(
@@ -327,7 +327,7 @@ async def test_a_damaged_row_is_named_and_stops_no_other_pointer(path: Path) -> 
             with pytest.raises(StoreUnavailableError, match="the row of pointer 7 is damaged"):
                 await call
         await publish_under(store, topic, 8, "b")
-        assert await store.pointers.stats() == PointerStats(1, (await _begun(store, topic)))
+        assert await store.pointers.stats() == OpenStats(1, (await _begun(store, topic)))
 
 
 async def _begun(store: SqliteStore, topic: Topic) -> int:

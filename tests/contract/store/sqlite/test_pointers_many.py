@@ -1,18 +1,16 @@
 """Many pointers and messages in SQLite files: order, steps, cost."""
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oplogd.clock.ages import Present
 from oplogd.model.pointer import MAX_POINTER, Decision
 from oplogd.model.transaction import decode_marker
-from oplogd.store.pointers import PointerDecisions
 from oplogd.store.sqlite.file import parts as sqlite_parts
+from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.pointers import (
     ends as pointer_ends,
 )
@@ -102,8 +100,8 @@ async def test_the_keeper_ends_all_overdue_pointers_in_steps_of_some_pointers_an
     sizes = []
     time_out = pointer_ends.time_out
 
-    def counted(db: sqlite3.Connection, present: Present, decisions: PointerDecisions) -> int:
-        sizes.append(time_out(db, present, decisions))
+    def counted(step: SharedStep) -> int:
+        sizes.append(time_out(step))
         return sizes[-1]
 
     monkeypatch.setattr(pointer_ends, "time_out", counted)

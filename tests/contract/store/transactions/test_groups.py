@@ -9,7 +9,7 @@ from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
 from oplogd.store.numbers import REST_MS
 from oplogd.store.topics import DEFAULT_TTL, TopicStats
-from oplogd.store.transactions import IDLE_MS, Limits
+from oplogd.store.transactions import IDLE_MS, RecordLimits
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.transactions.rules import Begin
 from oplogd.topics.transactions.service import TransactionService
@@ -33,7 +33,7 @@ def nobody(log: int) -> bool:
 
 
 def service(store: StoreHandle) -> TransactionService:
-    limits = Limits(100, 1_000_000)
+    limits = RecordLimits(100, 1_000_000)
     return TransactionService(store.transactions, store.topics, KnownTopics(store.topics), limits)
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 from oplogd.model.transaction import Marker, Reason, State
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Decisions, TransactionStats
+from oplogd.store.transactions import Decisions, OpenStats
 from tests.kits.clock.virtual import START_MS
 from tests.kits.store.kits import Kit
 from tests.kits.store.messages import NAME
@@ -82,19 +82,19 @@ async def test_figures_tell_the_open_transactions_and_the_own_decisions(
 ) -> None:
     other = await txn_kit.open()
     topic = await txn_store.topics.create(NAME, None)
-    assert await txn_store.transactions.stats() == TransactionStats(0, 0)
+    assert await txn_store.transactions.stats() == OpenStats(0, 0)
     first = await begin(txn_store)
     txn_kit.clock.ms += 10
     second = await begin(other, topic=topic)
     assert first.begun_ms == START_MS
     for store in (txn_store, other):
-        assert await store.transactions.stats() == TransactionStats(2, START_MS)
+        assert await store.transactions.stats() == OpenStats(2, START_MS)
     await other.transactions.commit(first.id, 0)
     await txn_store.transactions.commit(first.id, 0)
-    assert await txn_store.transactions.stats() == TransactionStats(1, START_MS + 10)
+    assert await txn_store.transactions.stats() == OpenStats(1, START_MS + 10)
     for store in (other, txn_store):
         await store.transactions.abort(second.id)
-    assert await txn_store.transactions.stats() == TransactionStats(0, 0)
+    assert await txn_store.transactions.stats() == OpenStats(0, 0)
     assert other.transactions.decisions == Decisions(committed=1, aborted=1, timed_out=0)
     assert txn_store.transactions.decisions == Decisions()
 

@@ -15,7 +15,7 @@ from oplogd.errors import (
 from oplogd.model.event_id import Mark
 from oplogd.model.transaction import FIRST_ID, MAX_ID, Marker, Record, State
 from oplogd.store.topics import EntryKind
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered
 from tests.kits.store.kits import Kit
@@ -100,7 +100,7 @@ async def test_records_become_deferred_entries_at_the_places_where_they_were_wri
     written = await write(
         txn_store, begun, record(0, topic, "a", 5), record(1, other, "b"), record(2, topic, "c")
     )
-    assert written == begun._replace(logs=(topic.log, other.log), records=3, octets=3 * 15)
+    assert written == begun._replace(logs=(topic.log, other.log), records=3, bytes=3 * 15)
     await publish(txn_store.topics, topic, "after")
     entries = await entries_of(txn_store.topics.log(topic))
     assert [(entry.offset, entry.event, entry.data) for entry in entries] == [
@@ -131,7 +131,7 @@ async def test_a_repeated_record_is_stored_once_whichever_agent_gets_it(
     await write(txn_store, begun, b, a)
     written = await write(other, begun, c, b, a, operation)
     assert (written.records, written.logs) == (4, (0, topic.log))
-    assert written.octets == 3 * 15 + len(operation.content.data)
+    assert written.bytes == 3 * 15 + len(operation.content.data)
     assert await payloads_uncommitted(txn_store, topic) == ["a", "b", "c"]
     commit = await other.transactions.commit(begun.id, 4)
     assert len(commit.order) == 4
@@ -232,14 +232,14 @@ async def test_a_transaction_has_no_more_records_and_bytes_than_it_may(
     txn_store: StoreHandle,
 ) -> None:
     topic = await txn_store.topics.create(NAME, None)
-    few, small = Limits(records=3), Limits(octets=3 * 15)
+    few, small = RecordLimits(records=3), RecordLimits(bytes=3 * 15)
     for limits in (few, small):
         begun = await begin(txn_store)
         await write(txn_store, begun, *records(topic, "a", "b"), limits=limits)
         with pytest.raises(TransactionTooLargeError):
             await write(txn_store, begun, *records(topic, "c", "d", first=2), limits=limits)
         full = await write(txn_store, begun, record(2, topic, "c"), limits=limits)
-        assert (full.records, full.octets) == (3, 45)
+        assert (full.records, full.bytes) == (3, 45)
         repeated = await write(txn_store, begun, *records(topic, "a", "b", "c"), limits=limits)
         assert repeated == full
         with pytest.raises(TransactionTooLargeError):
@@ -252,7 +252,7 @@ async def test_an_lsn_past_the_limit_is_refused_although_the_transaction_has_few
 ) -> None:
     topic = await txn_store.topics.create(NAME, None)
     begun = await begin(txn_store)
-    limits = Limits(records=3)
+    limits = RecordLimits(records=3)
     await write(txn_store, begun, record(2, topic, "c"), limits=limits)
     with pytest.raises(TransactionTooLargeError):
         await write(txn_store, begun, record(3, topic, "d"), limits=limits)

@@ -288,7 +288,7 @@ async def test_a_cancelled_caller_does_not_double_the_messages_of_another_one(
     first_in_turn = wire.hold(inserts_entries)
     calls = [asyncio.create_task(publish(store, topic, "0"))]
     await asyncio.to_thread(first_in_turn.wait)
-    waiting = store.pointers._appender._shared._waiting
+    waiting = store.pointers._appender._waiting
     for name in "12":
         calls.append(asyncio.create_task(publish(store, topic, name)))
         while len(waiting) < len(calls):

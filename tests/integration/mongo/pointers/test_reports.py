@@ -253,11 +253,10 @@ async def test_a_sweep_that_was_cut_names_all_entries_that_it_has_voided(
     (topic,) = await topics_of(keeper, "a")
     await publish(keeper, topic, "a", "b")
     await keeper.pointers.decide([topic.log], TEPHRA, ABORTED)
-    aborted = keeper.topics.sweeper._leaving._aborted
-    (note,) = await aborted._rollbacks.note(TEPHRA, topic.log, None, is_free=True)
-    monkey = keeper.topics.sweeper._leaving._aborted._rollbacks
+    rollbacks = keeper.topics.sweeper._leaving._rollbacks
+    (note,) = await rollbacks.note(TEPHRA, topic.log, None, is_free=True)
     keeper.link.timing = Timing(at_step=steps)
-    await kill(steps, "voided", 1, lambda: monkey.complete(note))
+    await kill(steps, "voided", 1, lambda: rollbacks.complete(note))
     await keeper.topics.sweep()
     await keeper.topics.sweep()
     assert await kinds(keeper, topic) == ["void", "void", "abort", "void"]

@@ -49,7 +49,7 @@ async def test_a_record_whose_insert_is_beaten_by_its_own_copy_is_stored_once(
     assert (await writing).records == 3
     assert await kinds_of(other, topic) == ["deferred"] * 3
     commit = await other.transactions.commit(txn.id, 3)
-    assert commit.transaction.octets == sum(len(each.content.data) for each in records)
+    assert commit.transaction.bytes == sum(len(each.content.data) for each in records)
     assert await committed(store, topic) == ["0", "1", "2"]
     await store.close()
 

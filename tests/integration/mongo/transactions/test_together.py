@@ -83,7 +83,7 @@ async def test_records_that_are_sent_twice_at_once_to_one_agent_are_stored_once(
     await asyncio.gather(*writing)
     assert await kinds_of(store, topic) == ["deferred"] * 4
     commit = await store.transactions.commit(txn.id, 3)
-    assert commit.transaction.octets == sum(len(each.content.data) for each in records)
+    assert commit.transaction.bytes == sum(len(each.content.data) for each in records)
     assert await committed(store, topic) == ["0", "1", "2"]
     await store.close()
 

@@ -9,7 +9,7 @@ from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
-from oplogd.store.transactions import Run
+from oplogd.store.transactions import OperationRun
 from tests.kits.mongo.operations import op
 
 TXN = FIRST_ID + 7
@@ -23,7 +23,7 @@ def appender_of(store: MongoStore) -> OperationAppender:
     return OperationAppender(store.link, store.log, store.appender, payloads_of(store))
 
 
-async def append(store: MongoStore, count: int, txn: int = TXN) -> tuple[Run, ...]:
+async def append(store: MongoStore, count: int, txn: int = TXN) -> tuple[OperationRun, ...]:
     """Append the operations with lsn 0 to ``count`` - 1, as the commit of a transaction does."""
     with translating(store.link.hosts):
         return await appender_of(store).append(txn, count)
@@ -33,7 +33,7 @@ def records(lsns: Sequence[int], txn: int = TXN) -> list[Record]:
     return [Record(lsn, 0, op(f"{txn}-{lsn}"), f"digest {lsn}") for lsn in lsns]
 
 
-def ids(runs: Sequence[Run]) -> list[str]:
+def ids(runs: Sequence[OperationRun]) -> list[str]:
     return [
         format_id(Mark(run.first_offset + number, run.ms))
         for run in runs

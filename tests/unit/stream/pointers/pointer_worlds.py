@@ -4,7 +4,7 @@ from oplogd.model.event_id import Mark, Millis
 from oplogd.model.pointer import MAX_POINTER, Decision
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from oplogd.stream.consumer import Consumer
 from oplogd.stream.phases.topic_start import TopicPosition
 from tests.kits.stream.topic_worlds import TopicWorld, message, read_all, told
@@ -48,7 +48,7 @@ class PointerWorld(TopicWorld):
     async def stored(self, topic: Topic, pointer: int, *texts: str) -> Mark:
         """Store messages and publish them."""
         made = [message(text) for text in texts]
-        await self.pointers.store(topic.log, pointer, made, TIMEOUT_MS, Limits())
+        await self.pointers.store(topic.log, pointer, made, TIMEOUT_MS, RecordLimits())
         mark = await self.pointers.publish_stored(topic.log, pointer, TIMEOUT_MS)
         assert mark is not None
         return mark

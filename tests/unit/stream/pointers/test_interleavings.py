@@ -17,7 +17,7 @@ from oplogd.model.message_id import MessageId
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, Topic
-from oplogd.store.transactions import Limits
+from oplogd.store.transactions import RecordLimits
 from tests.kits.models.properties import examples
 from tests.kits.stream.topic_worlds import TTL, message
 from tests.kits.stream.worlds import WatchedConsumer
@@ -249,7 +249,7 @@ class Play(Player[PointerHistory, PointerClient]):
                 history = self.histories[topic]
                 log, pointer = history.topic.log, history.pointer(who)
                 made = [message(str(number)) for number in self._numbers(size)]
-                await pointers.store(log, pointer, made, _TIMEOUT_MS, Limits())
+                await pointers.store(log, pointer, made, _TIMEOUT_MS, RecordLimits())
                 if publish:
                     await pointers.publish_stored(log, pointer, _TIMEOUT_MS)
             case RollBack(topic, who, share):

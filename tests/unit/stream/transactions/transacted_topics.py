@@ -8,7 +8,7 @@ from oplogd.model.message_id import MessageId, record_id
 from oplogd.model.names import TopicName
 from oplogd.model.transaction import Isolation, Record, decode_marker
 from oplogd.store.topics import EntryKind, Topic, TopicEntry
-from oplogd.store.transactions import Limits, NewTransaction
+from oplogd.store.transactions import NewTransaction, RecordLimits
 from tests.kits.stream.topic_worlds import TopicWorld, message
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
@@ -74,7 +74,7 @@ class Writer:
             Record(lsn, topic.log, message(text) if isinstance(text, str) else text, str(lsn))
             for lsn, text in zip(lsns, texts, strict=True)
         ]
-        await self._transactions.write(self.id, records, Limits())
+        await self._transactions.write(self.id, records, RecordLimits())
         self.records += len(texts)
 
     async def commit(self) -> dict[int, Mark]:

@@ -13,7 +13,7 @@ from oplogd.model.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from oplogd.store import Entry, LogBounds, Store
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import MessageBatch, Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.store.transactions import Commit, Limits, NewTransaction
+from oplogd.store.transactions import Commit, NewTransaction, RecordLimits
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -61,7 +61,7 @@ class World:
         records = [
             Record(lsn, log, of_json(message), str(lsn)) for lsn, message in enumerate(messages)
         ]
-        await self.transactions.write(id_, records, Limits())
+        await self.transactions.write(id_, records, RecordLimits())
         return id_
 
     async def commit(self, *messages: Any) -> Commit:
@@ -329,7 +329,7 @@ async def test_operations_of_a_transaction_pass_and_can_be_published_again() -> 
     new = NewTransaction(world.topic.log, None, None, MAX_TIMEOUT_MS)
     id_ = (await world.transactions.begin(new)).id
     records = [Record(lsn, 0, operation, str(lsn)) for lsn, operation in enumerate(given)]
-    await world.transactions.write(id_, records, Limits())
+    await world.transactions.write(id_, records, RecordLimits())
     commit = await world.transactions.commit(id_, 3)
     store = cast(Store, _Oplog(world.transactions.operations))
     poller = OplogPoller(store, TopicCounters(), LIMIT)

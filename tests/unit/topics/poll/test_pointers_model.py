@@ -20,7 +20,7 @@ from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import MAX_TIMEOUT_MS, Record
 from oplogd.store.topics import MessageBatch, Topic
-from oplogd.store.transactions import Limits, NewTransaction
+from oplogd.store.transactions import NewTransaction, RecordLimits
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_follower import TopicFollower
 from oplogd.topics import gathering
@@ -240,7 +240,7 @@ class World:
         id_ = (await self.transactions.begin(new)).id
         reference.add(self.clock.ms, "marker", [])
         records = [Record(lsn, log, message(*each), str(lsn)) for lsn, each in enumerate(given)]
-        await self.transactions.write(id_, records, Limits())
+        await self.transactions.write(id_, records, RecordLimits())
         for each in given:
             reference.add(self.clock.ms, "deferred", [((0, 0), *each)])
         await self.transactions.commit(id_, len(given))
@@ -255,7 +255,7 @@ class World:
     async def store(self, pointer: int, given: list[tuple[str, int | None]]) -> None:
         messages = [message(*each) for each in given]
         try:
-            await self.pointers.store(self.topic.log, pointer, messages, 900_000, Limits())
+            await self.pointers.store(self.topic.log, pointer, messages, 900_000, RecordLimits())
         except TransactionConflictError:
             assert pointer in self.reference.decisions
             return

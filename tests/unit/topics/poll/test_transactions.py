@@ -17,7 +17,7 @@ from oplogd.model.message_id import MessageId, end_id, parse_message_id, record_
 from oplogd.model.names import TopicName
 from oplogd.model.transaction import MAX_TIMEOUT_MS, Isolation, Record
 from oplogd.store.topics import MessageBatch, Topic
-from oplogd.store.transactions import Limits, NewTransaction
+from oplogd.store.transactions import NewTransaction, RecordLimits
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -293,7 +293,7 @@ class World:
             records.append(Record(lsn, log, _message(each or Written("", None)), str(lsn)))
             if each is not None:
                 self.reference.message(self.now, each, Isolation.READ_UNCOMMITTED)
-        await self.transactions.write(txn.id, records, Limits())
+        await self.transactions.write(txn.id, records, RecordLimits())
         txn.records += given
 
     async def commit(self, txn: Txn, without: int) -> None:
