@@ -14,11 +14,11 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.host.descriptors import Descriptors
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.counters import Counters
-from oplogd.ingest.fenced import FencedQueue, FencedWriter
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.gate import Gate
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.request_writer import FencedWriter
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
@@ -32,9 +32,8 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
 from oplogd.tombstones import purge_tombstones
-from oplogd.topics.keeper import keep
+from oplogd.topics.keeper import keep, sweep_topics
 from oplogd.topics.parts import TopicParts
-from oplogd.topics.sweep import sweep_topics
 from oplogd.topics.transactions.idle import retire_groups
 from oplogd.watch.bounded import BoundedQueue
 from oplogd.watch.health import Health
@@ -73,11 +72,11 @@ class Agent:
         self.sweep_asked = asyncio.Event()
         self.gate = Gate(store.space, self.health, self.sweep_soon, clock)
         self.descriptors = Descriptors()
-        self.counters = Counters()
+        self.counters = IngestCounters()
         self.leases = LeaseCounters()
         admit = self.gate.admit
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
-        self.fenced = FencedQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
+        self.fenced = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.ignored = IgnoredMembers(self.counters, clock)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters, self.ignored, clock)
         self.spool = (
@@ -89,7 +88,7 @@ class Agent:
         self.turns = Turns()
         framer = Framer(settings.object_url or "")
         waker = Waker()
-        self.ring = Ring(framer, settings.ring_size, settings.ring_bytes, waker.wake)
+        self.ring = Ring(framer.route, settings.ring_size, settings.ring_bytes, waker.wake)
         self.feeds = Feeds(
             store.topics,
             waker.wake,
@@ -140,7 +139,7 @@ class Agent:
     @property
     def queued(self) -> int:
         """The number of operations that are received and not yet stored."""
-        return self.queue.operations + self.fenced.count
+        return self.queue.count + self.fenced.count
 
     @property
     def rates(self) -> Rates:

@@ -1,9 +1,8 @@
 """The ages of entries and transactions beside steps of the clock. No I/O.
 
-A step is no time that has passed. After a step ahead by a day an entry of before is not a day
-older. So each time at which the guarded time leaves the pace of the boot clock ends an **era**: a
-span of the guarded time, and by how much the clock was put right since then. An age is counted from
-the stamp plus that. All times are ms since 1970.
+After a step ahead by a day, an older entry is not a day older. So each step ends an **era**: a span
+of the guarded time, and the sum of the steps since then. An age is counted from the stamp plus this
+sum. All times are ms since 1970.
 """
 
 import json
@@ -22,9 +21,8 @@ MAX_LEAD_MS = 60_000
 class Era(NamedTuple):
     """Times from ``first`` to ``last``, and the sum of the steps since then.
 
-    ``lag``: for ages of entries. ``shift``: for time-outs. A stop of all agents is time that has
-    passed, so ``lag`` does not grow past ``most``, its value at the last stop, until the clock is
-    believed again.
+    ``lag``: for ages of entries. ``shift``: for time-outs. A stop of all agents is real time, so
+    ``lag`` does not grow past ``most``, its value at the last stop, until the clock is believed.
     """
 
     first: int
@@ -41,8 +39,7 @@ class Era(NamedTuple):
 class Ages:
     """``since``: begin of the present era.
 
-    ``lags``: ``[first, last, lag]`` of the eras in which entries are younger than their stamps
-    tell. ``text``: the same as JSON.
+    ``lags``: ``[first, last, lag]`` of the eras with a lag. ``text``: the same as JSON.
     """
 
     eras: tuple[Era, ...] = ()
@@ -74,9 +71,9 @@ class Ages:
         return _united([each.stepped(to - at) for each in eras], to)
 
     def restarted(self, at: int, seen: int = 0) -> "Ages":
-        """Return the ages after a stop of unknown length. ``at``: the time that was kept.
+        """Return the ages after a stop of unknown length. ``at``: the kept time.
 
-        ``seen``: a step ahead that had been seen before the stop: it is no part of the stop.
+        ``seen``: a step ahead seen before the stop: it is no part of the stop.
         """
         eras = [*self.eras, Era(min(self.since, at), at, 0, 0, _FAR)]
         return _united([each._replace(most=min(each.most, each.lag + seen)) for each in eras], at)
@@ -131,8 +128,8 @@ class Present(NamedTuple):
     def date(self, stamp_ms: int, written_ms: int = 0) -> int:
         """Return the time from which the age of an entry counts.
 
-        ``written_ms``: time of writing, if it was kept beside the stamp; else 0. The later of both
-        counts that is not ahead of the present. If both are ahead, the earlier one counts.
+        ``written_ms``: time of writing if it was kept, else 0. The later of both counts, unless it
+        is ahead of the present.
         """
         stamped = self.ages.date(stamp_ms)
         if not written_ms:
@@ -154,10 +151,7 @@ class Present(NamedTuple):
         return min(self.ends, self.ms)
 
     def is_over(self, begun: int, expires: int) -> bool:
-        """Return whether what began at a time has reached its end. Steps do not count.
-
-        The end was set in the era of the begin.
-        """
+        """Return whether what began at a time has reached its end, set in the same era."""
         spans = [each for each in self.spans() if each.first <= begun <= each.last]
         if not spans:
             return expires < self.elsewhere

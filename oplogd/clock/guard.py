@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from oplogd.clock import Clock
 from oplogd.clock.ages import Ages, Present
-from oplogd.clock.clocks import Clock
 from oplogd.clock.rule import (
     RECENT_MS,
     REMOVE_MS,
@@ -40,11 +40,10 @@ logger = logging.getLogger("oplogd.clock")
 
 
 class ClockStep(NamedTuple):
-    """A step of the wall clock that is not followed yet. Times are ms since 1970.
+    """A step of the wall clock not followed yet. Times are ms since 1970.
 
-    ``from_ms``: the guarded time that removals run on from. ``to_ms``: the wall clock. ``waiting``:
-    what does not follow the wall clock: ``times`` and ``removals``. ``is_stop``: it may be the time
-    of an ordinary stop.
+    ``from_ms``: the guarded time for removals. ``to_ms``: the wall clock. ``waiting``: ``times``,
+    ``removals`` or both. ``is_stop``: it may be the time of an ordinary stop.
     """
 
     from_ms: int
@@ -146,8 +145,7 @@ class GuardedClock:
     def compare(self, saved: Saved | None) -> None:
         """Take over the guarded time of an agent that runs, if this one has just seen a step.
 
-        After a sleep of this machine, for example, theirs is right. A step that is smaller than
-        the age of what they keep waits all the same.
+        After a sleep of this machine, for example, theirs is right.
         """
         with self._lock:
             reading = self._read()
@@ -231,7 +229,14 @@ class Episodes:
                 self.is_stop = False
                 self._count += 1
                 if self._count == 1:
-                    _log(step)
+                    logger.warning(
+                        "the clock stepped by %+.0f s, from %s to %s: stamps and arrival times"
+                        " follow after one minute, removals because of age after ten, unless it"
+                        " comes back",
+                        step.seconds,
+                        text_of(step.from_ms),
+                        text_of(step.to_ms),
+                    )
             return
         self.is_stop = False
         if not self._count:
@@ -265,16 +270,6 @@ def _step(guarded: Guarded, reading: ClockReading, is_stop: bool = False) -> Clo
     waits = {"times": times.lead is not None, "removals": removals.lead is not None}
     waiting = tuple(name for name, is_waiting in waits.items() if is_waiting)
     return ClockStep(removals.ms, reading.wall, waiting, is_stop) if waiting else None
-
-
-def _log(step: ClockStep) -> None:
-    logger.warning(
-        "the clock stepped by %+.0f s, from %s to %s: stamps and arrival times follow after one"
-        " minute, removals because of age after ten, unless it comes back",
-        step.seconds,
-        text_of(step.from_ms),
-        text_of(step.to_ms),
-    )
 
 
 def text_of(ms: int) -> str:

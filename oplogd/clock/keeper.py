@@ -1,9 +1,10 @@
 """The task that looks at the clocks while nothing else does, and lets the store keep the time."""
 
 import logging
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from oplogd.clock.clocks import SYSTEM, Clock
+from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 
 SECONDS = 1.0
@@ -25,13 +26,13 @@ class KeptClock(Protocol):
     async def ahead_ms(self) -> int: ...
 
 
+@dataclass(eq=False)
 class ClockKeeper:
     """``ahead_ms``: by how much the times in the store lead the guarded time, when last looked."""
 
-    def __init__(self, store: KeptClock, clock: Clock = SYSTEM) -> None:
-        self._store = store
-        self._clock = clock
-        self.ahead_ms = 0
+    store: KeptClock
+    clock: Clock = SYSTEM
+    ahead_ms: int = field(default=0, init=False)
 
     @property
     def warning(self) -> str | None:
@@ -50,20 +51,20 @@ class ClockKeeper:
         while True:
             pause = _TROUBLE_SECONDS
             try:
-                await self._store.keep_clock()
-                if self._clock.monotonic() - looked_at >= _AHEAD_SECONDS:
+                await self.store.keep_clock()
+                if self.clock.monotonic() - looked_at >= _AHEAD_SECONDS:
                     await self.look()
-                    looked_at = self._clock.monotonic()
+                    looked_at = self.clock.monotonic()
                 pause = SECONDS
             except StoreUnavailableError:
                 pass  # the store's other users report it
             except Exception as error:
                 logger.error("cannot keep the guarded time", exc_info=error)
-            await self._clock.sleep(pause)
+            await self.clock.sleep(pause)
 
     async def look(self) -> None:
         """Compare the newest times in the store. Raises StoreUnavailableError."""
-        was_ahead, self.ahead_ms = self.ahead_ms, await self._store.ahead_ms()
+        was_ahead, self.ahead_ms = self.ahead_ms, await self.store.ahead_ms()
         if self.warning is not None and not was_ahead:
             logger.warning("%s", self.warning)
         elif was_ahead and not self.ahead_ms:

@@ -1,12 +1,10 @@
 """The rule of the guarded time: the influence of a wall clock on the times of a store. No I/O.
 
-A wall clock that was set wrong must not date messages, or remove any. So it is compared with the
-boot clock, which nobody sets. A difference of less than STEP_MS is taken at once. After a larger
-one, a step, the guarded time runs on at the pace of the boot clock until the new time has stood for
-long enough: FOLLOW_MS for times given to entries, REMOVE_MS for removals by age.
-
-Whenever the time for stamps leaves the pace of the boot clock, the ages of entries written before
-do not change: see ``ages``.
+A wrong wall clock must not date messages, or remove any. So it is compared with the boot clock. A
+difference of less than STEP_MS is taken at once. After a larger one, a step, the guarded time runs
+on at the pace of the boot clock until the new time has stood for long enough: FOLLOW_MS for times
+given to entries, REMOVE_MS for removals by age. A step does not change the ages of older entries:
+see ``ages``.
 
 All times are ms. Those of the wall clock count from 1970, those of the boot clock from any moment.
 """
@@ -82,10 +80,9 @@ class Saved(NamedTuple):
 def begin(reading: ClockReading, saved: Saved | None = None) -> Guarded:
     """Return the guarded time at a start.
 
-    A start soon after the stored time continues, with a pause that another agent has saved. A start
-    far past it is a step: most stops are long, but the clock may be wrong. A start before it dates
-    by the wall clock at once, because the stored time may be wrong, but removes nothing for
-    REMOVE_MS.
+    A start soon after the stored time continues, with a saved pause. A start far past it is a step:
+    most stops are long, but the clock may be wrong. A start before it dates by the wall clock at
+    once, as the stored time may be wrong, but removes nothing for REMOVE_MS.
     """
     now = Followed(*reading)
     if saved is None:

@@ -1,4 +1,4 @@
-"""Appends that do not return. A hanging disk or database raises no error: only their age tells."""
+"""Appends that do not return: a hanging disk or database raises no error."""
 
 import asyncio
 import itertools
@@ -12,8 +12,8 @@ from oplogd.errors import NotConfirmedError, OplogError, StoreError, StoreUnavai
 from oplogd.host.logs import Episode
 from oplogd.watch.health import Health, Part
 
-# An append that takes longer degrades the agent. One waiting for a lock of SQLite, or for a
-# MongoDB that is unreachable, fails after 4 or 5 seconds, and tells the reason.
+# Longer appends degrade the agent. A lock of SQLite or an unreachable MongoDB fails them sooner,
+# after 4 or 5 seconds, with the reason.
 HANGING_SECONDS = 8.0
 
 # Requests waiting for an append that takes longer get 503.
@@ -24,8 +24,7 @@ MAX_WAITING = 1_000
 
 _LOOK_SECONDS = 1.0
 _QUIET_SECONDS = 60.0
-# The most that passes between two looks. More of it the process did not run: it was stopped, or its
-# machine slept, so the store had no time to answer.
+# The most that passes between two looks. For the rest the process was stopped.
 _MOST_BETWEEN_LOOKS = 2.0
 _LATE = f"the store has not confirmed an append within {ANSWER_SECONDS:g} s"
 
@@ -46,9 +45,8 @@ class Appends:
     """Knows the appends and commits that have begun and not returned.
 
     While the oldest is older than HANGING_SECONDS, the agent is degraded. After ANSWER_SECONDS the
-    requests waiting for an append fail with NotConfirmedError. The append itself goes on: its
-    things may still be stored. Ages are counted from look to look, so they may be a second too
-    large. Time in which the process is stopped does not count.
+    waiting requests fail with NotConfirmedError. The append itself goes on and may still succeed.
+    Ages may be a second too large. Time in which the process is stopped does not count.
     """
 
     def __init__(self, health: Health, clock: Clock = SYSTEM) -> None:
@@ -72,10 +70,7 @@ class Appends:
 
     @contextmanager
     def step(self, give_up: GiveUp) -> Iterator[None]:
-        """Watch the append in the block.
-
-        ``give_up``: called again and again once the append is older than ANSWER_SECONDS.
-        """
+        """Watch the append in the block. After ANSWER_SECONDS, call ``give_up`` at each look."""
         number = next(self._numbers)
         self._steps[number] = _Step(self._passed, give_up)
         try:
@@ -88,10 +83,12 @@ class Appends:
         """Return the result of work that writes.
 
         Raises NotConfirmedError after ANSWER_SECONDS. The work then goes on without its caller.
-        Raises StoreUnavailableError if too many others wait for a store that hangs. The work is
-        then not begun: nothing would end it, and clients that give up come again.
+        Raises StoreUnavailableError if too many others wait for a hanging store. Then the work is
+        not begun: nothing would end it.
         """
-        if self._is_stuck():
+        age = self._oldest_age()
+        is_crowded = age >= HANGING_SECONDS and len(self._steps) >= MAX_WAITING
+        if age >= ANSWER_SECONDS or is_crowded:
             work.close()
             raise StoreUnavailableError(_LATE)
         given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -140,11 +137,6 @@ class Appends:
         """Return the age of the oldest append in seconds, 0 without any."""
         oldest = next(iter(self._steps.values()), None)
         return 0.0 if oldest is None else self._passed - oldest.began
-
-    def _is_stuck(self) -> bool:
-        """Return whether work that begins now would wait in vain, or with too many others."""
-        age = self._oldest_age()
-        return age >= ANSWER_SECONDS or (age >= HANGING_SECONDS and len(self._steps) >= MAX_WAITING)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         """Log the failure of work whose request has its answer already."""

@@ -1,7 +1,7 @@
 """Bounds the memory of all request bodies that are received and decoded. No I/O."""
 
 from collections.abc import Callable
-from types import TracebackType
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from oplogd.clock import SYSTEM, Clock
@@ -21,47 +21,34 @@ class NoRoomError(OplogError):
     """Other bodies use the memory now; trying again later makes sense."""
 
 
+@dataclass(eq=False)
 class MemoryBudget:
     """``total`` bytes for all bodies together, and ``reserve`` bytes for small ones if it is full.
 
-    When a body finds no room, bodies that have been arriving for longer than ``seconds`` are given
-    up: a few slow senders must not keep out all others. ``name``: of the bytes, for messages.
+    A body without room ends others that have been arriving for longer than ``seconds``: slow
+    senders must not keep out all others. ``name``: of the bytes, for messages.
     """
 
-    def __init__(
-        self,
-        total: int,
-        seconds: float,
-        clock: Clock = SYSTEM,
-        *,
-        reserve: int = 0,
-        name: str = "--max-upload-memory",
-    ) -> None:
-        self.clock = clock
-        self.total = total
-        self.reserve = reserve
-        self.name = name
-        self.used = 0
-        self._seconds = seconds
-        self._arriving: dict[Share, Callable[[], None]] = {}  # oldest first
+    total: int
+    seconds: float
+    clock: Clock = SYSTEM
+    reserve: int = field(default=0, kw_only=True)
+    name: str = field(default="--max-upload-memory", kw_only=True)
+    used: int = field(default=0, init=False)
+    # Oldest first.
+    arriving: "dict[Share, Callable[[], None]]" = field(default_factory=dict, init=False)
 
     def share(self) -> "Share":
         return Share(self)
 
-    def begin_arrival(self, share: "Share", give_up: Callable[[], None]) -> None:
-        self._arriving[share] = give_up
-
-    def end_arrival(self, share: "Share") -> None:
-        self._arriving.pop(share, None)
-
-    def make_room(self, octets: int) -> None:
+    def make_room(self, size: int) -> None:
         """Give up the oldest slow bodies, as many as needed. Each frees its room when it ends."""
-        due = self.clock.monotonic() - self._seconds
-        for share, give_up in list(self._arriving.items()):
-            if octets <= 0 or share.begun > due:
+        due = self.clock.monotonic() - self.seconds
+        for share, give_up in list(self.arriving.items()):
+            if size <= 0 or share.begun > due:
                 return
-            octets -= share.taken
-            del self._arriving[share]
+            size -= share.taken
+            del self.arriving[share]
             give_up()
 
 
@@ -73,41 +60,36 @@ class Share:
         self.begun = budget.clock.monotonic()
         self.taken = 0
 
-    def take(self, octets: int) -> None:
+    def take(self, size: int) -> None:
         """Reserve bytes. Raises NoRoomError, and TooLargeError if they would never fit."""
         budget = self._budget
-        if self.taken + octets > budget.total:
+        if self.taken + size > budget.total:
             raise TooLargeError(
                 f"the body needs more than the {budget.total:,} bytes of {budget.name}"
             )
         room = budget.total
-        if self.taken + octets <= SMALL_BODY:
+        if self.taken + size <= SMALL_BODY:
             room += budget.reserve
-        if budget.used + octets > room:
-            budget.make_room(budget.used + octets - budget.total)
+        if budget.used + size > room:
+            budget.make_room(budget.used + size - budget.total)
             raise NoRoomError(
                 f"the bodies in flight occupy the {budget.total:,} bytes of {budget.name};"
                 " try again later"
             )
-        budget.used += octets
-        self.taken += octets
+        budget.used += size
+        self.taken += size
 
     def begin_arrival(self, give_up: Callable[[], None]) -> None:
         """Note that the body arrives now. ``give_up`` ends it if other bodies need the room."""
-        self._budget.begin_arrival(self, give_up)
+        self._budget.arriving[self] = give_up
 
     def end_arrival(self) -> None:
-        self._budget.end_arrival(self)
+        self._budget.arriving.pop(self, None)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end_arrival()
         self._budget.used -= self.taken
         self.taken = 0

@@ -18,10 +18,9 @@ _ROW_BYTES = 256
 
 
 class Gate:
-    """Admits operations, messages and records while the disk has room for them.
+    """Admits operations, messages and records while the disk has room. ``space`` None: always.
 
-    ``space``: None: the gate is always open. ``sweep``: begins a sweep of the topics; called when
-    the gate closes, and then regularly.
+    ``sweep``: begins a sweep of the topics when the gate closes, and then regularly.
     """
 
     def __init__(
@@ -48,19 +47,19 @@ class Gate:
         """Whether anything is admitted. False at once after the system refused room."""
         return not self._is_stopped and not (self._space and self._space.refused)
 
-    def admit(self, count: int, octets: int) -> None:
+    def admit(self, count: int, size: int) -> None:
         """Count items that come in, and their bytes. Raises DiskFullError."""
         if self._space is None:
             return
         if not self.is_open:
             raise DiskFullError(self._sentence(self._space.name))
-        octets += count * _ROW_BYTES
-        if octets > self._left:
+        size += count * _ROW_BYTES
+        if size > self._left:
             raise DiskFullError(
-                f"{self._space.name}: its disk has too little free space for {octets:,} bytes more;"
+                f"{self._space.name}: its disk has too little free space for {size:,} bytes more;"
                 " send fewer at a time, or free some space"
             )
-        self._left -= octets
+        self._left -= size
 
     async def opened(self) -> None:
         """Wait until the gate is open."""

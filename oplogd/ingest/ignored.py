@@ -7,14 +7,13 @@ from collections.abc import Collection, Mapping
 from oplogd.clock import SYSTEM, Clock
 from oplogd.decode.buffers import Text
 from oplogd.host.senders import SenderEpisodes
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.model.operation import unknown_members
 
 # Most names reported for one request, or for the datagrams of a sender read together.
 MAX_NAMES = 8
 
-# Unknown members looked at for these names. More operations are only counted: names that
-# are repeated or not reported would otherwise have all of them decoded once more.
+# Unknown members looked at for these names. Further operations are only counted, not decoded again.
 MAX_LOOKS = 1_000
 
 # A producer that sends now and then has one line.
@@ -37,10 +36,7 @@ class Ignored:
 
     @property
     def names(self) -> Collection[str]:
-        """Return at most MAX_NAMES names of the first MAX_LOOKS members, in their order.
-
-        ``?``: any other name.
-        """
+        """Return at most MAX_NAMES names of the first MAX_LOOKS members; ``?``: any other."""
         return self._names
 
     def add(self, raw: Text) -> None:
@@ -59,7 +55,7 @@ class Ignored:
 class IgnoredMembers:
     """Counts operations that had unknown members, and logs their senders once per episode."""
 
-    def __init__(self, counters: Counters, clock: Clock = SYSTEM) -> None:
+    def __init__(self, counters: IngestCounters, clock: Clock = SYSTEM) -> None:
         self._counters = counters
         self._senders = SenderEpisodes(
             logger,
@@ -73,5 +69,5 @@ class IgnoredMembers:
         if not found:
             self._senders.ended()
         for address, ignored in found.items():
-            self._counters.add_ignoring(ignored.operations)
+            self._counters.ignoring += ignored.operations
             self._senders.occurred(address, ", ".join(ignored.names), ignored.operations)

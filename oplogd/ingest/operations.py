@@ -1,8 +1,4 @@
-"""Decodes the body of an HTTP request into operations. No I/O.
-
-The work on a body is a generator that yields after each small piece, so the event loop can do other
-work in between.
-"""
+"""Decodes the body of an HTTP request into operations, in small pieces. No I/O."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -48,10 +44,7 @@ class BadLine(NamedTuple):
 
 
 class InvalidBodyError(OplogError):
-    """The body has bad lines, so nothing was stored.
-
-    ``bad``: the first bad lines. ``lines``: the number of lines in the body.
-    """
+    """Nothing was stored. ``bad``: the first bad lines. ``lines``: the number of all lines."""
 
     def __init__(self, message: str, bad: list[BadLine], lines: int) -> None:
         super().__init__(message)
@@ -90,7 +83,8 @@ def decoding(
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         reason = f"is not valid JSON: {str(error).removeprefix('JSON is malformed: ')}"
         if isinstance(error, ElementError):
-            raise _bad_element(error.index + 1, reason) from None
+            bad = BadLine(error.index + 1, "operation", reason)  # where its reader stopped
+            raise InvalidBodyError(f"operation: number {bad.line} {reason}", [bad], 1) from None
         raise _bad_body("operation", reason) from None
     if len(found) > most:
         raise TooManyError(len(found), most)
@@ -104,12 +98,6 @@ def _elements(body: Buffer, most: int) -> Pieces[Extents | list[msgspec.Raw]]:
     return (
         yield from elements(body, most, lambda: TooManyError(most + 1, most, there_are_more=True))
     )
-
-
-def _bad_element(number: int, reason: str) -> InvalidBodyError:
-    """Return the error for an array that ends for its reader at this element."""
-    bad = BadLine(number, "operation", reason)
-    return InvalidBodyError(f"{bad.field}: number {number} {reason}", [bad], 1)
 
 
 def _bad_body(field: str, reason: str) -> InvalidBodyError:

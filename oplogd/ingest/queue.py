@@ -1,69 +1,124 @@
-"""The bounded queue of operations between intake and the writer."""
+"""The bounded queues of operations between intake and the writers."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from oplogd.decode.compressed import TooLargeError
+from oplogd.errors import QueueFullError, StoreUnavailableError
+from oplogd.ingest.counters import IngestCounters
+from oplogd.model.lease import Fence
 from oplogd.model.operation import Operation
 from oplogd.watch.bounded import Admit, BoundedQueue, Waiting, admit_all
+from oplogd.watch.health import Part
 
 
-class Item(Waiting):
-    """Operations stored together."""
+class IngestItem(Waiting):
+    """Operations stored together, with a ``fence`` only if it holds."""
 
-    __slots__ = ("operations",)
+    __slots__ = ("fence", "operations")
 
     def __init__(
-        self, operations: Sequence[Operation], done: "asyncio.Future[None] | None"
+        self,
+        operations: Sequence[Operation],
+        done: "asyncio.Future[None] | None",
+        fence: Fence | None = None,
     ) -> None:
-        super().__init__(len(operations), _octets(operations), done)
+        super().__init__(len(operations), size_of(operations), done)
         self.operations = operations
+        self.fence = fence
 
     def cut(self, count: int) -> None:
         """Remove the first ``count`` operations."""
         self.operations = self.operations[count:]
         self.count = len(self.operations)
-        self.octets = _octets(self.operations)
+        self.size = size_of(self.operations)
 
 
-class IngestQueue(BoundedQueue[Item]):
+class IngestQueue(BoundedQueue[IngestItem]):
     """A queue bounded in operations and bytes. Operations count until they are written."""
 
     def __init__(self, max_operations: int, max_bytes: int, admit: Admit = admit_all) -> None:
         super().__init__(max_operations, max_bytes, "operations", admit)
 
     @property
-    def operations(self) -> int:
-        return self.count
-
-    @property
     def max_operations(self) -> int:
         return self.max_count
 
-    def could_hold(self, operations: Sequence[Operation]) -> bool:
-        """Return whether the operations would fit into the empty queue."""
-        return len(operations) <= self.max_count and _octets(operations) <= self.max_bytes
-
     def put(self, operations: Sequence[Operation]) -> None:
         """Add operations stored together. Raises QueueFullError and DiskFullError."""
-        self.add(Item(operations, None))
+        self.add(IngestItem(operations, None))
 
-    def submit(self, operations: Sequence[Operation]) -> "asyncio.Future[None]":
-        """Add operations as ``put`` does. The future resolves when they are durable."""
+    def submit(
+        self, operations: Sequence[Operation], fence: Fence | None = None
+    ) -> "asyncio.Future[None]":
+        """As ``put``. The future resolves when they are durable, or raises StaleFenceError."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.add(Item(operations, done))
+        self.add(IngestItem(operations, done, fence))
         return done
 
-    def let_go(self, items: Sequence[Item], count: int) -> None:
+    def let_go(self, items: Sequence[IngestItem], count: int) -> None:
         """Free the room of the first ``count`` operations of taken items: the spool has them."""
         for item in items:
             if not count:
                 break
-            here = min(count, item.count)
-            octets = item.octets
+            here, size = min(count, item.count), item.size
             item.cut(here)
-            self.free(here, octets - item.octets)
+            self.free(here, size - item.size)
             count -= here
 
 
-def _octets(operations: Sequence[Operation]) -> int:
+@dataclass(eq=False)
+class Intake:
+    """Takes operations while their sender waits. ``writer``: the health of the writer."""
+
+    queue: IngestQueue
+    fenced: IngestQueue
+    counters: IngestCounters
+    writer: Part
+
+    @property
+    def max_operations(self) -> int:
+        """Return the most operations that can be stored together."""
+        return self.queue.max_operations
+
+    def refuse_invalid(self, count: int) -> None:
+        """Count operations refused as invalid."""
+        self.counters.received += count
+        self.counters.error += count
+
+    def refuse_too_many(self, count: int) -> None:
+        """Count operations of a body that has too many."""
+        self.counters.received += count
+        self.counters.discarded += count
+
+    async def store(self, operations: Sequence[Operation], fence: Fence | None = None) -> None:
+        """Queue operations together and wait until they are durable.
+
+        Raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
+        StaleFenceError if the fence does not hold.
+        """
+        queue = self.queue
+        self.counters.received += len(operations)
+        try:
+            if not queue.could_hold(len(operations), size_of(operations)):
+                raise TooLargeError(
+                    f"the {len(operations):,} operations are more than the queue holds"
+                    f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
+                    " send fewer at a time"
+                )
+            if fence is not None:
+                done = self.fenced.submit(operations, fence)
+            elif trouble := self.writer.trouble:
+                raise StoreUnavailableError(trouble)
+            else:
+                done = queue.submit(operations)
+        except (TooLargeError, QueueFullError, StoreUnavailableError):
+            self.counters.discarded += len(operations)
+            raise
+        await done
+
+
+def size_of(operations: Sequence[Operation]) -> int:
+    """Return the bytes of operations that count in a queue."""
     return sum(len(op.data) + len(op.key) for op in operations)

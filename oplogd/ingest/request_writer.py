@@ -1,21 +1,30 @@
-"""A writer for items whose senders wait: it tries nothing again."""
+"""Writers for items whose senders wait: they try nothing again."""
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
-from logging import Logger
+from logging import Logger, getLogger
 from typing import Generic, TypeVar
 
-from oplogd.errors import NotConfirmedError, StoreUnavailableError
+from oplogd.errors import NotConfirmedError, StaleFenceError, StoreUnavailableError
 from oplogd.ingest.appends import Appends, as_unavailable
+from oplogd.ingest.counters import IngestCounters
+from oplogd.ingest.queue import IngestItem, IngestQueue
+from oplogd.model.lease import Fence, stale
+from oplogd.model.operation import Operation
+from oplogd.store.base import FencedBatch, Store
 from oplogd.watch.bounded import BoundedQueue, Waiting
 from oplogd.watch.health import Health
+from oplogd.watch.lease_counters import LeaseCounters
 
 BATCH_COUNT = 5_000
 BATCH_BYTES = 4 * 1024 * 1024
 # After this time without a request, a failed append says nothing about the store any more.
 FORGET_SECONDS = 5.0
+
+logger = getLogger("oplogd.writer")
 
 _Item = TypeVar("_Item", bound=Waiting)
 
@@ -23,9 +32,8 @@ _Item = TypeVar("_Item", bound=Waiting)
 class RequestWriter(ABC, Generic[_Item]):
     """Appends items in order. Requests that arrive during a commit share the next commit.
 
-    A batch that the store does not take is dropped after its requests have failed: a thing that was
-    answered with an error must not be stored after later things of its sender. So this writer tries
-    nothing again, unlike the writer of operations.
+    If the store does not take a batch, its requests fail and it is dropped. After this answer, it
+    must not be stored behind later things of the same sender.
     """
 
     def __init__(
@@ -84,3 +92,48 @@ class RequestWriter(ABC, Generic[_Item]):
                     return await self._queue.take(BATCH_COUNT, BATCH_BYTES)
             self._part.good("no request has failed since")
         return await self._queue.take(BATCH_COUNT, BATCH_BYTES)
+
+
+class FencedWriter(RequestWriter[IngestItem]):
+    """Appends operations if their fence holds.
+
+    They have no retry and no spool: after an error, an operation must not be stored once the next
+    term of its sender has begun.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: IngestQueue,
+        counters: IngestCounters,
+        leases: LeaseCounters,
+        health: Health,
+        appends: Appends | None = None,
+    ) -> None:
+        super().__init__(
+            queue, health, "writer of fenced operations", getLogger("oplogd.writer"), appends
+        )
+        self._store = store
+        self._counters = counters
+        self._leases = leases
+
+    async def append(self, items: Sequence[IngestItem]) -> None:
+        groups: dict[Fence, list[Operation]] = {}
+        for item in items:
+            if item.fence is not None:
+                groups.setdefault(item.fence, []).extend(item.operations)
+        batches = [FencedBatch(operations, fence) for fence, operations in groups.items()]
+        begun = time.monotonic()
+        appended = await self._store.append_fenced(batches)
+        self._counters.commit_seconds.observe(time.monotonic() - begun)
+        holds = dict(zip(groups, appended, strict=True))
+        for item in items:
+            if item.fence is None or holds[item.fence]:
+                self._counters.ingested += item.count
+            else:
+                self._counters.stale += item.count
+                self._leases.add_stale_publish()
+                item.fail(StaleFenceError(stale(item.fence)))
+
+    def dropped(self, count: int) -> None:
+        self._counters.discarded += count

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreError
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.spool_file import SpooledBatch, SpoolFile, reason, size_of
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId
@@ -28,8 +28,7 @@ class Spool:
     """A bounded file. ``max_bytes`` counts keys and data.
 
     Methods raise StoreError if the file fails, and report it to ``health``. ``counters`` get the
-    operations that were found in the file and the operations that disappeared from it. The caller
-    counts the operations that it adds and drops.
+    operations found in the file or lost from it. The caller counts its own.
     """
 
     def __init__(
@@ -37,12 +36,12 @@ class Spool:
         path: Path,
         max_bytes: int,
         health: Health,
-        counters: Counters | None = None,
+        counters: IngestCounters | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
         self._clock = clock
         self._path = path
-        self._counters = counters or Counters()
+        self._counters = counters or IngestCounters()
         self.max_bytes = max_bytes
         self._reading = health.part("spool (reading)", "the file can be read again")
         self._writing = health.part("spool", "the file can be written again")
@@ -92,10 +91,7 @@ class Spool:
         return await self._run(lambda: self._file.first(max_operations, max_bytes), self._reading)
 
     async def drop(self, batch: SpooledBatch) -> None:
-        """Remove the first batch, which the store has.
-
-        A file that cannot be written keeps it, but ``first`` does not return it again.
-        """
+        """Remove the first batch. If that fails, ``first`` does not return it again either."""
         with contextlib.suppress(StoreError):  # `_run` has reported it
             await self._run(lambda: self._file.drop(batch), self._writing)
 
@@ -117,13 +113,12 @@ class Spool:
         return result
 
     def _count_found_and_lost(self) -> None:
-        """Add the operations found and lost since the last call to the counters.
-
-        The thread may change both sums meanwhile: they only grow.
-        """
+        """Count the operations found and lost since the last call. The thread may add more."""
         found = self._file.found - self._counted_found
         lost = self._file.lost - self._counted_lost
         self._counted_found += found
         self._counted_lost += lost
-        self._counters.add_recovered(found)
-        self._counters.add_lost_from_spool(lost)
+        self._counters.recovered += found
+        self._counters.in_spool += found
+        self._counters.discarded += lost
+        self._counters.in_spool -= lost

@@ -49,10 +49,9 @@ class SpoolFile:
 
     Call it from one thread at a time; other threads may read the public numbers.
 
-    A connection that failed is closed, and the next call opens the file again. A file that was
-    moved or removed is read to its end first, then a new file is created at the path. A lock keeps
-    the file for one agent: a second one would send the same operations, and delete operations that
-    the first has just added.
+    After a failure the next call opens the file again. A moved or removed file is read to its end,
+    then a new one is created at the path. A lock keeps the file for one agent: a second one would
+    send the same operations, and delete new ones of the first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -170,11 +169,11 @@ class SpoolFile:
             self.close()
             raise
 
-    def _recount(self, operations: int, octets: int) -> None:
+    def _recount(self, operations: int, size: int) -> None:
         more = operations - self.operations
         self.found += max(0, more)
         self.lost += max(0, -more)
-        self.operations, self.bytes = operations, octets
+        self.operations, self.bytes = operations, size
 
 
 def size_of(operation: Operation) -> int:
@@ -198,10 +197,10 @@ def reason(error: sqlite3.Error) -> str:
 
 
 def _lock(path: Path) -> int | None:
-    """Lock the file, create it if needed, and return its descriptor.
+    """Lock the file, create it if needed, and return its descriptor, to be closed at last.
 
-    Returns None if the system has no such locks or cannot open the file. Close the descriptor
-    after the connection. Raises StoreError if another agent has the lock.
+    None if the system has no such locks or cannot open the file. Raises StoreError if another agent
+    has the lock.
     """
     if sys.platform == "win32":
         return None

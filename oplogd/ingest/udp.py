@@ -1,26 +1,23 @@
-"""Intake by UDP: one operation per datagram.
-
-The event loop reads many datagrams at a time from the socket. asyncudp and a DatagramProtocol lost
-datagrams at loads that this takes without loss (docs/internals/decisions/0007).
-"""
+"""Intake by UDP: one operation per datagram. Many are read at a time (decisions/0007)."""
 
 import asyncio
 import contextlib
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from oplog_kit.listen import Address
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import DiskFullError, OperationError, QueueFullError
 from oplogd.host.logs import Episode
 from oplogd.host.sockets import address_of, bind
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
-from oplogd.ingest.refused import RefusedDatagrams, host_of, shown_address
 from oplogd.model.operation import Operation, decode, format_ms
 
 RECEIVE_BUFFER = 32 * 1024 * 1024
@@ -34,6 +31,11 @@ _MAX_DATAGRAM = 65_536
 _SO_RCVBUFFORCE = 33
 # Seconds without an occurrence that end an episode in the log.
 QUIET_SECONDS = 5.0
+
+# Of the last invalid datagrams: their number, and the bytes kept of each.
+_REMEMBERED = 20
+_SHOWN_BYTES = 200
+_MAPPED = "::ffff:"
 
 logger = logging.getLogger("oplogd.udp")
 
@@ -59,14 +61,57 @@ def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> 
 
 
 def _shut_off(sock: socket.socket) -> None:
-    """Let in no more datagrams, and keep those in the buffer.
-
-    A connected socket accepts datagrams of its peer only, here of itself.
-    """
+    """Let in no more datagrams: a connected socket takes only those of its peer, here itself."""
     host, port, *rest = sock.getsockname()
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     with contextlib.suppress(OSError):
         sock.connect((host, port, *rest))
+
+
+class _Datagram(NamedTuple):
+    ms: int
+    sender: tuple[Any, ...]
+    reason: str
+    data: bytes
+
+
+class RefusedDatagrams:
+    """The last invalid datagrams. ``count``: their number since the start."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._last: deque[_Datagram] = deque(maxlen=_REMEMBERED)
+
+    def add(self, ms: int, sender: tuple[Any, ...], reason: str, raw: bytes) -> None:
+        """Remember a datagram. ``sender``: an address as a socket returns it."""
+        self.count += 1
+        self._last.append(_Datagram(ms, sender, reason, raw[:_SHOWN_BYTES]))
+
+    def described(self) -> list[dict[str, str]]:
+        """Return the datagrams for /status, the newest first."""
+        return [
+            {
+                "time": format_ms(each.ms),
+                "sender": shown_address(each.sender),
+                "reason": each.reason,
+                "data": "".join(
+                    # Characters that are invisible or change the text's direction are escaped.
+                    c if c.isprintable() else repr(c)[1:-1]
+                    for c in each.data.decode(errors="backslashreplace")
+                ),
+            }
+            for each in reversed(self._last)
+        ]
+
+
+def shown_address(address: tuple[Any, ...]) -> str:
+    """Format a socket's address as HOST:PORT, IPv4 addresses mapped to IPv6 as IPv4."""
+    return str(Address(host_of(address), int(address[1])))
+
+
+def host_of(address: tuple[Any, ...]) -> str:
+    """Return the host of a socket's address, IPv4 addresses mapped to IPv6 as IPv4."""
+    return str(address[0]).removeprefix(_MAPPED)
 
 
 class UdpIngest:
@@ -76,7 +121,7 @@ class UdpIngest:
         self,
         sockets: Sequence[socket.socket],
         queue: IngestQueue,
-        counters: Counters,
+        counters: IngestCounters,
         ignored: IgnoredMembers,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -104,10 +149,7 @@ class UdpIngest:
             loop.add_reader(sock, self._drain, sock)
 
     async def stop(self) -> None:
-        """Read the datagrams that the kernel holds now, then close the sockets.
-
-        It ends under any load and does not block the event loop.
-        """
+        """Read the datagrams in the kernel, then close the sockets. It ends under any load."""
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock)
@@ -169,9 +211,10 @@ class UdpIngest:
             pass
         except OSError as failed:
             logger.warning("reading UDP failed: %s", failed)
-        self._counters.add_received(len(operations))
+        self._counters.received += len(operations)
         if invalid := refused.count - before:
-            self._counters.add_invalid(invalid)
+            self._counters.received += invalid
+            self._counters.error += invalid
             self._invalid.occurred(invalid, detail=first)
         else:
             self._invalid.end()
@@ -184,17 +227,13 @@ class UdpIngest:
         try:
             self._queue.put(operations)
             self._overflow.end()
-            return
         except DiskFullError:  # the gate has logged it
-            self._counters.add_discarded(len(operations))
-            return
+            self._counters.discarded += len(operations)
         except QueueFullError:
-            pass
-        for operation in operations:  # the queue may have room for some
-            try:
-                self._queue.put([operation])
-            except DiskFullError:
-                self._counters.add_discarded(1)
-            except QueueFullError:
-                self._counters.add_discarded(1)
-                self._overflow.occurred()
+            for operation in operations:  # the queue may have room for some
+                try:
+                    self._queue.put([operation])
+                except (DiskFullError, QueueFullError) as error:
+                    self._counters.discarded += 1
+                    if isinstance(error, QueueFullError):
+                        self._overflow.occurred()

@@ -10,9 +10,9 @@ from oplog_kit.backoff import Backoff
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.ingest.appends import Appends, as_unavailable
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.gate import Gate
-from oplogd.ingest.queue import IngestQueue, Item
+from oplogd.ingest.queue import IngestItem, IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId, Store
@@ -31,7 +31,7 @@ logger = logging.getLogger("oplogd.writer")
 class _QueuedBatch:
     """Operations of ``items`` that are neither in the store nor in the spool."""
 
-    def __init__(self, items: Sequence[Item], writer: str, sequence: int) -> None:
+    def __init__(self, items: Sequence[IngestItem], writer: str, sequence: int) -> None:
         self.items = items
         self.operations = [operation for item in items for operation in item.operations]
         self.batch_id = BatchId(writer, sequence)
@@ -45,20 +45,19 @@ class _QueuedBatch:
 class Writer:
     """Appends batches in order. Operations that arrive during a commit share the next commit.
 
-    A batch that the store does not take is tried again with exponential back-off and jitter.
-    Waiting requests fail at once. If their operations are being written, they get NotConfirmedError
-    and the operations stay. Otherwise they get StoreUnavailableError and the operations leave the
-    queue.
+    A failed batch is tried again with exponential back-off and jitter. Waiting requests fail at
+    once: with NotConfirmedError if their operations are being written and stay, otherwise with
+    StoreUnavailableError, and the operations leave the queue.
 
-    With a ``spool``, operations that the store does not take go there, and so do all later ones
-    until the spool is empty. If the spool is full or fails, they stay in memory.
+    With a ``spool``, failed and later operations go there until the spool is empty. If the spool is
+    full or fails, they stay in memory.
     """
 
     def __init__(
         self,
         store: Store,
         queue: IngestQueue,
-        counters: Counters,
+        counters: IngestCounters,
         health: Health,
         spool: Spool | None = None,
         latency: LatencyProbe | None = None,
@@ -108,14 +107,14 @@ class Writer:
                 await self._gate.opened()  # a trial would take the room that deletions need
             else:
                 self._part.good()
-                self._done(batch)
+                self._counters.ingested += len(batch.operations)
+                self._queue.finish(batch.items)
                 return None
 
     async def _empty_spool(self, spool: Spool, batch: _QueuedBatch | None) -> _QueuedBatch | None:
         """Write the spool's operations to the store until the spool is empty.
 
-        Meanwhile ``batch`` and new operations go to the end of the spool. Return the batch that it
-        had no room for.
+        Meanwhile ``batch`` and new operations go to its end. Return the batch without room there.
         """
         sending = asyncio.create_task(self._send_spool(spool), name="sending the spool")
         try:
@@ -125,7 +124,7 @@ class Writer:
                 elif await self._move_to_spool(batch):
                     batch = None
                 else:
-                    self._counters.add_discarded(self._queue.refuse_waiting(_behind_the_spool()))
+                    self._counters.discarded += self._queue.refuse_waiting(_behind_the_spool())
                     await asyncio.wait({sending}, timeout=SPOOL_FULL_SECONDS)
             sending.result()
         finally:
@@ -142,7 +141,8 @@ class Writer:
                 if batch is None:
                     break
                 await self._append(batch.operations, batch.batch_id, [])
-                self._counters.add_ingested_from_spool(len(batch.operations))
+                self._counters.ingested += len(batch.operations)
+                self._counters.in_spool -= len(batch.operations)
                 await spool.drop(batch)
                 backoff.reset()
             except StoreError as error:
@@ -153,8 +153,8 @@ class Writer:
     async def _pause(self, backoff: Backoff, recoveries: int) -> None:
         """Wait before the next attempt. The pause after it is longer.
 
-        The pause is short if another part found the store back since ``recoveries`` was read, and
-        ends when one does.
+        The pause ends when another part finds the store back. It is short if one did since
+        ``recoveries``.
         """
         if self._health.recoveries != recoveries:
             backoff.reset()
@@ -186,18 +186,15 @@ class Writer:
         refused = [item for item in items if item.done is not None]
         for item in refused:
             item.fail(_behind_the_spool())
-            self._counters.add_discarded(len(item.operations))
+            self._counters.discarded += len(item.operations)
         self._queue.finish(refused)
         kept = [item for item in items if item.done is None]
         return self._batch(kept) if kept else None
 
     async def _append(
-        self, operations: Sequence[Operation], batch_id: BatchId, items: Sequence[Item]
+        self, operations: Sequence[Operation], batch_id: BatchId, items: Sequence[IngestItem]
     ) -> None:
-        """Append to the store. Raises StoreUnavailableError for every failure.
-
-        ``items``: those whose requests wait for it.
-        """
+        """Append to the store, for ``items``. Raises StoreUnavailableError for every failure."""
         begun = self._clock.monotonic()
         with (
             as_unavailable(self._part, logger),
@@ -216,7 +213,8 @@ class Writer:
             return False
         if count:
             self._latency.give_up()
-        self._counters.add_spooled(count)
+        self._counters.spooled += count
+        self._counters.in_spool += count
         self._queue.let_go(batch.items, count)
         batch.cut(count)
         if batch.operations:
@@ -224,24 +222,20 @@ class Writer:
         self._queue.finish(batch.items)
         return True
 
-    def _batch(self, items: Sequence[Item]) -> _QueuedBatch:
+    def _batch(self, items: Sequence[IngestItem]) -> _QueuedBatch:
         batch = _QueuedBatch(items, self._token, self._sequence)
         self._sequence += len(batch.operations)
         return batch
 
-    def _report(self, items: Sequence[Item], error: StoreError) -> None:
+    def _report(self, items: Sequence[IngestItem], error: StoreError) -> None:
         """Report a failed append to the requests of ``items`` and of the queue."""
         self._part.bad(str(error))
         self._refuse(items, error)
 
-    def _refuse(self, items: Sequence[Item], error: StoreError) -> None:
+    def _refuse(self, items: Sequence[IngestItem], error: StoreError) -> None:
         for item in items:
             item.fail(NotConfirmedError(str(error)))
-        self._counters.add_discarded(self._queue.refuse_waiting(StoreUnavailableError(str(error))))
-
-    def _done(self, batch: _QueuedBatch) -> None:
-        self._counters.add_ingested(len(batch.operations))
-        self._queue.finish(batch.items)
+        self._counters.discarded += self._queue.refuse_waiting(StoreUnavailableError(str(error)))
 
 
 def _behind_the_spool() -> StoreUnavailableError:

@@ -17,19 +17,18 @@ class EntryKind(StrEnum):
     PUBLISH = "publish"
     # A record of a transaction at the place at which it was written. Its data is a message.
     DEFERRED = "deferred"
-    # The records of a transaction in this log are read here by committed readers. Its data is a
-    # ``Marker``. Of a pointer: its owner has reported that it committed.
+    # Committed readers read the records of a transaction here. Its data is a ``Marker``. Of a
+    # pointer: its owner has reported a commit.
     COMMIT = "commit"
-    # A transaction has ended without effect. Its data is a ``Marker``. Of a pointer: its owner has
-    # reported that it was aborted, or it timed out.
+    # A transaction has ended without effect, or a pointer was aborted or timed out. Its data is a
+    # ``Marker``.
     ABORT = "abort"
-    # A message of a pointer that timed out, at the place at which its owner has reported late that
-    # it committed. The others have read it at its first place.
+    # A message of a timed out pointer, at the place of its owner's late report of a commit. The
+    # others have read it at its first place.
     LATE = "late"
     # A transaction has begun whose commit log this is. Its data is a ``Marker``.
     BEGIN = "begin"
-    # It is unreadable. Its data is empty, or a ``Voided``: the entries that a rollback
-    # has voided before.
+    # It is unreadable. Its data is empty, or a ``Voided``: the entries voided by a rollback.
     VOID = "void"
 
 
@@ -39,8 +38,7 @@ class Reading(Enum):
     # The entry is a message for this reader.
     PASS = "pass"
     SKIP = "skip"
-    # The reader gets the records of the transaction that committed here, or the messages that were
-    # stored and are published here: ``TopicLog.expand``.
+    # The reader gets the transaction's records or the stored messages: ``TopicLog.expand``.
     EXPAND = "expand"
     # The reader does not go past this entry until its pointer is decided.
     HOLD = "hold"
@@ -69,11 +67,9 @@ _VISIBLE: Mapping[str, Reading] = {
 
 
 def reading(kind: str, isolation: Isolation, verdict: Reading = Reading.HOLD) -> Reading:
-    """Return the way in which a reader reads an entry of this kind.
+    """Return the way in which a reader reads an entry of this kind. Unknown kinds are skipped.
 
-    ``verdict``: of the reader about the entry's pointer, see ``pointer.Judge``. Only committed
-    readers have one, and only for the kinds DIRECT and PUBLISH. Kinds that only a newer agent knows
-    are skipped.
+    ``verdict``: of a committed reader about the pointer of a DIRECT or PUBLISH entry.
     """
     how = _READINGS[isolation].get(kind, Reading.SKIP)
     if how is not Reading.HOLD:

@@ -125,9 +125,10 @@ def message_of(
     payload: str | None, key: str | None, headers: msgspec.Raw, ttl: Ttl, encoding: str | None
 ) -> Message:
     """Check the members of a message as a client sent them. Raises MessageError."""
-    return _message(
-        _payload(payload, encoding), _key(key), _headers(headers), ttl_seconds(ttl, "ttl")
-    )
+    checked = _payload(payload, encoding)
+    if key is not None and _size_of(key) > MAX_KEY_BYTES:
+        raise MessageError("key", f"is longer than {MAX_KEY_BYTES:,} bytes")
+    return _message(checked, key, _headers(headers), ttl_seconds(ttl, "ttl"))
 
 
 def ttl_seconds(given: Ttl, field: str) -> int | None:
@@ -154,8 +155,8 @@ def _message(
     headers: list[tuple[str, str]] | None,
     ttl: int | None,
 ) -> Message:
-    size = _octets(payload or "") + _octets(key or "")
-    size += sum(_octets(text) for pair in headers or () for text in pair)
+    size = _size_of(payload or "") + _size_of(key or "")
+    size += sum(_size_of(text) for pair in headers or () for text in pair)
     if size > MAX_MESSAGE_BYTES:
         reason = f"has {size:,} bytes, more than {MAX_MESSAGE_BYTES:,}"
         raise MessageTooLargeError("message", reason)
@@ -170,7 +171,7 @@ def _message(
     return Message(data if data.isascii() else escape_line_ends(data), ttl)
 
 
-def _octets(text: str | bytes | memoryview) -> int:
+def _size_of(text: str | bytes | memoryview) -> int:
     """Return the size in bytes of bytes, or of a text in UTF-8."""
     return len(text.encode()) if isinstance(text, str) and not text.isascii() else len(text)
 
@@ -186,12 +187,6 @@ def _payload(given: str | None, encoding: str | None) -> str | bytes | None:
         raise MessageError("payload", "is not base64") from None
 
 
-def _key(given: str | None) -> str | None:
-    if given is not None and _octets(given) > MAX_KEY_BYTES:
-        raise MessageError("key", f"is longer than {MAX_KEY_BYTES:,} bytes")
-    return given
-
-
 def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
     if given is NO_HEADERS:
         return None
@@ -199,7 +194,13 @@ def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
     # Counted before they are decoded: a list of empty headers takes fifty times its text.
     if text.count(b"[") > MAX_HEADERS + 1 and begins(text, b"["):
         with naming("headers", _HEADERS):
-            at_once(elements(text, MAX_HEADERS, _too_many_headers))
+            at_once(
+                elements(
+                    text,
+                    MAX_HEADERS,
+                    lambda: MessageError("headers", f"are more than {MAX_HEADERS:,}"),
+                )
+            )
     try:
         return _decode_headers(text)
     except msgspec.DecodeError as error:
@@ -209,7 +210,3 @@ def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
                 raise MessageError(place, "name and value must be strings") from None
             raise MessageError(place, "must be [name, value]") from None
         return read(_decode_headers, text, "headers", _HEADERS)
-
-
-def _too_many_headers() -> MessageError:
-    return MessageError("headers", f"are more than {MAX_HEADERS:,}")

@@ -1,14 +1,13 @@
 """Ids of messages: 20 bytes that sort in the order of delivery. No I/O.
 
-Big-endian: time of publication in ms since 1970 (8), sequence within that ms (2), and for messages
-that were stored before their publication the time of writing (8) and the sequence in it (2). The
-last two are zero for all others. Consumers see them as 40 hexadecimal digits.
+Big-endian: time of publication in ms since 1970 (8), sequence within this ms (2), and for messages
+stored before their publication the time of writing (8) and its sequence (2), otherwise zeros.
+Consumers see them as 40 hexadecimal digits.
 
-A record of a transaction, as committed readers see it, has the time and sequence of the commit,
-then its lsn plus one (8), then 1 if it is the last record of this commit in its topic, otherwise 0.
+For committed readers, a record of a transaction has the time and sequence of the commit, then its
+lsn plus one (8), then 1 for the last record of this commit in its topic, otherwise 0.
 
-Sequences of writing have 15 bits. The highest bit of the last two bytes is set in the id of the
-last message that its PUBLISH entry publishes.
+Sequences of writing have 15 bits. The highest bit is set for the last message of a PUBLISH entry.
 """
 
 import re
@@ -51,10 +50,9 @@ class MessageId(NamedTuple):
 
     @property
     def records_after(self) -> int | None:
-        """Return the number of the record that a reader at this position has of the entry.
+        """Return the number of the last record that a reader at this position has of the entry.
 
-        It is the lsn at a COMMIT entry, the write stamp at a PUBLISH entry. -1: it has none of
-        them. None: it has all of them.
+        An lsn at a COMMIT entry, a write stamp at a PUBLISH entry. -1: none; None: all of them.
         """
         if self.write_ms >= _FIRST_WRITE_MS:
             if self.write_ms == _MAX_PART or self.payload_sequence & _LAST_STORED:

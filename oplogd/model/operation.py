@@ -163,8 +163,7 @@ def decode_data(text: str) -> Data:
 def decode(raw: Text, arrival: str, on_unknown: OnUnknown = None) -> Operation:
     """Decode and check an operation from a producer. Raises only OperationError.
 
-    ``arrival`` (see ``format_ms``) is used if the operation has no timestamp. ``on_unknown`` gets
-    the text of a valid operation with unknown members.
+    ``arrival``: its default timestamp, see ``format_ms``. ``on_unknown``: see ``OnUnknown``.
     """
     raw = _sized(raw)
     given = _read(_decode_input, raw, _decode_extended)
@@ -193,10 +192,7 @@ def unknown_members(raw: Text) -> list[str]:
 
 
 def decode_row(raw: bytes) -> DumpRow:
-    """Decode and check an object of a dump: an operation without event, with timestamp.
-
-    Normalises as ``decode`` does. Raises only OperationError.
-    """
+    """Decode and check an object of a dump as ``decode`` does. Raises only OperationError."""
     given = _read(_decode_row, _sized(raw))
     type_ = given.type.lower()
     _check(type_, given.id, given.parents or [], raw)
@@ -214,10 +210,7 @@ def _sized(raw: Text) -> bytes:
 def _read(
     decoder: Callable[[bytes], _T], raw: bytes, tolerant: Callable[[bytes], _T] | None = None
 ) -> _T:
-    """Decode with ``decoder``, or with ``tolerant`` what it refuses. Raises only OperationError.
-
-    So operations without unknown members are decoded once, and nothing looks for such members.
-    """
+    """Decode with ``decoder``, or with ``tolerant`` what it refuses. Raises only OperationError."""
     try:
         if not raw.isascii():
             raw.decode()  # msgspec does not check strings of unknown members
@@ -240,7 +233,9 @@ def _read(
 
 def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
     if not type_ or not id_ or "" in parents:
-        _refuse_empty(type_, id_, parents)
+        for name, value in _named(type_, id_, parents):
+            if not value:
+                raise OperationError(name, "must not be empty")
     if "/" in type_ or "," in type_:
         raise OperationError("type", "must not contain '/' or ','")
     if len(type_) > MAX_TYPE_BYTES // 4 and len(type_.encode()) > MAX_TYPE_BYTES:
@@ -248,7 +243,9 @@ def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
     if len(id_) > MAX_ID_BYTES // 4 and len(id_.encode()) > MAX_ID_BYTES:
         raise OperationError("id", f"is longer than {MAX_ID_BYTES:,} bytes")
     if b"\\u0000" in raw:
-        _refuse_nul(type_, id_, parents)
+        for name, value in _named(type_, id_, parents):
+            if "\0" in value:
+                raise OperationError(name, "must not contain NUL")
 
 
 def _timestamp(text: str) -> str:
@@ -258,20 +255,9 @@ def _timestamp(text: str) -> str:
         raise OperationError("timestamp", str(error)) from None
 
 
-def _refuse_empty(type_: str, id_: str, parents: list[str]) -> None:
-    for name, value in (("type", type_), ("id", id_), *_numbered(parents)):
-        if not value:
-            raise OperationError(name, "must not be empty")
-
-
-def _refuse_nul(type_: str, id_: str, parents: list[str]) -> None:
-    for name, value in (("type", type_), ("id", id_), *_numbered(parents)):
-        if "\0" in value:
-            raise OperationError(name, "must not contain NUL")
-
-
-def _numbered(parents: list[str]) -> list[tuple[str, str]]:
-    return [(f"parents[{index}]", parent) for index, parent in enumerate(parents)]
+def _named(type_: str, id_: str, parents: list[str]) -> list[tuple[str, str]]:
+    numbered = [(f"parents[{index}]", parent) for index, parent in enumerate(parents)]
+    return [("type", type_), ("id", id_), *numbered]
 
 
 def _explain(message: str) -> OperationError:

@@ -1,7 +1,6 @@
 """Pointers of foreign transactions: their rules, their snapshots, their decisions. No I/O.
 
-A service with a transaction manager of its own publishes under the write pointer of its
-transaction. The store knows nothing else of such a transaction.
+A service with a transaction manager publishes under the write pointer of its transaction.
 """
 
 import re
@@ -37,16 +36,14 @@ KEY_BYTES = 10
 
 _SNAPSHOT_MEMBERS = frozenset({"readPointer", "writePointer", "inProgress", "invalid"})
 
-# Returns PASS for a pointer whose messages the reader may read, SKIP for one whose messages it must
-# not read, and HOLD if it must wait.
+# Returns PASS if the reader may read the messages of a pointer, SKIP if not, HOLD if it must wait.
 Judge = Callable[[int], Reading]
 
 
 class PointerRules(NamedTuple):
-    """The rules of a topic for messages under pointers.
+    """The rules of a topic for messages under pointers. ``is_on``: they may be published.
 
-    ``is_on``: whether they may be published and stored. ``timeout``: of a pointer in seconds; None:
-    the agent's.
+    ``timeout``: of a pointer in seconds; None: the agent's.
     """
 
     is_on: bool = True
@@ -75,10 +72,7 @@ class Decision(StrEnum):
 
 
 class Snapshot(NamedTuple):
-    """The pointers that a reader may see, as its transaction manager gave them.
-
-    ``write_pointer``: the reader's own, None if it has none. Its sets are never changed.
-    """
+    """The pointers visible to a reader. ``write_pointer``: its own, None if it has none."""
 
     read_pointer: int
     write_pointer: int | None = None
@@ -138,10 +132,7 @@ def decode_voided(data: str) -> Voided | None:
 
 
 def decided_by(kind: str, data: str) -> tuple[int, bool] | None:
-    """Return the pointer that an entry decides, and whether it has committed.
-
-    None for all entries but the COMMIT and ABORT entries of pointers.
-    """
+    """Return the pointer of a COMMIT or ABORT entry, and whether it has committed; else None."""
     if kind not in (EntryKind.COMMIT, EntryKind.ABORT):
         return None
     id_ = int(decode_marker(data).txn)
@@ -149,10 +140,7 @@ def decided_by(kind: str, data: str) -> tuple[int, bool] | None:
 
 
 def parse_pointer(given: Any, field: str = "transactionWritePointer") -> int:
-    """Check a pointer: 0 to MAX_POINTER, as a number or in decimal digits.
-
-    Raises MessageError, which names ``field``.
-    """
+    """Check a pointer: 0 to MAX_POINTER, as a number or in decimal digits. Raises MessageError."""
     number = _whole(given, _POINTER)
     if number is None or not 0 <= number <= MAX_POINTER:
         raise MessageError(field, f"must be a whole number from 0 to {MAX_POINTER} (2^62 - 1)")

@@ -11,8 +11,7 @@ from oplogd.model.message import Message
 from oplogd.model.names import SYSTEM, TopicName
 from oplogd.model.operation import Operation
 
-# Ids of transactions are whole numbers of 64 bits from here on. Foreign transaction managers use
-# smaller ones.
+# Ids of transactions have 64 bits and begin here. Foreign transaction managers use smaller ones.
 FIRST_ID = 1 << 62
 MAX_ID = (1 << 63) - 1
 
@@ -59,8 +58,7 @@ class Record(NamedTuple):
     """A record of a transaction.
 
     ``lsn``: number of the record in its transaction, from 0. ``log``: the log of its topic; 0 is
-    the oplog, and then ``content`` is an operation. ``digest``: identifies the topic's name and the
-    content as they were given; a repeated record has the same.
+    the oplog, and then ``content`` is an operation. ``digest``: of the given topic and content.
     """
 
     lsn: int
@@ -72,12 +70,12 @@ class Record(NamedTuple):
 class Marker(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The data of a COMMIT, ABORT, BEGIN or PUBLISH entry.
 
-    ``txn``: the transaction, or the pointer, in decimal digits. ``records``: number of the records
-    in this log that a commit makes visible, or of the messages that a PUBLISH entry publishes.
-    ``last``: the largest number among them (an ``lsn``, or a write stamp), -1 if there is none.
+    ``txn``: the transaction, or the pointer, in decimal digits. ``records``: number of its records
+    or messages in this log. ``last``: the largest number among them (an ``lsn``, or a write stamp),
+    -1 if there is none.
 
-    Of a PUBLISH entry: ``after`` is the largest write stamp that was published, or rolled back,
-    before. ``end`` is for stores that number stored messages: the number of the last one.
+    Of a PUBLISH entry: ``after`` is the largest write stamp published, or rolled back, before.
+    ``end`` is for stores that number stored messages: the number of the last one.
     """
 
     txn: str
@@ -88,16 +86,12 @@ class Marker(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 _encode_marker = msgspec.json.Encoder().encode
-_decode_marker: Callable[[str], Marker] = msgspec.json.Decoder(Marker).decode
+# Decodes the data of an entry.
+decode_marker: Callable[[str], Marker] = msgspec.json.Decoder(Marker).decode
 
 
 def encode_marker(marker: Marker) -> str:
     return _encode_marker(marker).decode()
-
-
-def decode_marker(data: str) -> Marker:
-    """Decode the data of an entry that ``encode_marker`` returned."""
-    return _decode_marker(data)
 
 
 def group_log(group: str) -> TopicName:

@@ -1,28 +1,66 @@
 """One connected consumer: its phase, its heartbeats and its end."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from oplogd.clock import Clock
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
-from oplogd.stream.connection import Connection
-from oplogd.stream.phases.catch_up import CatchUp
-from oplogd.stream.phases.expansion import Expansion
-from oplogd.stream.phases.live import Live, LogPhase
-from oplogd.stream.phases.phase import Lag, Phase, Step, Subscription
-from oplogd.stream.phases.replication import Replication
-from oplogd.stream.phases.store_phase import StorePhase
+from oplogd.stream.phases.catch_up import CatchUp, Expansion, StorePhase
+from oplogd.stream.phases.oplog_bridge import Replication
+from oplogd.stream.phases.phase import Lag, LivePhase, LogPhase, Phase, Step, Subscription
 from oplogd.stream.ring.frames import HEARTBEAT, held_comment
 from oplogd.stream.ring.view import View
 
 
+@dataclass(eq=False, slots=True)
+class StreamConnection:
+    """``writing``: a write is under way. It waits while the server's buffer is full.
+
+    ``_abort`` cuts the connection off; None: it cannot be cut off. ``_unsent`` returns the number
+    of bytes in the server's buffer.
+    """
+
+    _abort: Callable[[], None] | None = None
+    _unsent: Callable[[], int] | None = None
+    writing: bool = field(default=False, init=False)
+    _seen: tuple[float, int] | None = field(default=None, init=False)
+    _since: float = field(default=0.0, init=False)
+
+    @classmethod
+    def of(cls, scope: Mapping[str, Any]) -> Self:
+        """Use the extensions ``oplog.abort`` and ``oplog.unsent`` of an ASGI scope, if present."""
+        extensions = scope.get("extensions") or {}
+        return cls(extensions.get("oplog.abort"), extensions.get("oplog.unsent"))
+
+    def stalled_seconds(self, now: float, last_write: float) -> float:
+        """Return for how many seconds the write begun at ``last_write`` has sent no byte.
+
+        Bytes sent between two calls are noticed at the second one. Times are monotonic.
+        """
+        if not self.writing:
+            self._seen = None
+            return 0.0
+        seen = (last_write, self._unsent() if self._unsent else 0)
+        if seen != self._seen:
+            self._seen = seen
+            self._since = now
+        return now - self._since
+
+    def abort(self) -> bool:
+        """Cut the connection off. Return whether this call did."""
+        abort, self._abort = self._abort, None
+        if abort is None:
+            return False
+        abort()
+        return True
+
+
 @dataclass(eq=False)
-class Consumer:
-    """``next_chunk`` has one caller. ``end`` may be called at any time, ``close`` after the last
-    ``next_chunk``.
+class StreamConsumer:
+    """``next_chunk`` has one caller. Call ``close`` after the last ``next_chunk``.
 
     A step that asks the store is a task of its own, so that heartbeats are sent meanwhile.
     """
@@ -44,9 +82,9 @@ class Consumer:
     last_write: float
     # The consumer's own name for itself; empty without one.
     name: str = ""
-    connection: Connection = field(default_factory=Connection)
+    connection: StreamConnection = field(default_factory=StreamConnection)
     ending: bool = False
-    # The pointer holding the consumer, and the monotonic time at which that was noticed.
+    # The pointer holding the consumer, and the monotonic time since when.
     _hold: tuple[int, float] | None = None
     _waiter: asyncio.Future[None] | None = None
     # The step that asks the store, until its result is taken.
@@ -69,7 +107,8 @@ class Consumer:
     @property
     def held_by(self) -> int | None:
         """The pointer for whose decision the consumer waits; None if it waits for none."""
-        return self.phase.held_by if isinstance(self.phase, LogPhase) else None
+        hold = self.phase.present_hold if isinstance(self.phase, LogPhase) else None
+        return None if hold is None else hold.pointer
 
     def lag(self) -> Lag:
         return self.phase.lag()
@@ -81,11 +120,11 @@ class Consumer:
         """
         while not self.ending:
             phase = self.phase
-            if self._asking is None and isinstance(phase, Live) and phase.is_ready():
+            if self._asking is None and isinstance(phase, LivePhase) and phase.is_ready():
                 chunk = phase.next_chunk()
                 if not chunk:
                     await self._wait_for_entries(phase)
-            elif isinstance(phase, StorePhase) and phase.is_held:
+            elif isinstance(phase, StorePhase) and phase.present_hold is not None:
                 chunk = b""
                 if not self._beat_is_due():
                     await self.sleep()
@@ -102,8 +141,7 @@ class Consumer:
     def tick(self, now: float) -> bool:
         """Return whether to wake the consumer for its heartbeat or its end.
 
-        Call it about once per second with the monotonic time. A consumer with a pending write needs
-        no waking: it looks at both before its next write.
+        Call it about once per second with the monotonic time. A pending write looks at both itself.
         """
         self.ending = self.ending or now >= self.ends_at
         return not self.connection.writing and (
@@ -114,13 +152,6 @@ class Consumer:
         self.ending = True
         self.ends_at = min(self.ends_at, self.clock.monotonic())
         self.wake()
-
-    def stalled_seconds(self, now: float) -> float:
-        """Return for how many seconds a write has waited while the consumer took no byte.
-
-        Call it about once per second with the monotonic time.
-        """
-        return self.connection.stalled_seconds(now, self.last_write)
 
     def close(self) -> None:
         """Cancel the step that asks the store."""
@@ -140,11 +171,11 @@ class Consumer:
     async def sleep(self) -> None:
         """Wait until the ring has a new entry for this consumer, or ``wake`` is called.
 
-        A consumer that is held waits for the end of its hold instead.
+        A held consumer waits for the end of its hold instead.
         """
         assert isinstance(self.phase, LogPhase)
         self._note_hold()
-        waiting = self.phase.waiting
+        waiting = (self.phase.present_hold or self.phase.view).waiting
         self._waiter = self._loop.create_future()
         waiting[self] = None
         try:
@@ -166,7 +197,7 @@ class Consumer:
         return HEARTBEAT
 
     async def _ask_store(self) -> bytes:
-        """Return the chunk of a step that asks the store, empty if it is not there yet."""
+        """Return the chunk of a step; empty if the consumer is woken before the store answers."""
         asking = self._asking
         if asking is None:
             step = self._next_step()
@@ -175,38 +206,6 @@ class Consumer:
             asking = asyncio.create_task(step, name=f"consumer {self.id} asks the store")
             asking.add_done_callback(_ignore_error)
             self._asking = asking
-        return await self._answer(asking)
-
-    def _next_step(self) -> Coroutine[Any, Any, Step] | None:
-        """Choose the phase that continues. Return its next step, None if it is live and ready."""
-        phase = self.phase
-        if isinstance(phase, Replication):
-            return phase.next_step()
-        assert isinstance(phase, LogPhase)
-        if phase.epoch != phase.ring.epoch:
-            return self.subscription.feed.bridge.resume(phase)
-        if isinstance(phase, Expansion):
-            return phase.next_step()
-        if phase.view.covers(phase.mark.offset):
-            records = phase.view.expansion_after(phase.mark.offset)
-            if records is not None:
-                phase = self.phase = self._expansion(phase, records)
-                return phase.next_step()
-            self.phase = Live.following(phase)
-            return None
-        if not isinstance(phase, CatchUp):
-            self.subscription.counters.to_store += 1
-            phase = self.phase = CatchUp.following(phase)
-        return phase.next_step()
-
-    def _expansion(self, phase: LogPhase, records: int) -> Expansion:
-        """Return the phase within the entry that follows the mark of another phase."""
-        window = phase.ring.window
-        mark = window.mark(window.after(phase.mark.offset))
-        return Expansion(self.subscription, mark, phase.epoch, after=-1, left=records)
-
-    async def _answer(self, asking: asyncio.Task[Step]) -> bytes:
-        """Return the chunk of a step; empty if the consumer is woken before the store answers."""
         if not asking.done():
             self._waiter = self._loop.create_future()
             asking.add_done_callback(self._wake_after)
@@ -224,11 +223,37 @@ class Consumer:
             return b""
         return chunk
 
+    def _next_step(self) -> Coroutine[Any, Any, Step] | None:
+        """Choose the next phase. Return its next step, None if it is live and ready."""
+        phase = self.phase
+        if isinstance(phase, Replication):
+            return phase.next_step()
+        assert isinstance(phase, LogPhase)
+        if phase.epoch != phase.ring.epoch:
+            return self.subscription.feed.bridge.resume(phase)
+        if isinstance(phase, Expansion):
+            return phase.next_step()
+        if phase.view.covers(phase.mark.offset):
+            records = phase.view.expansion_after(phase.mark.offset)
+            if records is not None:
+                window = phase.ring.window
+                mark = window.mark(window.after(phase.mark.offset))
+                phase = self.phase = Expansion(
+                    self.subscription, mark, phase.epoch, after=-1, left=records
+                )
+                return phase.next_step()
+            self.phase = LivePhase.following(phase)
+            return None
+        if not isinstance(phase, CatchUp):
+            self.subscription.counters.to_store += 1
+            phase = self.phase = CatchUp.following(phase)
+        return phase.next_step()
+
     def _wake_after(self, _: asyncio.Task[Step]) -> None:
         self.wake()
 
-    async def _wait_for_entries(self, live: Live) -> None:
-        if not live.is_at_end():  # a long piece of the ring held nothing that passes
+    async def _wait_for_entries(self, live: LivePhase) -> None:
+        if not live.is_at_end():  # nothing passes in a long piece of the ring
             await asyncio.sleep(0)
         elif not self._beat_is_due():
             await self.sleep()

@@ -11,10 +11,9 @@ from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.phases.topic_bridge import TopicBridge
-from oplogd.stream.ring.peeked import Peeked
 from oplogd.stream.ring.postings import Waiter
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
-from oplogd.stream.topic_feed import TopicFeed
+from oplogd.stream.topic_feed import Peeked, TopicFeed
 
 # A second poll within this many seconds of a first one creates a feed.
 POLL_SECONDS = 10.0
@@ -27,7 +26,7 @@ _LOOK_SECONDS = 1.0
 
 
 class FeedStats(NamedTuple):
-    """``feeds``: topics that have a listener. ``bytes``: memory of their rings' entries."""
+    """``feeds``: topics with a listener. ``bytes``: memory of their rings' entries."""
 
     feeds: int
     bytes: int
@@ -36,8 +35,8 @@ class FeedStats(NamedTuple):
 class Feeds:
     """All feeds of an agent's topics. ``follow_topics`` fills their rings.
 
-    ``max_bytes``: bound of all rings together. Over it, the topics that had no message for the
-    longest time give up their oldest messages first.
+    ``max_bytes``: bound of all rings together. Over it, the longest silent topics give up their
+    oldest messages first.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Feeds:
         # Number of rings started so far.
         self.starts = 0
         self._feeds: dict[int, TopicFeed] = {}
-        # The feeds whose rings hold entries; the one that got an entry last comes last.
+        # The feeds whose rings hold entries. The last one got an entry last.
         self._holding: OrderedDict[int, TopicFeed] = OrderedDict()
         self._bytes = 0
         # Time of the last poll of topics without a feed, oldest first.
@@ -101,10 +100,10 @@ class Feeds:
     ) -> Peeked | None:
         """Return the messages past a position from memory: at most ``limit``, and up to a hold.
 
-        ``after`` None: from the oldest one. It may lie within an entry that expands. Not for
-        readers with a snapshot. ``max_bytes``: about the bytes of all
-        of them; at least one is returned if there is any. None: memory may lack some of them, or
-        messages that followed ``after`` are gone; ask the store.
+        ``after`` None: from the oldest one. It may lie within an expanding entry. Not for readers
+        with a snapshot. ``max_bytes``: about the bytes of all of them; at least one is returned if
+        there is any. None: memory may lack some of them, or some behind ``after`` are gone; ask the
+        store.
         """
         feed = self._feeds.get(topic.log)
         if feed is None and not self._is_polled(topic):
@@ -117,10 +116,7 @@ class Feeds:
         return None if self.is_stale else feed.peek(after, limit, max_bytes, isolation)
 
     def acknowledged(self, log: int, offset: int) -> None:
-        """Note that this agent tells a publisher or a reader of a durable entry.
-
-        The ring answers no poll before it has that entry.
-        """
+        """Note a durable entry told to a client: without it the ring answers no poll."""
         feed = self._feeds.get(log)
         if feed is not None and offset > feed.ring.head.offset:
             feed.acknowledged = max(feed.acknowledged, offset)
@@ -128,7 +124,7 @@ class Feeds:
             self._wake_follower()
 
     def changed(self, topic: Topic) -> None:
-        """Take over the time to live of a topic that this agent has changed."""
+        """Take over the time to live of a topic changed by this agent."""
         feed = self._feeds.get(topic.log)
         if feed is not None:
             self.set_ttl(feed, topic)
@@ -146,7 +142,7 @@ class Feeds:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a ring lacks an entry that this agent has acknowledged."""
+        """Whether a ring lacks an entry acknowledged by this agent."""
         return any(feed.is_behind for feed in self)
 
     # --- Used by the follower ---
@@ -170,7 +166,7 @@ class Feeds:
         return self._follower
 
     def drop_unused(self) -> None:
-        """Drop the feeds that were not used for IDLE_SECONDS. Looks once per second at most."""
+        """Drop the feeds unused for IDLE_SECONDS. Looks once per second at most."""
         now = self._monotonic()
         if now - self._looked_at < _LOOK_SECONDS:
             return
@@ -193,7 +189,7 @@ class Feeds:
             self.heads[feed.topic.log] = feed.ring.head.offset
 
     def grown(self, feed: TopicFeed) -> None:
-        """Count the bytes of a ring that got entries, and keep the bound of all rings."""
+        """Count the bytes of a ring with new entries, and keep the bound of all rings."""
         if self._feeds.get(feed.topic.log) is not feed:
             return
         self.heads[feed.topic.log] = feed.ring.head.offset

@@ -1,17 +1,14 @@
-"""The follower: reads the log back from the store as it grows, and fills the ring.
-
-Consumers get only entries read back, so everything they get is durable.
-"""
+"""The follower: reads the log back as it grows. So consumers get only durable entries."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.store import Entry, Store
 from oplogd.store.topics import TopicEntry
-from oplogd.stream.pace import Pace
 from oplogd.stream.ring.ring import Ring
 from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
@@ -27,9 +24,24 @@ _RETRY_SECONDS = 1.0
 _PIECE = 128
 _PIECE_BYTES = 128 * 1024
 
+# Longest work without a break.
+_WORK_SECONDS = 0.005
+
 _E = TypeVar("_E", Entry, TopicEntry)
 
 logger = logging.getLogger("oplogd.follower")
+
+
+class Pace:
+    """Breaks in long work. Call ``rest`` after each piece: it lets the event loop do other work."""
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + _WORK_SECONDS
+
+    async def rest(self) -> None:
+        if time.perf_counter() >= self._until:
+            await asyncio.sleep(0)
+            self._until = time.perf_counter() + _WORK_SECONDS
 
 
 async def follow(
@@ -53,10 +65,9 @@ async def follow(
 async def advance(
     store: Store, ring: Ring, seconds: float, latency: LatencyProbe | None = None
 ) -> None:
-    """Append to the ring the entries past its head; wait up to ``seconds`` for the first.
+    """Append the entries past the ring's head; wait up to ``seconds`` for the first.
 
-    If the log does not continue there, restart the ring at the log's head.
-    Raises StoreUnavailableError.
+    Restart the ring if the log does not continue there. Raises StoreUnavailableError.
     """
     head = ring.head
     entries: list[Entry] = []
@@ -97,7 +108,7 @@ async def _feed(ring: Ring, entries: Sequence[Entry], latency: LatencyProbe | No
 
 
 def pieces(entries: Sequence[_E]) -> Iterator[Sequence[_E]]:
-    """Split entries into pieces that a ring appends in a few milliseconds."""
+    """Split entries into pieces. A ring appends each in a few milliseconds."""
     first = size = 0
     for end, entry in enumerate(entries, 1):
         size += len(entry.data)

@@ -13,12 +13,12 @@ from oplogd.model.event_id import Position
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.store import Store
 from oplogd.store.topics import Topic
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.phases.oplog_bridge import OplogBridge
 from oplogd.stream.phases.phase import Feed, ReadSlots, StreamCounters, Subscription
 from oplogd.stream.phases.record_pages import RecordPages
-from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.phases.start import TopicPosition
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import Framer
 from oplogd.stream.ring.ring import Ring
@@ -29,8 +29,7 @@ _TICK_SECONDS = 0.5
 # The ends of 1,000 or more streams are spread over this time; fewer take less in proportion.
 END_SPREAD_SECONDS = 3.0
 
-# Streams whose ends are due within this time end together. Ten thousand separate pauses would be
-# shorter than a timer's resolution.
+# Streams whose ends are due within this time end together.
 _END_PAUSE_SECONDS = 0.01
 
 # A stalled stream is cut off when its end has been due for this long.
@@ -40,8 +39,8 @@ END_GRACE_SECONDS = 10.0
 END_WAIT_SECONDS = 2.0
 
 # Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong. A page
-# that stays open for long sends an expired one before it gets another. ``no_password``: some
-# clients send their password only after a first request without it was refused.
+# open for long sends an expired one first. ``no_password``: some clients send their password only
+# after a refused request without it.
 Refusal = Literal[
     "max_clients",
     "max_clients_per_address",
@@ -64,10 +63,7 @@ class TooManyFromAddressError(Exception):
 
 
 class Hub:
-    """All consumers of an agent. Durations are in seconds.
-
-    0 means no limit for ``max_connection_age``, ``max_clients_per_address`` and ``stall_timeout``.
-    """
+    """All consumers of an agent. Durations are in seconds. 0: no limit, except of clients."""
 
     def __init__(
         self,
@@ -89,9 +85,9 @@ class Hub:
         self._feed = Feed(ring, OplogBridge(store, framer))
         self._feeds = feeds
         self._tick = min(_TICK_SECONDS, heartbeat / 4)
-        # Consumers are looked at once per tick: a heartbeat that is due a tick early is never late.
+        # Consumers are looked at once per tick: a heartbeat due a tick early is never late.
         self._heartbeat = heartbeat - self._tick
-        self._max_age = max_connection_age
+        self._max_age = max_connection_age or float("inf")
         self.max_clients = max_clients
         self.max_clients_per_address = max_clients_per_address
         self._per_host: dict[str, int] = {}
@@ -99,13 +95,13 @@ class Hub:
         self._reserved = 0
         self._ending = False
         self.counters = StreamCounters()
-        # Number of consumers that were not connected, by the reason.
+        # Number of refused consumers by the reason.
         self.refused: dict[Refusal, int] = dict.fromkeys(get_args(Refusal), 0)
         self._read_slots = ReadSlots()
         self.pages = RecordPages(self._read_slots.entries, clock, ages)
         # Number of consumers connected so far.
         self.connections = 0
-        self.consumers: set[Consumer] = set()
+        self.consumers: set[StreamConsumer] = set()
 
     @property
     def held(self) -> int:
@@ -123,22 +119,51 @@ class Hub:
 
     async def connect(
         self,
-        position: Position | None,
+        position: Position | TopicPosition | None,
         filter_: Filter,
         *,
         checkpoints: bool,
         address: str,
         name: str = "",
-    ) -> Consumer:
-        """Return a new consumer of the oplog that starts at ``position``; None: behind the head.
+        topic: Topic | None = None,
+    ) -> StreamConsumer:
+        """Return a new consumer at ``position``; None: behind the head.
 
-        ``disconnect`` must follow. ``address`` is HOST:PORT.
-        Raises StoreUnavailableError, TooManyClientsError and TooManyFromAddressError.
+        ``disconnect`` must follow. ``topic`` None: the oplog. ``address`` is HOST:PORT.
+        Raises StoreUnavailableError, TooManyClientsError, TooManyFromAddressError and
+        TopicNotFoundError.
         """
-        with self._place(address):
-            return await self._begin(
-                self._feed, position, filter_, checkpoints=checkpoints, address=address, name=name
+        with self._place(address), self.refusing("store", StoreUnavailableError):
+            feed = self._feed
+            if topic is not None:
+                assert self._feeds is not None
+                feed = await self._feeds.open(topic)
+            view = feed.ring.view(filter_)
+            subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
+            try:
+                phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
+            except BaseException:
+                feed.release(view)
+                raise
+            self.connections += 1
+            now = self._clock.monotonic()
+            consumer = StreamConsumer(
+                self.connections,
+                address,
+                subscription,
+                phase,
+                heartbeat=self._heartbeat,
+                checkpoints=checkpoints,
+                ends_at=now + self._max_age * random.uniform(0.8, 1.2),
+                clock=self._clock,
+                connected_at=self._clock.now_ms() / 1000,
+                last_write=now,
+                name=name,
             )
+            self.consumers.add(consumer)
+        if self._ending:
+            consumer.end()
+        return consumer
 
     async def connect_topic(
         self,
@@ -149,16 +174,12 @@ class Hub:
         address: str,
         name: str = "",
         isolation: Isolation = DEFAULT_ISOLATION,
-    ) -> Consumer:
-        """Return a new consumer of a topic: see ``connect``. Raises also TopicNotFoundError."""
-        assert self._feeds is not None
-        with self._place(address):
-            with self.refusing("store", StoreUnavailableError):
-                feed = await self._feeds.open(topic)
-            filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
-            return await self._begin(
-                feed, position, filter_, checkpoints=checkpoints, address=address, name=name
-            )
+    ) -> StreamConsumer:
+        """Return a new consumer of a topic: see ``connect``."""
+        filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
+        return await self.connect(
+            position, filter_, checkpoints=checkpoints, address=address, name=name, topic=topic
+        )
 
     @contextmanager
     def _place(self, address: str) -> Iterator[None]:
@@ -181,44 +202,7 @@ class Hub:
         finally:
             self._reserved -= 1
 
-    async def _begin(
-        self,
-        feed: Feed,
-        position: Position | TopicPosition | None,
-        filter_: Filter,
-        *,
-        checkpoints: bool,
-        address: str,
-        name: str,
-    ) -> Consumer:
-        view = feed.ring.view(filter_)
-        subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
-        try:
-            with self.refusing("store", StoreUnavailableError):
-                phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
-        except BaseException:
-            feed.release(view)
-            raise
-        self.connections += 1
-        consumer = Consumer(
-            self.connections,
-            address,
-            subscription,
-            phase,
-            heartbeat=self._heartbeat,
-            checkpoints=checkpoints,
-            ends_at=self._end_of_connection(),
-            clock=self._clock,
-            connected_at=self._clock.now_ms() / 1000,
-            last_write=self._clock.monotonic(),
-            name=name,
-        )
-        self.consumers.add(consumer)
-        if self._ending:
-            consumer.end()
-        return consumer
-
-    def disconnect(self, consumer: Consumer) -> None:
+    def disconnect(self, consumer: StreamConsumer) -> None:
         """Forget a consumer. A second call does nothing."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
@@ -226,12 +210,6 @@ class Hub:
             consumer.close()
             consumer.subscription.feed.release(consumer.view)
             logger.debug("consumer %d has gone after %d events", consumer.id, consumer.sent)
-
-    def _end_of_connection(self) -> float:
-        """Return the monotonic time at which a new stream ends: near the maximal age, at random."""
-        if not self._max_age:
-            return float("inf")
-        return self._clock.monotonic() + self._max_age * random.uniform(0.8, 1.2)
 
     def _count(self, host: str, change: int) -> None:
         count = self._per_host.get(host, 0) + change
@@ -247,23 +225,19 @@ class Hub:
             self.look(self._clock.monotonic())
 
     def look(self, now: float) -> None:
-        """Wake the consumers whose heartbeat or end is due, and cut off stalled ones.
-
-        ``now``: monotonic time.
-        """
+        """Wake consumers whose heartbeat or end is due at ``now``, and cut off stalled ones."""
         self.pages.drop_unused()
         self._feed.ring.wake([consumer for consumer in self.consumers if consumer.tick(now)])
         for consumer in self.consumers:
-            if consumer.connection.writing:
-                self._cut_off_if_stalled(consumer, now)
-
-    def _cut_off_if_stalled(self, consumer: Consumer, now: float) -> None:
-        stalled = consumer.stalled_seconds(now)
-        overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
-        if (overdue or stalled >= self.stall_timeout) and consumer.connection.abort():
-            reason = "its end was due" if overdue else "--stall-timeout"
-            taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
-            logger.info(taken, consumer.id, consumer.address, stalled, reason)
+            connection = consumer.connection
+            if not connection.writing:
+                continue
+            stalled = connection.stalled_seconds(now, consumer.last_write)
+            overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
+            if (overdue or stalled >= self.stall_timeout) and connection.abort():
+                reason = "its end was due" if overdue else "--stall-timeout"
+                taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
+                logger.info(taken, consumer.id, consumer.address, stalled, reason)
 
     async def end_all(self) -> None:
         """End the streams, spread over time so that consumers do not all reconnect at once.
@@ -285,10 +259,7 @@ class Hub:
             ended = due
 
     async def cut_off_the_rest(self) -> None:
-        """Wait a little until ended streams are read to their end, then cut off the rest.
-
-        Call it after ``end_all``.
-        """
+        """After ``end_all``, wait a little for streams to be read, then cut off the rest."""
         until = self._clock.monotonic() + END_WAIT_SECONDS
         while self.consumers and self._clock.monotonic() < until:
             await self._clock.sleep(_END_PAUSE_SECONDS)

@@ -4,8 +4,8 @@ import heapq
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from oplogd.stream.consumer import Consumer
-from oplogd.stream.pace import Pace
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.follower import Pace
 
 # Most names in the answer of ``survey``.
 MAX_NAMES = 200
@@ -28,20 +28,19 @@ class Named(NamedTuple):
 class Lags(NamedTuple):
     """``each``: every consumer with its lag; the negated id makes the tuples sortable.
 
-    ``largest``: most operations and most seconds, maybe of two different consumers.
-    ``names``: the names with the largest lags, at most MAX_NAMES. ``names_left_out``: the number of
-    other names.
+    ``largest``: most operations and most seconds, maybe of two consumers. ``names``: at most
+    MAX_NAMES with the largest lags. ``names_left_out``: the number of others.
     """
 
-    each: list[tuple[MeasuredLag, int, Consumer]]
+    each: list[tuple[MeasuredLag, int, StreamConsumer]]
     largest: MeasuredLag
     names: dict[str, Named]
     names_left_out: int
 
 
-async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
+async def survey(consumers: Iterable[StreamConsumer], now_ms: int) -> Lags:
     """Measure the lag of every consumer, with pauses for the event loop."""
-    each: list[tuple[MeasuredLag, int, Consumer]] = []
+    each: list[tuple[MeasuredLag, int, StreamConsumer]] = []
     named: dict[str, Named] = {}
     largest = MeasuredLag(0, 0.0)
     pace = Pace()
@@ -60,7 +59,7 @@ async def survey(consumers: Iterable[Consumer], now_ms: int) -> Lags:
     return Lags(each, largest, dict(sorted(worst)), len(named) - len(worst))
 
 
-def measure(consumer: Consumer, now_ms: int) -> MeasuredLag:
+def measure(consumer: StreamConsumer, now_ms: int) -> MeasuredLag:
     """Return a consumer's lag with the age of its oldest operation."""
     lag = consumer.lag()
     return MeasuredLag(

@@ -8,8 +8,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.stream.connection import Connection
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConnection, StreamConsumer
 from oplogd.stream.hub import Hub
 
 _RETRY_SECONDS = 1.0
@@ -20,12 +19,14 @@ logger = logging.getLogger("oplogd.stream")
 class EventStream(StreamingResponse):
     """The stream of ``consumer``; None answers HEAD with an empty body.
 
-    The consumer is disconnected when the response ends, even if its body never began. One task
-    writes, another waits until the client goes (docs/internals/decisions/0012). Nothing is
-    cancelled when the client goes: only the garbage collector could free a cancelled stream.
+    The consumer is disconnected when the response ends. One task writes, another waits until the
+    client goes. Nothing is cancelled then: only the garbage collector could free a cancelled stream
+    (docs/internals/decisions/0012).
     """
 
-    def __init__(self, hub: Hub, consumer: Consumer | None, headers: Mapping[str, str]) -> None:
+    def __init__(
+        self, hub: Hub, consumer: StreamConsumer | None, headers: Mapping[str, str]
+    ) -> None:
         headers = {**headers, "X-Accel-Buffering": "no"}
         super().__init__(_body(consumer), headers=headers, media_type="text/event-stream")
         self._hub = hub
@@ -35,7 +36,7 @@ class EventStream(StreamingResponse):
         if self._consumer is None:
             await self.stream_response(send)
             return
-        self._consumer.connection = Connection.of(scope)
+        self._consumer.connection = StreamConnection.of(scope)
         watch = asyncio.create_task(
             _end_with_client(self._consumer, receive), name=f"consumer {self._consumer.id} watch"
         )
@@ -46,14 +47,14 @@ class EventStream(StreamingResponse):
             self._hub.disconnect(self._consumer)
 
 
-async def _end_with_client(consumer: Consumer, receive: Receive) -> None:
+async def _end_with_client(consumer: StreamConsumer, receive: Receive) -> None:
     """End the stream when the client has gone. A write to it returns at once from then on."""
     while (await receive())["type"] != "http.disconnect":
         pass
     consumer.end()
 
 
-async def _body(consumer: Consumer | None) -> AsyncIterator[bytes]:
+async def _body(consumer: StreamConsumer | None) -> AsyncIterator[bytes]:
     if consumer is None:
         return
     while chunk := await _next_chunk(consumer):
@@ -63,7 +64,7 @@ async def _body(consumer: Consumer | None) -> AsyncIterator[bytes]:
     consumer.connection.writing = True  # the end of the body is a write, too
 
 
-async def _next_chunk(consumer: Consumer) -> bytes:
+async def _next_chunk(consumer: StreamConsumer) -> bytes:
     """Return the next bytes, empty at the end. The consumer waits for an unreachable store."""
     while True:
         try:

@@ -1,26 +1,36 @@
-"""The feed of a topic."""
+"""The feed of a topic. A poll looks for its messages in the ring of the feed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
+from oplogd.store.topic_bounds import is_beyond, is_in
 from oplogd.store.topics import Topic, TopicLog
 from oplogd.stream.phases.phase import Feed
+from oplogd.stream.phases.start import is_within
 from oplogd.stream.phases.topic_bridge import TopicBridge
-from oplogd.stream.phases.topic_start import is_within
-from oplogd.stream.ring.peeked import Peeked, may_expand, messages_after
+from oplogd.stream.ring.frames import message_data
 from oplogd.stream.ring.topic_ring import TopicRing
 from oplogd.stream.ring.view import View
+from oplogd.stream.ring.window import Window
+
+
+class Peeked(NamedTuple):
+    """``held_by``: the pointer at which the reader must wait, None if no hold ended the answer."""
+
+    messages: list[tuple[MessageId, str]]
+    held_by: int | None = None
 
 
 @dataclass(eq=False, slots=True)
 class TopicFeed(Feed):
-    """``acknowledged``: the newest offset that a publisher or a reader has learned from this agent.
+    """``acknowledged``: the newest offset told to a publisher or a reader by this agent.
 
-    ``used_at``: time of the last use, by ``monotonic``. ``counted``: bytes of the ring that
-    are counted in the sum of all rings.
+    ``used_at``: time of the last use, by ``monotonic``. ``counted``: bytes of the ring in the sum
+    of all rings.
     """
 
     ring: TopicRing
@@ -42,11 +52,11 @@ class TopicFeed(Feed):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the ring lacks an entry that this agent has acknowledged."""
+        """Whether the ring lacks an entry acknowledged by this agent."""
         return self.ring.head.offset < self.acknowledged
 
     async def start(self) -> None:
-        """Let a ring that holds no log yet begin at the log's head.
+        """Let a new ring begin at the log's head.
 
         Raises StoreUnavailableError and TopicNotFoundError.
         """
@@ -91,14 +101,13 @@ class TopicFeed(Feed):
             if not ring.reaches_the_front():
                 return None
             after = MessageId(*ring.window.base_mark[1:])
-        elif self._may_be_inside(after, committed=committed):
-            return None
+        else:  # the reader may want records of the entry at its position
+            wants = is_within(after, committed=False)
+            if committed:
+                wants = after.records_after is not None
+            if wants and may_expand(ring, after.ms, after.sequence, committed=committed):
+                return None
         return messages_after(ring, after.ms, after.sequence, limit, max_bytes, committed=committed)
-
-    def _may_be_inside(self, after: MessageId, *, committed: bool) -> bool:
-        """Return whether a reader at this position may want records of the entry there."""
-        wants = after.records_after is not None if committed else is_within(after, committed=False)
-        return wants and may_expand(self.ring, after.ms, after.sequence, committed=committed)
 
     def give_up(self, size: int) -> None:
         """Drop the oldest entries until ``size`` bytes are free, or none is left."""
@@ -106,3 +115,74 @@ class TopicFeed(Feed):
         keep = window.size - size
         while len(window) and window.size > keep:
             self.ring.drop()
+
+
+def messages_after(
+    ring: TopicRing,
+    ms: int,
+    sequence: int,
+    limit: int,
+    max_bytes: int,
+    *,
+    committed: bool = False,
+) -> Peeked | None:
+    """Return the messages past a time and sequence: at most ``limit``, and up to a hold.
+
+    ``max_bytes``: bound of their blocks together; one message may be longer. None: some of them
+    may have left the ring, or are records of an entry that this reader expands.
+    """
+    window = ring.window
+    if is_beyond(ms, ring.head.ms, ring.clock()):
+        return None
+    substitutes = window.committed if committed else window.uncommitted
+    undecided = window.undecided if committed else None
+    first = window.after_time(ms, sequence)
+    if first is None or (is_in(ms, ring.repaired) and not _has(window, ms, sequence, first)):
+        return None
+    messages: list[tuple[MessageId, str]] = []
+    size = 0
+    for index in range(first, window.end):
+        frame: bytes | None = window.frames[index]
+        if substitutes is not None:
+            offset = window.mark(index).offset
+            if undecided is not None and offset in undecided.pointers:
+                return Peeked(messages, undecided.pointers[offset])
+            at = substitutes.at(offset)
+            if at is not None and substitutes.frames[at] != b"":
+                if not frame or substitutes.frames[at] is not frame:
+                    return None
+            elif at is not None:
+                continue
+        if frame:
+            size += len(frame)
+            if messages and size > max_bytes:
+                break
+            mark = window.mark(index)
+            messages.append((MessageId(mark.ms, mark.sequence), message_data(frame)))
+            if len(messages) == limit:
+                break
+    return Peeked(messages)
+
+
+def may_expand(ring: TopicRing, ms: int, sequence: int, *, committed: bool) -> bool:
+    """Return whether the reader may expand the entry with this time and sequence."""
+    window = ring.window
+    substitutes = window.committed if committed else window.uncommitted
+    base = window.base_mark
+    if (base.ms, base.sequence) == (ms, sequence):
+        return base.offset > 0 and not window.base_is_plain
+    past = window.after_time(ms, sequence)
+    if past is None or past == window.after(base.offset):
+        return past is None
+    mark = window.mark(past - 1)
+    at = substitutes.at(mark.offset) if substitutes is not None else None
+    if substitutes is None or at is None or (mark.ms, mark.sequence) != (ms, sequence):
+        return False
+    return substitutes.frames[at] != b""
+
+
+def _has(window: Window, ms: int, sequence: int, past: int) -> bool:
+    """Return whether an entry has this time and sequence, the last one before an index."""
+    base = window.base_mark
+    at = base if past == window.after(base.offset) else window.mark(past - 1)
+    return (at.ms, at.sequence) == (ms, sequence)

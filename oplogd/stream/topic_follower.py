@@ -9,9 +9,8 @@ from typing import Any
 from oplogd.errors import LogReplacedError, StoreUnavailableError, TopicNotFoundError
 from oplogd.store.topics import News, Topics
 from oplogd.stream.feeds import Feeds
-from oplogd.stream.follower import pieces
-from oplogd.stream.pace import Pace
-from oplogd.stream.ring.blocks import read_blocks
+from oplogd.stream.follower import Pace, pieces
+from oplogd.stream.phases.record_pages import read_blocks
 from oplogd.stream.topic_feed import TopicFeed
 from oplogd.watch.health import Health
 
@@ -61,8 +60,7 @@ class TopicFollower:
     def __init__(self, topics: Topics, feeds: Feeds) -> None:
         self._topics = topics
         self._feeds = feeds
-        # The call waiting for news, the heads that it got, and the number of rings that
-        # were started before it.
+        # The call waiting for news, its heads, and the number of rings started before.
         self._news: asyncio.Task[News] | None = None
         self._heads: dict[int, int] = {}
         self._starts = 0
@@ -70,13 +68,13 @@ class TopicFollower:
         self._version: int | None = None
         # Offsets up to which entries have left logs because of bounds in bytes.
         self._floors: dict[int, int] = {}
-        # Logs of changed topics, and whose rings may hold messages that are gone.
+        # Logs of changed topics. Their rings may hold messages already gone.
         self._changed: dict[int, None] = {}
-        # The log that was checked last.
+        # The last checked log.
         self._checked = 0
 
     async def advance(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for news, then read up to a page of each log that has some.
+        """Wait up to ``seconds`` for news, then read up to a page of each of these logs.
 
         Raises StoreUnavailableError; then call it again.
         """
@@ -114,7 +112,7 @@ class TopicFollower:
                 self._floors |= result.floors
 
     def _forget_left(self) -> None:
-        """Drop entries that left the store because of a bound in bytes."""
+        """Drop entries removed from the store by a bound in bytes."""
         floors, self._floors = self._floors, {}
         for log, offset in floors.items():
             feed = self._feeds.get(log)
@@ -161,7 +159,7 @@ class TopicFollower:
         """Start the ring, or append up to a page of the entries past its head."""
         feeds, ring = self._feeds, feed.ring
         if not feed.is_started:
-            # The poll that created the feed may have looked up the topic before it was changed.
+            # The feed's poll may have looked up the topic before a change.
             await self._learn([feed])
             await feed.start()
             feeds.started(feed)
@@ -225,28 +223,25 @@ class TopicFollower:
         await self._learn(list(feeds))
 
     async def _learn(self, known: list[TopicFeed]) -> None:
+        feeds = self._feeds
         for first in range(0, len(known), _LEARNT_AT_ONCE):
-            await self._learn_some(known[first : first + _LEARNT_AT_ONCE])
+            some = known[first : first + _LEARNT_AT_ONCE]
+            current = await self._topics.current([feed.topic.log for feed in some])
+            for feed in some:
+                log = feed.topic.log
+                feeds.unsure.pop(log, None)
+                topic = current.get(log)
+                if topic is None:
+                    feeds.end(log)
+                    continue
+                if topic != feed.topic:
+                    self._changed[log] = None
+                feeds.set_ttl(feed, topic)
+            await asyncio.sleep(0)
         await self._each(self._forget_gone, self._changed)
 
-    async def _learn_some(self, known: list[TopicFeed]) -> None:
-        feeds = self._feeds
-        asked = [feed.topic.log for feed in known]
-        current = await self._topics.current(asked)
-        for log in asked:
-            feeds.unsure.pop(log, None)
-        for feed in known:
-            topic = current.get(feed.topic.log)
-            if topic is None:
-                feeds.end(feed.topic.log)
-            else:
-                if topic != feed.topic:
-                    self._changed[feed.topic.log] = None
-                feeds.set_ttl(feed, topic)
-        await asyncio.sleep(0)
-
     async def _forget_gone(self, feed: TopicFeed) -> None:
-        """Drop entries that are gone in the store: the time to live may have changed twice."""
+        """Drop entries gone from the store: the time to live may have changed twice."""
         if feed.is_started:
             feed.ring.forget((await feed.log.locate()).front.offset)
         self._changed.pop(feed.topic.log, None)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from oplogd.model.names import TopicName
@@ -14,21 +15,18 @@ _CANDIDATES = 1000
 logger = logging.getLogger("oplogd.topics")
 
 
+@dataclass(slots=True)
 class _Labelled:
     """``shown``: messages since the topic got its label. ``weight``: total of its messages."""
 
-    __slots__ = ("shown", "weight")
-
-    def __init__(self, shown: int, weight: int) -> None:
-        self.shown = shown
-        self.weight = weight
+    shown: int
+    weight: int
 
 
 class Busiest:
-    """Counts by topic, for the busiest topics and for all others together.
+    """Counts by topic, for the busiest topics and for all others together. Memory is bounded.
 
-    Memory is bounded. The counts of a label and of OTHER never decrease: a topic that gets a label
-    later begins at 0, and one that loses it is counted in OTHER.
+    No count decreases: a topic with a new label begins at 0, without it it counts in OTHER.
     """
 
     def __init__(self, labels: int = LABELS) -> None:
@@ -51,8 +49,9 @@ class Busiest:
             self._candidates[name] = weight
             if weight > self._least:
                 self._exchange(name, weight)
-            if len(self._candidates) > _CANDIDATES:
-                self._drop_candidates()
+            if len(self._candidates) > _CANDIDATES:  # forget the less busy half
+                busier = sorted(self._candidates.items(), key=lambda each: each[1])
+                self._candidates = dict(busier[_CANDIDATES // 2 :])
 
     def shown(self) -> Mapping[str, int]:
         """Return the counts by label."""
@@ -68,11 +67,6 @@ class Busiest:
             self._candidates[least] = loser.weight
             del self._candidates[name]
             self._labelled[name] = _Labelled(0, weight)
-
-    def _drop_candidates(self) -> None:
-        """Forget the less busy half of the topics without a label."""
-        kept = sorted(self._candidates.items(), key=lambda each: each[1])[_CANDIDATES // 2 :]
-        self._candidates = dict(kept)
 
 
 class Counts(NamedTuple):

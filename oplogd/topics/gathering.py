@@ -1,17 +1,56 @@
 """The answer of a poll, collected from pages of entries and of records. No I/O."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from oplogd.model.isolation import EntryKind, Reading, reading
 from oplogd.model.pointer import Judge, by_decisions
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
-from oplogd.topics.codec.codec import Polled
+from oplogd.topics.codec.codec import PollMessage
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, PollBegin
-from oplogd.topics.voids import NO_VOIDS, Void, Voids
 
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 _UNDECIDED = by_decisions({})
+
+# Most rows of a topic that are known; the longest ones stay.
+MAX_ROWS = 32
+
+
+class Void(NamedTuple):
+    """The entries after the offset ``after`` up to ``upto`` have nothing for some readers."""
+
+    after: int
+    upto: int
+
+    @property
+    def length(self) -> int:
+        return self.upto - self.after
+
+
+class Voids(NamedTuple):
+    """Rows that neither overlap nor touch, ascending."""
+
+    rows: tuple[Void, ...] = ()
+
+    def pass_over(self, offset: int) -> int:
+        """Return the offset after which to read on."""
+        index = bisect_right(self.rows, offset, key=lambda row: row.after) - 1
+        return max(offset, self.rows[index].upto) if index >= 0 else offset
+
+    def adding(self, row: Void) -> "Voids":
+        """Return these rows and another one, united where they overlap or touch."""
+        apart = [each for each in self.rows if each.upto < row.after or row.upto < each.after]
+        together = [row, *(each for each in self.rows if each not in apart)]
+        whole = Void(min(each.after for each in together), max(each.upto for each in together))
+        rows = [*apart, whole]
+        if len(rows) > MAX_ROWS:
+            rows.remove(min(rows, key=lambda each: each.length))
+        return Voids(tuple(sorted(rows)))
+
+
+NO_VOIDS = Voids()
 
 
 class Gathering:
@@ -33,7 +72,7 @@ class Gathering:
         known: Voids = NO_VOIDS,
         has_snapshot: bool = False,
     ) -> None:
-        self.messages: list[Polled] = []
+        self.messages: list[PollMessage] = []
         self.gap = begin.gap
         self.held_by: int | None = None
         self.is_open = True
@@ -63,10 +102,9 @@ class Gathering:
     def take(
         self, entries: Sequence[TopicEntry], judge: Judge = _UNDECIDED
     ) -> Iterator["PollExpansion"]:
-        """Take a page. Yield each entry that expands: the caller reads its records first.
+        """Take a page. Yield each expanding entry: the caller reads its records first.
 
-        ``judge``: of a committed reader. If entries are gone, an answer with messages ends: the
-        next poll announces the gap.
+        ``judge``: of a committed reader. At a gap an answer with messages ends.
         """
         self.is_open = passed = False
         if entries and entries[0].offset > self._due and not self._may_skip:
@@ -92,7 +130,9 @@ class Gathering:
                 self._found = offset
                 if offset == at:
                     passed = True
-                elif not add(id_text(entry), entry.data):
+                elif not add(  # ``str(MessageId(ms, sequence))``, faster
+                    f"{entry.ms:016x}{entry.sequence:04x}00000000000000000000", entry.data
+                ):
                     return
                 continue
             passed = True
@@ -124,16 +164,15 @@ class Gathering:
         messages = self.messages
         if self._size > MAX_ANSWER_BYTES and messages:
             return False
-        messages.append(Polled(id_, data))
+        messages.append(PollMessage(id_, data))
         return len(messages) < self._limit
 
 
 class PollExpansion:
     """The records of one entry: the caller reads ``wanted`` ones past ``after`` while ``is_open``.
 
-    ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here, now
-    or after this answer. ``lacks``: records are gone. That is a gap, unless the entry was rolled
-    back meanwhile: the caller asks, and calls ``lose``.
+    ``is_cut``: the answer takes no more. ``is_fruitful``: another reader may get records here.
+    ``lacks``: records are gone. The caller calls ``lose``, unless the entry was rolled back.
     """
 
     def __init__(self, gathering: Gathering, entry: TopicEntry, has: int) -> None:
@@ -168,8 +207,3 @@ class PollExpansion:
     def lose(self) -> None:
         """Announce the records that are gone."""
         self.is_fruitful = self._gathering.gap = True
-
-
-def id_text(entry: TopicEntry) -> str:
-    """Return ``str(MessageId(entry.ms, entry.sequence))``, faster."""
-    return f"{entry.ms:016x}{entry.sequence:04x}00000000000000000000"

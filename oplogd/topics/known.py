@@ -22,10 +22,9 @@ class KnownTopics:
         self._known: dict[TopicName, Topic] = {}
 
     async def find(self, name: TopicName, other_than: Topic | None = None) -> Topic:
-        """Return a topic of this name, which may be gone meanwhile.
+        """Return a topic of this name, maybe gone meanwhile. ``other_than``: known to be gone.
 
-        ``other_than``: the topic known to be gone. Raises TopicNotFoundError and
-        StoreUnavailableError.
+        Raises TopicNotFoundError and StoreUnavailableError.
         """
         topic = self._known.get(name)
         if topic is not None and topic != other_than:

@@ -1,13 +1,15 @@
 """Polls of the oplog as a topic."""
 
+from dataclasses import dataclass
+
 import msgspec
 
 from oplogd.model.event_id import EventId, Mark, format_id, parse_position
 from oplogd.model.names import OPLOG
 from oplogd.store import Entry, LogBounds, Store
-from oplogd.topics.codec.codec import Polled, PollRequest
+from oplogd.topics.codec.codec import PollMessage, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, PollBegin, limit_of, require_id
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollBegin, limit_of, require_id
 
 _ID_BYTES = 12
 # Operations per read: one may have 64 KB.
@@ -16,23 +18,23 @@ _PAGE = 128
 _MAX_MS = (1 << 47) - 1
 
 
+@dataclass(eq=False)
 class OplogPoller:
     """``limit``: the most operations of an answer."""
 
-    def __init__(self, store: Store, counters: TopicCounters, limit: int) -> None:
-        self._store = store
-        self._counters = counters
-        self._limit = limit
+    store: Store
+    counters: TopicCounters
+    limit: int
 
-    async def poll(self, request: PollRequest) -> Answer:
+    async def poll(self, request: PollRequest) -> PollAnswer:
         """Return the operations from a position on. Never waits for new ones.
 
         Raises MessageError and StoreUnavailableError.
         """
         begin = await self._begin(request)
-        messages = await self._read(begin.after, limit_of(request, self._limit))
-        self._counters.add_polled(OPLOG, len(messages))
-        return Answer(messages, begin.gap)
+        messages = await self._read(begin.after, limit_of(request, self.limit))
+        self.counters.add_polled(OPLOG, len(messages))
+        return PollAnswer(messages, begin.gap)
 
     async def _begin(self, request: PollRequest) -> PollBegin:
         start = request.start
@@ -42,30 +44,30 @@ class OplogPoller:
             require_id(start, _ID_BYTES)
             position = parse_position(start.hex())
             assert isinstance(position, EventId)
-            bounds = await self._store.locate(position.offset)
+            bounds = await self.store.locate(position.offset)
             if (begin := of_id(position, bounds, inclusive=request.inclusive)) is not None:
                 return begin
             # The log does not know the id, so later entries cannot be recognized. Its time is left.
             return PollBegin(await self._before(position.ms), gap=True)
         first_wanted = min(start, _MAX_MS) + (not request.inclusive)
         after = await self._before(first_wanted)
-        return PollBegin(after, gap=of_time(first_wanted, await self._store.locate()))
+        return PollBegin(after, gap=of_time(first_wanted, await self.store.locate()))
 
     async def _before(self, ms: int) -> int:
         """Return the offset of the last entry before a time."""
-        return (await self._store.seek(ms - 1)).offset if ms > 0 else 0
+        return (await self.store.seek(ms - 1)).offset if ms > 0 else 0
 
-    async def _read(self, after: int, limit: int) -> list[Polled]:
-        messages: list[Polled] = []
+    async def _read(self, after: int, limit: int) -> list[PollMessage]:
+        messages: list[PollMessage] = []
         size = 0
         while len(messages) < limit:
             wanted = min(_PAGE, limit - len(messages))
-            entries = await self._store.read(after, wanted)
+            entries = await self.store.read(after, wanted)
             for entry in entries:
                 size += len(entry.data)
                 if messages and size > MAX_ANSWER_BYTES:
                     return messages
-                messages.append(Polled(format_id(Mark(entry.offset, entry.ms)), _data(entry)))
+                messages.append(PollMessage(format_id(Mark(entry.offset, entry.ms)), _data(entry)))
                 after = entry.offset
             if len(entries) < wanted:
                 break

@@ -9,10 +9,9 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, Publisher
+from oplogd.topics.publish import MessageQueue, MessageWriter, PublishService
 from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.transactions.service import TransactionService
-from oplogd.topics.writer import MessageWriter
 from oplogd.watch.bounded import Admit
 from oplogd.watch.health import Health
 from oplogd.watch.lease_counters import LeaseCounters
@@ -43,7 +42,7 @@ class TopicParts:
         self.known = known = KnownTopics(topics)
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit)
         self.writer = MessageWriter(topics, self.queue, health, feeds.acknowledged, appends)
-        self.publisher = Publisher(known, self.queue, counters, leases)
+        self.publisher = PublishService(known, self.queue, counters, leases)
         self.poller = Poller(topics, known, counters, poll_limit, feeds.peek, feeds.acknowledged)
         self.oplog = OplogPoller(store, counters, poll_limit)
         self.transactions = TransactionService(

@@ -13,7 +13,7 @@ from oplogd.model.message_id import (
 )
 from oplogd.model.transaction import Isolation
 from oplogd.store.topic_bounds import MAX_ID_MS, TopicBounds, is_in
-from oplogd.topics.codec.codec import Polled, PollRequest
+from oplogd.topics.codec.codec import PollMessage, PollRequest
 
 # About this many bytes of messages are in an answer, but at least one message.
 MAX_ANSWER_BYTES = 1_000_000
@@ -22,13 +22,13 @@ MAX_ANSWER_BYTES = 1_000_000
 PASSING_ENTRIES = 1_000
 
 
-class Answer(NamedTuple):
+class PollAnswer(NamedTuple):
     """``gap``: messages that followed the position are gone.
 
     ``held_by``: the pointer at whose entry the answer ends, because the reader must wait for it.
     """
 
-    messages: list[Polled]
+    messages: list[PollMessage]
     gap: bool
     held_by: int | None = None
 
@@ -36,8 +36,7 @@ class Answer(NamedTuple):
 class PollBegin(NamedTuple):
     """Read after the offset ``after``.
 
-    ``has``: the position stands at the next entry. If that is a message, the reader has it; if it
-    expands, the reader has its records up to this number. None: the reader has nothing of it.
+    ``has``: the reader has the next entry, or its records up to this number; None: nothing of it.
     ``may_lack``: it is no gap if the next entry is gone.
     """
 

@@ -1,6 +1,7 @@
 """Answers polls of topics."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
@@ -8,14 +9,13 @@ from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, Judge, by_decisions
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
-from oplogd.stream.ring.peeked import Peeked
-from oplogd.topics.codec.codec import Polled, PollRequest
+from oplogd.stream.topic_feed import Peeked
+from oplogd.topics.codec.codec import PollMessage, PollRequest
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.gathering import Gathering, PollExpansion
+from oplogd.topics.gathering import NO_VOIDS, Gathering, PollExpansion, Voids
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.poll import MAX_ANSWER_BYTES, Answer, PollBegin, PollStart, limit_of
-from oplogd.topics.voids import NO_VOIDS, Voids
-from oplogd.topics.writer import Acknowledged, without_rings
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollBegin, PollStart, limit_of
+from oplogd.topics.publish import Acknowledged, without_rings
 
 # Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
@@ -25,51 +25,42 @@ Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
 _MAX_ROWS = 64_000
 
 
+@dataclass(eq=False)
 class Poller:
     """``limit``: the most messages of an answer. ``peek``: reads from memory.
 
-    ``acknowledged`` gets the last entry of each read, so that memory never shows less than the poll
-    before.
+    ``acknowledged`` gets the last entry of each read: memory must never show less.
     """
 
-    def __init__(
-        self,
-        topics: Topics,
-        known: KnownTopics,
-        counters: TopicCounters,
-        limit: int,
-        peek: Peek | None = None,
-        acknowledged: Acknowledged = without_rings,
-    ) -> None:
-        self._topics = topics
-        self._known = known
-        self._counters = counters
-        self._limit = limit
-        self._peek = peek
-        self._acknowledged = acknowledged
-        # A poll over many entries with nothing for it is slow once.
-        self._voids: dict[tuple[int, Isolation], Voids] = {}
-        self._rows = 0
+    topics: Topics
+    known: KnownTopics
+    counters: TopicCounters
+    limit: int
+    peek: Peek | None = None
+    acknowledged: Acknowledged = without_rings
+    # A poll over many entries with nothing for it is slow once.
+    _voids: dict[tuple[int, Isolation], Voids] = field(default_factory=dict, init=False)
+    _rows: int = field(default=0, init=False)
 
-    async def poll(self, name: TopicName, request: PollRequest) -> Answer:
+    async def poll(self, name: TopicName, request: PollRequest) -> PollAnswer:
         """Return the messages of a topic from a position on. Never waits for new ones.
 
         Raises MessageError, TopicNotFoundError and StoreUnavailableError.
         """
-        answer = await self._known.using(name, lambda topic: self._read(topic, request))
-        self._counters.add_polled(name, len(answer.messages))
+        answer = await self.known.using(name, lambda topic: self._read(topic, request))
+        self.counters.add_polled(name, len(answer.messages))
         return answer
 
-    async def _read(self, topic: Topic, request: PollRequest) -> Answer:
+    async def _read(self, topic: Topic, request: PollRequest) -> PollAnswer:
         start = PollStart(request)
         isolation, snapshot = request.isolation, request.snapshot
-        limit = limit_of(request, self._limit)
-        if self._peek is not None and snapshot is None:
-            found = self._peek(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
+        limit = limit_of(request, self.limit)
+        if self.peek is not None and snapshot is None:
+            found = self.peek(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
             if found is not None:
-                messages = [Polled(str(id_), data) for id_, data in found.messages]
-                return Answer(messages, False, found.held_by)
-        log = self._topics.log(topic)
+                messages = [PollMessage(str(id_), data) for id_, data in found.messages]
+                return PollAnswer(messages, False, found.held_by)
+        log = self.topics.log(topic)
         begin = PollBegin(0, False)
         if start.after is not None:
             begin = await _begin(log, start, start.after)
@@ -86,7 +77,7 @@ class Poller:
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
             if entries:
-                self._acknowledged(topic.log, entries[-1].offset)
+                self.acknowledged(topic.log, entries[-1].offset)
             if snapshot is not None:
                 expansions = gathering.take(entries, snapshot.verdict)
             elif isolation is Isolation.READ_COMMITTED:
@@ -97,7 +88,7 @@ class Poller:
                 await _expand(log, expansion)
         if snapshot is None and gathering.voids != known:
             self._remember(key, gathering.voids)
-        return Answer(gathering.messages, gathering.gap, gathering.held_by)
+        return PollAnswer(gathering.messages, gathering.gap, gathering.held_by)
 
     def _remember(self, key: tuple[int, Isolation], voids: Voids) -> None:
         # Another poll of the topic may have ended since this one began.

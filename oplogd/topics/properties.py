@@ -13,7 +13,7 @@ from oplogd.model.pointer import DEFAULT_RULES, MAX_TIMEOUT, PointerRules
 from oplogd.store.topics import MIN_MAX_BYTES
 
 
-class Properties(NamedTuple):
+class CheckedProperties(NamedTuple):
     """See ``Topic``. ``pointers``: the rules for messages under pointers."""
 
     ttl: int | None = None
@@ -55,16 +55,13 @@ _RULES = Rules(
 _decode: Callable[[Text], TopicProperties] = msgspec.json.Decoder(TopicProperties).decode
 
 
-def parse_properties(raw: Buffer) -> Properties:
-    """Return the properties that a body sets; an absent one is the default.
-
-    Raises TopicError. An empty body sets nothing.
-    """
+def parse_properties(raw: Buffer) -> CheckedProperties:
+    """Return the properties of a body, absent ones by default. Raises TopicError."""
     if not raw.strip():
-        return Properties()
+        return CheckedProperties()
     try:
         given = read(_decode, raw, "body", _RULES)
-        return Properties(
+        return CheckedProperties(
             ttl_seconds(given.ttl, "ttl"),
             PointerRules(given.pointers != "off", _timeout(given.pointer_timeout)),
             _max_bytes(given.max_bytes),

@@ -1,18 +1,32 @@
-"""Takes the messages of a request: queues them and waits until they are durable."""
+"""Publishes the messages of a request: the queue, its writer, the wait until they are durable."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, StaleFenceError, TopicFullError
+from oplogd.ingest.appends import Appends
+from oplogd.ingest.request_writer import RequestWriter
 from oplogd.model.lease import Fence, stale
 from oplogd.model.message import Message
 from oplogd.model.names import TopicName
-from oplogd.store.topics import Full, Outcome, Refused
+from oplogd.store.topics import Full, MessageBatch, Outcome, Placed, Refused, Topics
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.watch.bounded import BoundedQueue, Waiting
+from oplogd.watch.health import Health
 from oplogd.watch.lease_counters import LeaseCounters
+
+# Gets a log and the offset of a durable entry that a publisher or a reader learns of.
+Acknowledged = Callable[[int, int], None]
+
+logger = logging.getLogger("oplogd.topics")
+
+
+def without_rings(log: int, offset: int) -> None:
+    """Do nothing: for parts of an agent that has no rings of topics."""
 
 
 class MessageItem(Waiting):
@@ -27,7 +41,7 @@ class MessageItem(Waiting):
         fence: Fence | None,
         done: "asyncio.Future[None]",
     ) -> None:
-        super().__init__(len(messages), _octets(messages), done)
+        super().__init__(len(messages), _size_of(messages), done)
         self.log = log
         self.messages = messages
         self.fence = fence
@@ -37,29 +51,51 @@ class MessageItem(Waiting):
 MessageQueue = BoundedQueue[MessageItem]
 
 
-class Publisher:
-    """Publishes messages while their sender waits."""
+class MessageWriter(RequestWriter[MessageItem]):
+    """``acknowledged`` is called before requests are resolved."""
 
     def __init__(
         self,
-        known: KnownTopics,
+        topics: Topics,
         queue: MessageQueue,
-        counters: TopicCounters,
-        leases: LeaseCounters | None = None,
+        health: Health,
+        acknowledged: Acknowledged = without_rings,
+        appends: Appends | None = None,
     ) -> None:
-        self._known = known
-        self._queue = queue
-        self._counters = counters
-        self._leases = leases or LeaseCounters()
+        super().__init__(queue, health, "message writer", logger, appends)
+        self._topics = topics
+        self._acknowledged = acknowledged
+
+    async def append(self, items: Sequence[MessageItem]) -> None:
+        groups: dict[tuple[int, Fence | None], list[Message]] = {}
+        for item in items:
+            groups.setdefault((item.log, item.fence), []).extend(item.messages)
+        batches = [MessageBatch(log, messages, fence) for (log, fence), messages in groups.items()]
+        outcomes = dict(zip(groups, await self._topics.append(batches), strict=True))
+        for item in items:
+            item.outcome = outcomes[item.log, item.fence]
+        for (log, _), outcome in outcomes.items():
+            if isinstance(outcome, Placed):
+                self._acknowledged(log, outcome.last.offset)
+
+
+@dataclass(eq=False)
+class PublishService:
+    """Publishes messages while their sender waits."""
+
+    known: KnownTopics
+    queue: MessageQueue
+    counters: TopicCounters
+    leases: LeaseCounters = field(default_factory=LeaseCounters)
 
     @property
     def max_messages(self) -> int:
         """Return the most messages that can be stored together."""
-        return self._queue.max_count
+        return self.queue.max_count
 
     def refuse_invalid(self, count: int) -> None:
         """Count messages refused as invalid."""
-        self._counters.add_refused(count)
+        self.counters.add_refused(count)
 
     async def publish(
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None = None
@@ -73,19 +109,25 @@ class Publisher:
         try:
             await self._publish(name, messages, fence)
         except OplogError:
-            self._counters.add_refused(len(messages))
+            self.counters.add_refused(len(messages))
             raise
-        self._counters.add_published(name, len(messages))
+        self.counters.add_published(name, len(messages))
 
     async def _publish(
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None
     ) -> None:
-        self._require_room(messages)
-        topic = await self._known.fitting(name, messages)
+        queue = self.queue
+        if not queue.could_hold(len(messages), _size_of(messages)):
+            raise TooLargeError(
+                f"the {len(messages):,} messages are more than the queue holds"
+                f" ({queue.max_count:,} messages, {queue.max_bytes:,} bytes);"
+                " send fewer at a time"
+            )
+        topic = await self.known.fitting(name, messages)
         while (outcome := await self._append(topic.log, messages, fence)) is Refused.DELETED:
-            topic = await self._known.find(name, other_than=topic)
+            topic = await self.known.find(name, other_than=topic)
         if fence is not None and outcome is Refused.STALE:
-            self._leases.add_stale_publish()
+            self.leases.add_stale_publish()
             raise StaleFenceError(stale(fence))
         if isinstance(outcome, Full):
             raise TopicFullError(outcome.reason)
@@ -93,19 +135,10 @@ class Publisher:
     async def _append(self, log: int, messages: Sequence[Message], fence: Fence | None) -> Outcome:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         item = MessageItem(log, messages, fence, done)
-        self._queue.add(item)
+        self.queue.add(item)
         await done
         return item.outcome
 
-    def _require_room(self, messages: Sequence[Message]) -> None:
-        queue = self._queue
-        if len(messages) > queue.max_count or _octets(messages) > queue.max_bytes:
-            raise TooLargeError(
-                f"the {len(messages):,} messages are more than the queue holds"
-                f" ({queue.max_count:,} messages, {queue.max_bytes:,} bytes);"
-                " send fewer at a time"
-            )
 
-
-def _octets(messages: Sequence[Message]) -> int:
+def _size_of(messages: Sequence[Message]) -> int:
     return sum(len(message.data) for message in messages)

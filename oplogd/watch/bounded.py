@@ -10,17 +10,17 @@ from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
 
 
 class Waiting:
-    """Operations or messages stored together. ``octets``: their size in bytes.
+    """Operations or messages stored together. ``size``: their size in bytes.
 
     ``done``: resolves when they are stored, None if no request waits. ``arrived``: in seconds of
     the monotonic clock.
     """
 
-    __slots__ = ("arrived", "count", "done", "octets")
+    __slots__ = ("arrived", "count", "done", "size")
 
-    def __init__(self, count: int, octets: int, done: "asyncio.Future[None] | None") -> None:
+    def __init__(self, count: int, size: int, done: "asyncio.Future[None] | None") -> None:
         self.count = count
-        self.octets = octets
+        self.size = size
         self.done = done
         self.arrived = time.monotonic()
 
@@ -60,16 +60,20 @@ class BoundedQueue(Generic[_Item]):
 
     def add(self, item: _Item) -> None:
         """Add an item. Raises QueueFullError and DiskFullError."""
-        if self.count + item.count > self.max_count or self.bytes + item.octets > self.max_bytes:
+        if self.count + item.count > self.max_count or self.bytes + item.size > self.max_bytes:
             raise QueueFullError(
                 f"the queue is full ({self.count:,} {self._noun}); try again later"
             )
-        self._admit(item.count, item.octets)
+        self._admit(item.count, item.size)
         self.count += item.count
-        self.bytes += item.octets
+        self.bytes += item.size
         self._items.append(item)
         self._filled.set()
         self._emptied.clear()
+
+    def could_hold(self, count: int, size: int) -> bool:
+        """Return whether the empty queue has room for so many things and bytes."""
+        return count <= self.max_count and size <= self.max_bytes
 
     async def take(self, max_count: int, max_bytes: int) -> list[_Item]:
         """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""
@@ -81,7 +85,7 @@ class BoundedQueue(Generic[_Item]):
         while self._items:
             item = self._items[0]
             count += item.count
-            size += item.octets
+            size += item.size
             if taken and (count > max_count or size > max_bytes):
                 break
             taken.append(self._items.popleft())
@@ -90,7 +94,7 @@ class BoundedQueue(Generic[_Item]):
     def finish(self, items: Iterable[_Item]) -> None:
         """Free the room of finished items and resolve their requests."""
         for item in items:
-            self.free(item.count, item.octets)
+            self.free(item.count, item.size)
             item.resolve()
 
     def refuse_waiting(self, error: StoreUnavailableError) -> int:

@@ -8,7 +8,7 @@ from fastapi_offline import FastAPIOffline
 from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.ingest.budget import Budgets
-from oplogd.ingest.intake import Intake
+from oplogd.ingest.queue import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.describe.document import INTRODUCTION, add_document

@@ -224,7 +224,7 @@ class IdleConsumer:
 
 async def append(filters: int, matching: bool) -> None:
     """Print the cost of the follower's batches in the ring alone, without consumers."""
-    ring = Ring(Framer(), 65_536, 64 << 20, Waker().wake)
+    ring = Ring(Framer().route, 65_536, 64 << 20, Waker().wake)
     ring.restart(Mark(0, 0))
     store = cast(Store, BatchStore(matching, filters))
     resident = kit.own_resident_mib()

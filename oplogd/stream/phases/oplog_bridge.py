@@ -1,21 +1,22 @@
-"""The bridge of the oplog: where the log does not continue, its consumers get states."""
+"""The bridge of the oplog. Where the log does not continue, its consumers get states."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from oplogd.model.event_id import EventId, Mark, Position, format_id
 from oplogd.model.operation import Data
-from oplogd.model.pointer import Decision
-from oplogd.store import Entry, LogBounds, Store, decode_stored
-from oplogd.store.topics import TopicEntry, TopicRecord
-from oplogd.stream.phases.live import Live
-from oplogd.stream.phases.phase import AtMark, Phase, Step, Subscription
-from oplogd.stream.phases.replication import Replication
-from oplogd.stream.phases.start import After, FullReplication, Since, resolve, resolve_mark
+from oplogd.store import Entry, LogBounds, State, StateCursor, Store, decode_stored
+from oplogd.stream.phases.phase import Bridge, Lag, LivePhase, LogPhase, Phase, Step, Subscription
+from oplogd.stream.phases.start import After, resolve, resolve_mark, states_cover
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.frames import Framer, beginning_position
+from oplogd.stream.ring.frames import RESET, Framer, live_frame
+
+# States read from the store at a time.
+PAGE = 500
 
 
-class OplogBridge:
+class OplogBridge(Bridge):
     """See ``Bridge``. Positions are event ids and times."""
 
     def __init__(self, store: Store, framer: Framer) -> None:
@@ -30,29 +31,27 @@ class OplogBridge:
         bounds = await self.store.locate(position.offset if isinstance(position, EventId) else 0)
         start = resolve(position, bounds, bounds.now_ms)
         if isinstance(start, After):
-            return Live(subscription, start.mark, epoch, bounds.first_offset, greeting=greeting)
+            return LivePhase(
+                subscription, start.mark, epoch, bounds.first_offset, greeting=greeting
+            )
         if isinstance(position, EventId):
             subscription.counters.to_states += 1
-        return self._replication(subscription, start, bounds)
+        return Replication(self, subscription, bounds, start.ms)
 
-    async def resume(self, phase: AtMark) -> Step:
+    async def resume(self, phase: LogPhase) -> Step:
         """Continue as if the consumer reconnected at the phase's mark."""
         subscription = phase.subscription
         epoch = subscription.ring.epoch
         bounds = await self.store.locate(phase.mark.offset)
         start = resolve_mark(phase.mark, bounds, bounds.now_ms)
         if isinstance(start, After):
-            phase.confirm(epoch, bounds.first_offset)
+            phase.epoch, phase.first_offset = epoch, bounds.first_offset
             return Step(b"", phase)
         subscription.counters.to_states += 1
-        return Step(b"", self._replication(subscription, start, bounds))
+        return Step(b"", Replication(self, subscription, bounds, start.ms))
 
     async def read(self, mark: Mark, limit: int) -> list[Entry]:
         return await self.store.read(mark.offset, limit, mark.ms)
-
-    def may_expand(self, entries: Sequence[Entry], filter_: Filter) -> bool:
-        """Return False: no entry of the oplog expands."""
-        return False
 
     def passing(self, entry: Entry, filter_: Filter) -> tuple[Mark, bytes]:
         mark = Mark(entry.offset, entry.ms)
@@ -61,29 +60,108 @@ class OplogBridge:
             return mark, b""
         return mark, self.framer.entry(entry, data)
 
-    async def entry_at(self, mark: Mark) -> None:
-        """Return None: see ``may_expand``."""
-
-    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
-        """Return no record: see ``may_expand``."""
-        return []
-
-    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
-        """Return none: the oplog has no pointers."""
-        return {}
-
     def position(self, mark: Mark, first_offset: int) -> str:
-        return format_id(mark) if mark.offset >= first_offset else beginning_position(mark)
+        """Return an event id, at the beginning of a log a replication id."""
+        return format_id(mark) if mark.offset >= first_offset else str(max(mark.ms, 1))
 
     def decode(self, text: str, filter_: Filter) -> Data | None:
         """Return the decoded data, None if neither the framer nor the filter looks at it."""
-        if self.framer.needs_data or any(filter_):
+        if self.framer.object_url or any(filter_):
             return decode_stored(text)
         return None
 
-    def _replication(
-        self, subscription: Subscription, start: Since | FullReplication, bounds: LogBounds
-    ) -> Replication:
-        if isinstance(start, Since):
-            return Replication.since(self, subscription, bounds, start.ms)
-        return Replication.full(self, subscription, bounds)
+
+@dataclass(eq=False, slots=True)
+class Replication(Phase):
+    """Sends the states up to a mark in the order of their time, then ``live``.
+
+    ``bounds``: of the log at the begin. ``since_ms`` None: a full replication, which begins with
+    ``reset`` and leaves out deleted objects. Otherwise it sends the states changed at or after this
+    time, deleted ones too.
+    """
+
+    name: ClassVar[Literal["replication"]] = "replication"
+
+    bridge: OplogBridge
+    subscription: Subscription
+    bounds: LogBounds
+    since_ms: int | None
+    # Time of the last state sent.
+    _last_ms: int = field(init=False)
+    _reset_due: bool = field(init=False)
+    # Mark up to which the states are sent; None until the store was asked for it.
+    _mark: Mark | None = field(default=None, init=False)
+    # None: all states up to the mark are sent.
+    _cursor: StateCursor | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reset_due = self.since_ms is None
+        self._last_ms = 1 if self.since_ms is None else self.since_ms  # 1: the id of ``reset``
+        self._cursor = StateCursor(self.since_ms or 0, None)
+
+    @property
+    def position(self) -> str:
+        """The position from which the consumer can resume: a replication id."""
+        return str(self._last_ms)
+
+    def lag(self) -> Lag:
+        """Count the operations appended since the replication began."""
+        return self.subscription.lag_after(self._mark or self.subscription.ring.head)
+
+    async def next_step(self) -> Step:
+        """Send ``reset``, a page of states, or ``live``."""
+        if self._reset_due:
+            self._reset_due = False
+            return Step(RESET, self)
+        subscription = self.subscription
+        if self._mark is None:
+            self._mark = await self.bridge.store.checkpoint()
+        if self._cursor is not None:
+            async with subscription.read_slots.states:
+                page = await self.bridge.store.states(
+                    self._cursor, self._mark.offset, live_only=self.since_ms is None, limit=PAGE
+                )
+                chunk = self._frames(page.states)
+            self._cursor = page.next
+            if chunk or page.next:
+                return Step(chunk, self)
+        return await self._go_live(self._mark)
+
+    def _frames(self, states: Sequence[State]) -> bytes:
+        bridge, subscription = self.bridge, self.subscription
+        filter_ = subscription.view.filter
+        frames = []
+        for state in states:
+            data = bridge.decode(state.data, filter_)
+            if data is None or filter_.matches(data):
+                frames.append(bridge.framer.state(state, data))
+                self._last_ms = state.cursor.ms
+        subscription.count(len(frames))
+        return b"".join(frames)
+
+    async def _go_live(self, mark: Mark) -> Step:
+        """Send ``live`` behind the states if the log still continues at ``mark``, or repeat."""
+        subscription = self.subscription
+        epoch = subscription.ring.epoch
+        bounds = await self.bridge.store.locate(mark.offset)
+        if self._is_another_log(mark, bounds) or (
+            self.since_ms is not None and not states_cover(self.since_ms, bounds)
+        ):
+            return Step(b"", Replication(self.bridge, subscription, bounds, None))
+        oldest = bounds.oldest
+        if bounds.head.offset > mark.offset and (oldest is None or oldest.offset > mark.offset + 1):
+            # The entry behind the mark has left the log: send the states changed since.
+            self.since_ms, self._mark, self._cursor = mark.ms, None, StateCursor(mark.ms, None)
+            return Step(b"", self)
+        was_empty = oldest is None or mark.offset < bounds.first_offset
+        position = self.position if was_empty else format_id(mark)
+        return Step(live_frame(position), LivePhase(subscription, mark, epoch, bounds.first_offset))
+
+    def _is_another_log(self, mark: Mark, bounds: LogBounds) -> bool:
+        """Return whether the log was replaced since the begin. Then the copy starts over."""
+        begun = self.bounds
+        return (
+            (bounds.first_offset, bounds.created_ms) != (begun.first_offset, begun.created_ms)
+            or bounds.head.offset < mark.offset
+            or bounds.at_ms not in (None, mark.ms)
+        )

@@ -1,30 +1,29 @@
-"""The records of large entries that expand: each page is read and rendered once for all consumers.
+"""The records of expanding entries: each page is read and rendered once for all consumers.
 
-Every consumer asks the store for the entry before it takes a page, so an entry that has left the
-log or was rolled back has no records, whatever is kept here. Consumers that ask at the same time
-share one answer.
+Every consumer first asks the store for the entry. So an entry that has left the log or was rolled
+back has no records, whatever is kept here. Consumers share the answers to questions under way.
 """
 
 import asyncio
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
+from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
+from oplogd.model.isolation import EntryKind
 from oplogd.model.transaction import decode_marker
-from oplogd.store.topics import TopicEntry, TopicRecord
-from oplogd.stream.ring.router import record_frames
+from oplogd.store.topics import TopicEntry, TopicLog, TopicRecord
+from oplogd.stream.ring.frames import mark_of, record_frames
 
 # Records read from the store at a time.
 PAGE = 500
-
-# Most bytes of the pages that an agent keeps for its consumers.
+# Of the pages kept for all consumers of an agent.
 MAX_BYTES = 8 * 1024 * 1024
-
 # A page is dropped this many seconds after its last use.
 IDLE_SECONDS = 60.0
 
@@ -32,25 +31,23 @@ IDLE_SECONDS = 60.0
 _PAGE_BYTES = 600
 _RECORD_BYTES = 16
 
+# Most records of an entry in the ring, and most bytes of their blocks together.
+MAX_RECORDS = 100
+_SMALL_BYTES = 100_000
+# Entries read at a time.
+_AT_ONCE = 8
+
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
-class Source(Protocol):
-    """The bridge of a topic: see ``Bridge``."""
-
-    async def entry_at(self, mark: Mark) -> TopicEntry | None: ...
-
-    async def expand(self, entry: TopicEntry, after: int, limit: int) -> Sequence[TopicRecord]: ...
-
-
-_Entry: TypeAlias = tuple[Source, Mark]
+_Entry: TypeAlias = tuple[TopicLog, Mark]
 
 
 class Records(NamedTuple):
-    """Records that follow each other in an entry. ``last``: number of the last one.
+    """Records in a row of an entry. ``last``: number of the last one.
 
-    ``block``: those that have not expired, ``events`` of them. ``records``: the number of all.
+    ``block``: the unexpired ones, ``events`` of them. ``records``: the number of all.
     """
 
     block: bytes
@@ -79,7 +76,7 @@ class Page:
             end += len(frame)
             self._ends.append(end)
         # No record expires before this time in ms; 0: none expires at all.
-        self._due_ms = min(
+        self.due_ms = min(
             (each.expires_ms for each in records if each.expires_ms and each.data), default=0
         )
         self._whole = self._from(0, after)
@@ -87,18 +84,14 @@ class Page:
 
     @property
     def last(self) -> int:
-        """The number of the last record, that of ``after`` if there is none."""
+        """The number of the last record, ``after`` if there is none."""
         return self._whole.last
 
     def past(self, after: int) -> Records:
-        """Return the records past a number that is not before the page."""
+        """Return the records past a number within the page."""
         if after == self.after:
             return self._whole
         return self._from(bisect_right(self._numbers, after), after)
-
-    def is_due(self, now_ms: int) -> bool:
-        """Return whether a record has expired since the page was read."""
-        return 0 < self._due_ms < now_ms
 
     def _from(self, first: int, after: int) -> Records:
         ends = self._ends
@@ -111,9 +104,9 @@ class Page:
 
 
 class RecordPages:
-    """The pages that an agent's consumers share, bounded in bytes; the longest unused go first.
+    """The pages shared by an agent's consumers, bounded in bytes. The longest unused go first.
 
-    ``slots``: limits the reads of the store. Methods raise the errors of the bridge.
+    ``slots``: limits the reads of the store. Methods raise the errors of the log.
     """
 
     def __init__(
@@ -135,53 +128,49 @@ class RecordPages:
         self._entries: _Shared[_Entry, TopicEntry | None] = _Shared()
         self._reads: _Shared[tuple[_Entry, int], Page] = _Shared()
 
-    async def entry_at(self, bridge: Source, mark: Mark) -> TopicEntry | None:
+    async def entry_at(self, log: TopicLog, mark: Mark) -> TopicEntry | None:
         """Return the entry at a mark; None if it has left the log."""
 
         async def read() -> TopicEntry | None:
             async with self._slots:
-                self._entries.close((bridge, mark))  # a later consumer may have to see a change
-                return await bridge.entry_at(mark)
+                self._entries.close((log, mark))  # a later consumer may have to see a change
+                return await entry_at(log, mark)
 
-        return await self._entries.get((bridge, mark), read)
+        return await self._entries.get((log, mark), read)
 
-    async def records(self, bridge: Source, entry: TopicEntry, after: int) -> Records:
-        """Return the next records past a number of an entry that was in the log just now."""
-        key = bridge, Mark(entry.offset, entry.ms, entry.sequence)
+    async def records(self, log: TopicLog, entry: TopicEntry, after: int) -> Records:
+        """Return the next records past a number. The entry was in the log just now."""
+        key = log, mark_of(entry)
         page = self._kept(key, after)
         if page is None:
 
             async def read() -> Page:
                 async with self._slots:
-                    records = await bridge.expand(entry, after, PAGE)
+                    records = await log.expand(entry, after, PAGE)
                 return self._keep(key, Page(entry, after, records))
 
             page = await self._reads.get((key, after), read)
         return page.past(after)
 
     def drop_unused(self) -> None:
-        """Drop the pages that no consumer has used for IDLE_SECONDS."""
+        """Drop the pages unused for IDLE_SECONDS."""
         until = self._clock.monotonic() - IDLE_SECONDS
         while self._pages and next(iter(self._pages.values())).used_at <= until:
             self._drop(next(iter(self._pages)))
 
-    def _compare_clock(self) -> None:
-        """Drop all pages if the clock has stepped."""
-        before, self._looked = self._looked, (self._ages(), self._clock.now_ms())
-        if self._looked[0] != before[0] or self._looked[1] < before[1]:
-            while self._pages:
-                self._drop(next(iter(self._pages)))
-
     def _kept(self, entry: _Entry, after: int) -> Page | None:
         """Return the page with the record past a number."""
-        self._compare_clock()
+        before, self._looked = self._looked, (self._ages(), self._clock.now_ms())
+        if self._looked[0] != before[0] or self._looked[1] < before[1]:  # the clock has stepped
+            while self._pages:
+                self._drop(next(iter(self._pages)))
         begins = self._begins.get(entry, [])
         at = bisect_right(begins, after) - 1
         if at < 0:
             return None
         key = entry, begins[at]
         page = self._pages[key]
-        if page.is_due(self._clock.now_ms()):
+        if 0 < page.due_ms < self._clock.now_ms():
             self._drop(key)
             return None
         if after >= page.last:
@@ -191,7 +180,7 @@ class RecordPages:
         return page
 
     def _keep(self, entry: _Entry, page: Page) -> Page:
-        """Keep a page that was read, unless it takes too much of the room."""
+        """Keep a page, unless it takes too much of the room."""
         key = entry, page.after
         if key in self._pages:
             self._drop(key)
@@ -215,6 +204,14 @@ class RecordPages:
             del self._begins[entry]
 
 
+async def entry_at(log: TopicLog, mark: Mark) -> TopicEntry | None:
+    """Return the entry at a mark; None if it has left the log."""
+    for entry in await log.read(mark.offset - 1, 1):
+        if mark_of(entry) == mark:
+            return entry
+    return None
+
+
 class _Call(Generic[_T]):
     def __init__(self, task: "asyncio.Task[_T]") -> None:
         self.task = task
@@ -222,13 +219,13 @@ class _Call(Generic[_T]):
 
 
 class _Shared(Generic[_K, _T]):
-    """Calls that several tasks wait for together. The last one that leaves cancels the call."""
+    """Calls of several tasks together. The last task to leave cancels the call."""
 
     def __init__(self) -> None:
         self._calls: dict[_K, _Call[_T]] = {}
 
     async def get(self, key: _K, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Return the answer of the call that is under way for a key, or of a new one."""
+        """Return the answer of the present call for a key, or of a new one."""
         shared = self._calls.get(key)
         if shared is None or shared.task.done():
             task = asyncio.create_task(call(), name="consumers ask the store")
@@ -246,3 +243,38 @@ class _Shared(Generic[_K, _T]):
         """Let no more tasks join the call of a key. ``shared``: only if it is this one."""
         if shared is None or self._calls.get(key) is shared:
             self._calls.pop(key, None)
+
+
+async def read_blocks(
+    log: TopicLog, entries: Iterable[TopicEntry], kinds: frozenset[EntryKind]
+) -> dict[int, bytes]:
+    """Read the records of the small entries of these kinds. Raises TopicNotFoundError.
+
+    Leaves out an entry if the store is unavailable, or if a record has an own time to live.
+    """
+    small = [
+        entry
+        for entry in entries
+        if entry.event in kinds and 0 < decode_marker(entry.data).records <= MAX_RECORDS
+    ]
+    found: dict[int, bytes] = {}
+    for first in range(0, len(small), _AT_ONCE):
+        some = small[first : first + _AT_ONCE]
+        blocks = await asyncio.gather(*(_read_block(log, entry) for entry in some))
+        for entry, block in zip(some, blocks, strict=True):
+            if block:
+                found[entry.offset] = block
+    return found
+
+
+async def _read_block(log: TopicLog, entry: TopicEntry) -> bytes:
+    """Return the blocks of an entry's records; empty if the ring must not hold them."""
+    try:
+        records = await log.expand(entry, -1, MAX_RECORDS)
+    except StoreUnavailableError:
+        return b""  # messages of the same topic must not wait for this
+    marker = decode_marker(entry.data)
+    if len(records) != marker.records or any(record.expires_ms for record in records):
+        return b""
+    block = b"".join(record_frames(entry, records, marker.last))
+    return block if len(block) <= _SMALL_BYTES else b""

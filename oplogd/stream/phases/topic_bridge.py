@@ -1,18 +1,17 @@
 """The bridge of a topic: where the log does not continue, its consumers get ``reset``."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind, Reading, reading
 from oplogd.model.message_id import MessageId, end_id, stamp, unstamp
 from oplogd.model.names import no_topic
-from oplogd.model.pointer import Decision
 from oplogd.model.transaction import decode_marker
-from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.stream.phases.expansion import Expansion, records_left
-from oplogd.stream.phases.live import Live
-from oplogd.stream.phases.phase import AtMark, Phase, Step, Subscription
-from oplogd.stream.phases.topic_start import (
+from oplogd.store.topics import Topic, TopicEntry, TopicLog
+from oplogd.stream.phases.catch_up import Expansion, records_left
+from oplogd.stream.phases.phase import Bridge, LivePhase, LogPhase, Phase, Step, Subscription
+from oplogd.stream.phases.record_pages import entry_at
+from oplogd.stream.phases.start import (
     TopicPosition,
     TopicStart,
     records_wanted,
@@ -21,13 +20,12 @@ from oplogd.stream.phases.topic_start import (
     topic_start,
 )
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.frames import TOPIC_RESET
-from oplogd.stream.ring.router import uncommitted_frame
+from oplogd.stream.ring.frames import TOPIC_RESET, mark_of, uncommitted_frame
 
 _PUBLISH = EntryKind.PUBLISH.value
 
 
-class TopicBridge:
+class TopicBridge(Bridge):
     """See ``Bridge``. Positions are message ids and times.
 
     ``ended``: the topic is known to be deleted; nothing asks the store any more.
@@ -58,7 +56,7 @@ class TopicBridge:
         after = records_wanted(position, bounds, committed=filter_.committed)
         if after is not None and not start.reset:
             assert isinstance(position, MessageId)
-            entry = await self.entry_at(bounds.at)
+            entry = await entry_at(self.log, bounds.at)
             if entry and reading(entry.event, filter_.isolation, Reading.PASS) is Reading.EXPAND:
                 return Expansion(
                     subscription,
@@ -79,10 +77,10 @@ class TopicBridge:
                 # It continues with the first record of the entry that it stands within.
                 before = unstamp(stamp(mark.ms, mark.sequence) - 1)
                 mark = (await self.log.locate(*before)).at
-            return Live(subscription, mark, epoch, 0, reset=TOPIC_RESET)
-        return Live(subscription, start.mark, epoch, 0, greeting=greeting)
+            return LivePhase(subscription, mark, epoch, reset=TOPIC_RESET)
+        return LivePhase(subscription, start.mark, epoch, greeting=greeting)
 
-    async def resume(self, phase: AtMark) -> Step:
+    async def resume(self, phase: LogPhase) -> Step:
         """Continue as if the consumer reconnected at the phase's mark."""
         epoch = phase.subscription.ring.epoch
         bounds = await self.log.locate(phase.mark.ms, phase.mark.sequence)
@@ -91,9 +89,9 @@ class TopicBridge:
         if isinstance(phase, Expansion) and phase.is_lost and not start.reset:
             start = TopicStart(phase.mark, reset=True)
         if start.reset:
-            phase = Live(phase.subscription, start.mark, epoch, 0, reset=TOPIC_RESET)
+            phase = LivePhase(phase.subscription, start.mark, epoch, reset=TOPIC_RESET)
         else:
-            phase.confirm(epoch, 0)
+            phase.epoch = epoch
         return Step(b"", phase)
 
     async def read(self, mark: Mark, limit: int) -> list[TopicEntry]:
@@ -103,23 +101,7 @@ class TopicBridge:
         return filter_.committed or _PUBLISH in [entry.event for entry in entries]
 
     def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
-        return _mark(entry), uncommitted_frame(entry)
-
-    async def entry_at(self, mark: Mark) -> TopicEntry | None:
-        for entry in await self.log.read(mark.offset - 1, 1):
-            if _mark(entry) == mark:
-                return entry
-        return None
-
-    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
-        return await self.log.expand(entry, after, limit)
-
-    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
-        return await self.log.decisions(pointers)
+        return mark_of(entry), uncommitted_frame(entry)
 
     def position(self, mark: Mark, first_offset: int) -> str:
         return str(end_id(mark.ms, mark.sequence))
-
-
-def _mark(entry: TopicEntry) -> Mark:
-    return Mark(entry.offset, entry.ms, entry.sequence)

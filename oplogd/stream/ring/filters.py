@@ -11,8 +11,8 @@ from oplogd.model.transaction import Isolation
 class Filter(NamedTuple):
     """Passes an operation if its type and one of its parents are listed. Empty lists pass all.
 
-    ``committed``: of a topic, for a reader that sees the records of a transaction at its commit,
-    and waits for the decisions of pointers.
+    ``committed``: of a topic. The reader sees the records of a transaction at its commit, and waits
+    for the decisions of pointers.
     """
 
     types: frozenset[str] = frozenset()
@@ -34,8 +34,7 @@ def parse_filter(types: Sequence[str], parents: Sequence[str], most: int) -> Fil
 
     Types are lower case and have no comma, so every value is a comma-separated list. A single value
     of parents is such a list, too. Several values are one parent each, which may have a comma.
-    Raises FilterError for a value that is longer than it is in any operation, and for more than
-    ``most`` values.
+    Raises FilterError for a value longer than in any operation, and for more than ``most`` values.
     """
     listed = _values(",".join(types).lower().split(","))
     _check_length("types", "type", listed, MAX_TYPE_BYTES)

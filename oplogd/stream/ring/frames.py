@@ -1,28 +1,51 @@
-"""The blocks of the event stream as bytes. No I/O.
+"""The blocks of the event stream as bytes, and the routes of entries to them. No I/O.
 
 Clients of the first server split at a bare ``\\n``, expect id, event and data in this order, and
 read no other block.
 """
 
 import json
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from oplogd.model.event_id import Mark, prefix
+from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
 from oplogd.model.operation import Data
+from oplogd.model.transaction import Isolation
 from oplogd.store import Entry, State, decode_stored
-from oplogd.stream.ring.postings import Index
-from oplogd.stream.ring.router import Routed
+from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
+from oplogd.stream.ring.postings import Index, Posting
 
 HEARTBEAT = b":\n"
 RESET = b"id: 1\nevent: reset\ndata:\n\n"
-# Messages that followed the consumer's position are gone. The id means: from the oldest message.
+# Some messages behind the consumer's position are gone. The id means: from the oldest message.
 TOPIC_RESET = b"id: 0\nevent: reset\ndata:\n\n"
+
+# The mark of an entry, its block (empty: for no reader), and its postings.
+Routed: TypeAlias = tuple[Mark, bytes, tuple[Posting, ...]]
+
+# Returns an entry's mark, block and postings, by the postings of its ring.
+Route: TypeAlias = Callable[[Any, Index], Routed]
+
+# Digits of an id behind the time and the sequence, for messages not stored before.
+_NOT_STORED = 20 * "0"
+
+# Bytes of a block before its data.
+_DATA_AT = len(f"id: {MessageId(0, 0)}\nevent: message\ndata: ")
+
+# A test of membership costs less than ``reading``.
+_PASSING = frozenset(
+    kind
+    for kind in EntryKind
+    if Reading.PASS in (reading(kind, isolation, Reading.PASS) for isolation in Isolation)
+)
 
 
 def held_comment(pointer: int, topic: TopicName, seconds: float) -> bytes:
-    """Return the heartbeat of a stream that has waited for a pointer for so long."""
+    """Return the heartbeat of a stream waiting for a pointer for so long."""
     return f": held by pointer {pointer} of {topic} since {seconds:.0f} s\n".encode()
 
 
@@ -31,35 +54,26 @@ def live_frame(position: str) -> bytes:
 
 
 def checkpoint_frame(position: str) -> bytes:
-    """Return a block that only moves the consumer's last event id.
-
-    By the SSE standard it dispatches no event.
-    """
+    """Return a block without an event: it moves the consumer's last event id."""
     return f"id: {position}\n\n".encode()
 
 
 def data_of(frame: bytes) -> Data:
-    """Decode the operation in a block that ``Framer.entry`` made."""
+    """Decode the operation in a block made by ``Framer.entry``."""
     return decode_stored(frame[frame.index(b"\ndata: ") + 7 : -2].decode())
 
 
 class Framer:
-    """Encodes entries and states as blocks. The router of the oplog.
+    """Encodes entries and states as blocks. ``route``: see ``Route``.
 
-    ``object_url``: a template with ``{{type}}`` and ``{{id}}``, or empty.
+    ``object_url``: a template with ``{{type}}`` and ``{{id}}``, or empty. Without one, the decoded
+    data is not read and may be None.
     """
 
-    has_sequences: ClassVar[bool] = False
-
     def __init__(self, object_url: str = "") -> None:
-        self._object_url = object_url
+        self.object_url = object_url
         self._prefix_ms = -1
         self._prefix = ""
-
-    @property
-    def needs_data(self) -> bool:
-        """Whether ``entry`` and ``state`` read the decoded data. If not, it may be None."""
-        return bool(self._object_url)
 
     def route(self, entry: Entry, index: Index) -> Routed:
         """Return the mark, the block and the postings of an entry."""
@@ -72,22 +86,59 @@ class Framer:
         if ms != self._prefix_ms:  # entries written together share their time
             self._prefix_ms = ms
             self._prefix = prefix(ms)
-        if data and self._object_url:
+        if data and self.object_url:
             text = self._with_ref(text, data)
         return f"id: {self._prefix}{offset:012x}\nevent: {event}\ndata: {text}\n\n".encode()
 
     def state(self, state: State, data: Data | None) -> bytes:
         """Encode a state for a replication: an update of a live object is sent as ``insert``."""
-        text = self._with_ref(state.data, data) if data and self._object_url else state.data
+        text = self._with_ref(state.data, data) if data and self.object_url else state.data
         event = "delete" if state.deleted else "insert"
         return f"id: {state.cursor.ms}\nevent: {event}\ndata: {text}\n\n".encode()
 
     def _with_ref(self, text: str, data: Data) -> str:
-        url = self._object_url.replace("{{type}}", quote(data.type, safe=""))
+        url = self.object_url.replace("{{type}}", quote(data.type, safe=""))
         url = url.replace("{{id}}", quote(data.id, safe=""))
         return f'{text[:-1]},"ref":{json.dumps(url)}}}'
 
 
-def beginning_position(mark: Mark) -> str:
-    """Return the replication id that resumes at ``mark``, the beginning of a log."""
-    return str(max(mark.ms, 1))
+def mark_of(entry: TopicEntry) -> Mark:
+    return Mark(entry.offset, entry.ms, entry.sequence)
+
+
+def route_message(entry: TopicEntry, index: Index) -> Routed:
+    """Route an entry of a topic. The blocks are those for uncommitted readers."""
+    return Mark(entry.offset, entry.ms, entry.sequence), uncommitted_frame(entry), ()
+
+
+def uncommitted_frame(entry: TopicEntry) -> bytes:
+    """Return the block of an entry for uncommitted readers; empty if they get none.
+
+    They have read the message of a LATE entry at its first place.
+    """
+    return b"" if entry.event == EntryKind.LATE else message_frame(entry)
+
+
+def message_frame(entry: TopicEntry) -> bytes:
+    """Return the block of an entry that is a message; empty for any other."""
+    if entry.event not in _PASSING:
+        return b""
+    id_ = f"{entry.ms:016x}{entry.sequence:04x}{_NOT_STORED}"
+    return f"id: {id_}\nevent: message\ndata: {entry.data}\n\n".encode()
+
+
+def message_data(frame: bytes) -> str:
+    """Return the data in a block made by ``message_frame``."""
+    return frame[_DATA_AT:-2].decode()
+
+
+def record_frames(entry: TopicEntry, records: Iterable[TopicRecord], last: int) -> list[bytes]:
+    """Return the blocks of an entry's records. Expired records have none.
+
+    ``last``: number of the entry's last record.
+    """
+    return [
+        f"id: {id_of_record(entry, number, last)}\nevent: message\ndata: {data}\n\n".encode()
+        for number, data, _ in records
+        if data
+    ]

@@ -1,5 +1,6 @@
-"""Holds: the entries that committed readers must wait for, and the consumers that wait. No I/O."""
+"""Holds: the entries that committed readers must wait for, and the waiting consumers. No I/O."""
 
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from oplogd.stream.ring.postings import Waiter
@@ -8,19 +9,16 @@ from oplogd.stream.ring.postings import Waiter
 _ITEM_BYTES = 200
 
 
+@dataclass(eq=False, slots=True)
 class Undecided:
     """The DIRECT and PUBLISH entries of a window whose pointers are not decided.
 
-    Their decisions are further on in the log: the decision of a pointer is its last entry. So this
-    holds all of them without asking the store, although the window drops its oldest entries.
+    The decision of a pointer is its last entry. So this is complete, whatever the window drops.
     """
 
-    __slots__ = ("_offsets", "pointers")
-
-    def __init__(self) -> None:
-        # The pointer of each entry by its offset.
-        self.pointers: dict[int, int] = {}
-        self._offsets: dict[int, set[int]] = {}
+    # The pointer of each entry by its offset.
+    pointers: dict[int, int] = field(default_factory=dict)
+    _offsets: dict[int, set[int]] = field(default_factory=dict)
 
     def add(self, offset: int, pointer: int) -> int:
         """Add an entry. Return its bytes of memory."""
@@ -29,7 +27,7 @@ class Undecided:
         return _ITEM_BYTES
 
     def drop(self, offset: int) -> int:
-        """Remove an entry if it is undecided. Return the bytes of memory that it had."""
+        """Remove an entry if it is undecided. Return its bytes of memory."""
         pointer = self.pointers.pop(offset, None)
         if pointer is None:
             return 0
@@ -44,25 +42,20 @@ class Undecided:
         return len(self._offsets.get(pointer, ()))
 
     def decide(self, pointer: int) -> tuple[set[int], int]:
-        """Remove the entries of a pointer. Return their offsets and the bytes that they had."""
+        """Remove the entries of a pointer. Return their offsets and bytes of memory."""
         offsets = self._offsets.pop(pointer, set())
         for offset in offsets:
             del self.pointers[offset]
         return offsets, _ITEM_BYTES * len(offsets)
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Hold:
-    """The consumers waiting for one pointer. ``is_over``: they can look at their entries again.
+    """The consumers waiting for one pointer. ``is_over``: a decision or a rollback has come."""
 
-    Something has happened to the pointer since the hold was made: a decision or a rollback.
-    """
-
-    __slots__ = ("__weakref__", "is_over", "pointer", "waiting")
-
-    def __init__(self, pointer: int) -> None:
-        self.pointer = pointer
-        self.is_over = False
-        self.waiting: dict[Waiter, None] = {}
+    pointer: int
+    is_over: bool = False
+    waiting: dict[Waiter, None] = field(default_factory=dict)
 
 
 class Holds:
@@ -71,10 +64,13 @@ class Holds:
     __slots__ = ("_holds",)
 
     def __init__(self) -> None:
-        self._holds: WeakValueDictionary[int, Hold] = WeakValueDictionary()
+        # Large, and most rings need none.
+        self._holds: WeakValueDictionary[int, Hold] | None = None
 
     def of(self, pointer: int) -> Hold:
         """Return the hold of a pointer: every change of the pointer from now on ends it."""
+        if self._holds is None:
+            self._holds = WeakValueDictionary()
         hold = self._holds.get(pointer)
         if hold is None:
             hold = self._holds[pointer] = Hold(pointer)
@@ -82,7 +78,7 @@ class Holds:
 
     def end(self, pointer: int, due: list[Waiter]) -> None:
         """End the hold of a pointer, and move its waiting consumers to ``due``."""
-        hold = self._holds.pop(pointer, None)
+        hold = self._holds.pop(pointer, None) if self._holds is not None else None
         if hold is not None:
             hold.is_over = True
             due += hold.waiting
@@ -90,5 +86,5 @@ class Holds:
 
     def end_all(self, due: list[Waiter]) -> None:
         """End all holds, and move their waiting consumers to ``due``."""
-        for pointer in list(self._holds):
+        for pointer in list(self._holds or ()):
             self.end(pointer, due)

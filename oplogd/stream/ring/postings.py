@@ -1,8 +1,8 @@
-"""Postings: the entries of the ring that carry a value listed by some filter. No I/O.
+"""Postings: the entries of the ring with a value listed by some filter. No I/O.
 
 A posting belongs to one listed value: a type, a parent, or a pair of both. It holds the ascending
-offsets of the entries that carry the value, from the moment it was first listed. So an operation
-costs one look-up for its type and one per listed parent, for any number of consumers.
+offsets of its entries from the moment the value was first listed. So an operation costs one look-up
+for its type and one per listed parent, for any number of consumers.
 """
 
 import sys
@@ -15,14 +15,13 @@ from oplogd.model.event_id import Mark
 from oplogd.model.operation import Data
 from oplogd.stream.ring.filters import Filter
 
-# Most postings kept without a view. A consumer that comes back reads them, not the whole ring.
+# Most postings kept without a view, and bytes of their values. A returning consumer reads them, not
+# the whole ring.
 MAX_IDLE = 16_384
-
-# Most bytes of memory of their values. Short values reach MAX_IDLE first.
 MAX_IDLE_BYTES = 8 << 20
 
-# A filter with more pairs of a type and a parent uses the postings of its parents, and its view
-# checks the type of each entry.
+# With more pairs of a type and a parent, a filter uses the postings of its parents, and its view
+# checks types.
 _MAX_PAIRS = 1_024
 
 _COMPACT = 64
@@ -40,8 +39,10 @@ class Waiter(Protocol):
     def wake(self) -> None: ...
 
 
-class Listing(Protocol):
-    """A view, as the postings of its filter know it."""
+class Listing:
+    """A view, as the postings of its filter know it. ``waiting``: consumers to wake."""
+
+    __slots__ = ("filter", "postings", "waiting")
 
     filter: Filter
     postings: "frozenset[Posting]"
@@ -49,13 +50,15 @@ class Listing(Protocol):
 
     def move_waiting(self, due: list[Waiter]) -> None:
         """Move the waiting consumers to ``due``."""
+        due += self.waiting
+        self.waiting.clear()
 
 
 class Posting:
-    """The offsets of the entries past ``since`` that carry one value.
+    """The offsets of the entries past ``since`` with one value.
 
-    ``dropped``: offsets up to this one may be missing, because their entries left the ring.
-    ``last``: the newest offset, ``since`` if there is none. ``views``: views that list the value.
+    ``dropped``: offsets up to this one may be missing. ``last``: the newest offset, ``since`` if
+    there is none. ``views``: the views listing the value.
     """
 
     __slots__ = ("alone", "dropped", "first", "key", "last", "offsets", "since", "views")
@@ -108,7 +111,7 @@ class Index:
         self.idle_bytes = 0
 
     def postings_of(self, data: Data) -> tuple[Posting, ...]:
-        """Return the postings of the values that an operation carries, each once."""
+        """Return the postings of an operation's values, each once."""
         typed = self._by_type.get(data.type)
         parents = self._by_parent.keys() & data.parents if self._by_parent and data.parents else ()
         if not parents:
@@ -120,7 +123,7 @@ class Index:
         return tuple(found)
 
     def list(self, view: Listing, since: int) -> frozenset[Posting]:
-        """Return the postings of the view's filter, and note that the view uses them.
+        """Return the postings of the view's filter, and add the view to them.
 
         Missing ones are created, for entries past ``since``.
         """
@@ -148,7 +151,7 @@ class Index:
             self._forget(next(iter(self.idle)))
 
     def restart(self, head: Mark) -> None:
-        """Empty the postings, for a ring that restarts behind ``head``."""
+        """Empty the postings: the ring restarts behind ``head``."""
         for idle in list(self.idle):
             self._forget(idle)
         for posting in self:

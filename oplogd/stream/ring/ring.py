@@ -1,20 +1,19 @@
 """The ring: the newest entries in memory, encoded once for all consumers. No I/O.
 
-It knows the marks and the blocks of entries; the router knows the rest. A ``View`` reads the
-entries that pass one filter when a consumer asks for them; consumers with equal filters share it.
-It finds them by postings, so the cost of an operation depends on the listed values that it carries,
-not on the number of views.
+It knows the marks and the blocks of entries; its route knows the rest. A ``View`` reads the entries
+of one filter when a consumer asks. Consumers with equal filters share it. A view uses postings, so
+the cost of an operation depends on its listed values, not on the number of views.
 """
 
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import Route
 from oplogd.stream.ring.holds import Holds
 from oplogd.stream.ring.postings import Index, Posting, Waiter
-from oplogd.stream.ring.router import Router
 from oplogd.stream.ring.view import Slices, View
 from oplogd.stream.ring.window import Window
 
@@ -26,35 +25,39 @@ _MOST_VISITED = 20_000
 
 
 class Ring:
-    """The newest entries, at most ``max_entries`` of them and ``max_bytes`` of memory.
+    """The newest entries: at most ``max_entries`` and ``max_bytes`` of memory, at least one.
 
     Holds every entry past ``base`` and up to ``head``. ``epoch`` grows when the log did not
-    continue at the head: then each consumer checks its mark. ``wake`` is called with the consumers
-    that have something new to read.
+    continue at the head: then each consumer checks its mark. ``wake`` gets the consumers with
+    something new to read.
     """
+
+    view_type: ClassVar[type[View]] = View
 
     def __init__(
         self,
-        router: Router,
+        route: Route,
         max_entries: int,
         max_bytes: int,
         wake: Callable[[Iterable[Waiter]], None],
         *,
         slices: Slices | None = None,
         index: Index | None = None,
+        has_sequences: bool = False,
     ) -> None:
-        """``slices`` and ``index``: the ones that several rings share, otherwise own ones."""
-        self._router = router
+        """``slices`` and ``index``: shared by several rings, otherwise own ones."""
+        self._route = route
         self.max_entries = max_entries
         self.max_bytes = max_bytes
         self.head = Mark(0, 0)
-        self.window = Window(self.head, has_sequences=router.has_sequences)
+        self.window = Window(self.head, has_sequences=has_sequences)
         self.slices = Slices() if slices is None else slices
         self.wake = wake
         self.epoch = 0
         self.views: dict[Filter, View] = {}
         self.index = Index() if index is None else index
-        self._holds: Holds | None = None
+        # The consumers waiting for decisions. None waits in the oplog.
+        self.holds = Holds()
         # Postings of new entries whose views have not been looked at yet.
         self._touched: dict[Posting, None] = {}
 
@@ -63,16 +66,9 @@ class Ring:
         """The offset behind which the ring holds every entry."""
         return self.window.base
 
-    @property
-    def holds(self) -> Holds:
-        """The consumers waiting for decisions. None waits in the oplog."""
-        if self._holds is None:
-            self._holds = Holds()
-        return self._holds
-
     def restart(self, head: Mark) -> None:
         """Drop all entries, continue behind ``head`` and wake all consumers."""
-        self.window = Window(head, has_sequences=self._router.has_sequences)
+        self.window = Window(head, has_sequences=self.window.sequences is not None)
         self.slices.clear()
         self.head = head
         self.epoch += 1
@@ -82,27 +78,28 @@ class Ring:
         for view in self.views.values():
             view.restart()
             view.move_waiting(due)
-        if self._holds is not None:
-            self._holds.end_all(due)
+        self.holds.end_all(due)
         self.wake(due)
 
     def append(self, entries: Iterable[Any]) -> None:
-        """Add entries that follow the head without a gap, then wake the consumers of any of them.
+        """Add entries behind the head without a gap, then wake their consumers.
 
-        They are of the type that the router takes. Blocks the event loop meanwhile: the caller
-        appends a long batch in pieces, and calls ``wake_more`` after each.
+        Blocks the event loop meanwhile. The caller appends a long batch in pieces, and calls
+        ``wake_more`` after each.
         """
-        before = self.head
-        touched = self._touched
+        before, window, touched = self.head, self.window, self._touched
         try:
             for entry in entries:
-                mark, frame, postings = self._router.route(entry, self.index)
-                self.window.append(mark, frame, postings)
+                mark, frame, postings = self._route(entry, self.index)
+                window.append(mark, frame, postings)
                 self.head = mark
                 for posting in postings:
                     posting.add(mark.offset)
                     touched[posting] = None
-                self._trim()
+                while len(window) > 1 and (
+                    len(window) > self.max_entries or window.size > self.max_bytes
+                ):
+                    self.drop()
         finally:
             if self.head != before:
                 self.slices.clear()
@@ -110,10 +107,7 @@ class Ring:
                 self.wake_more()
 
     def wake_more(self) -> bool:
-        """Wake more consumers of new entries. Return whether some are left: then call it again.
-
-        An entry with thousands of listed values may concern thousands of views for each of them.
-        """
+        """Wake more consumers of new entries. Return whether some are left: then call it again."""
         due: list[Waiter] = []
         touched = self._touched
         looked_at = visited = 0
@@ -158,7 +152,7 @@ class Ring:
         """Return the shared view of a filter; ``release`` must follow."""
         view = self.views.get(filter_)
         if view is None:
-            view = self.views[filter_] = self._new_view(filter_)
+            view = self.views[filter_] = self.view_type(self, filter_, self.index)
         view.users += 1
         return view
 
@@ -169,9 +163,6 @@ class Ring:
             del self.views[view.filter]
             self.index.unlist(view)
 
-    def _new_view(self, filter_: Filter) -> View:
-        return View(self, filter_, self.index)
-
     def _wake_followers_of_all(self) -> None:
         due: list[Waiter] = []
         for filter_ in _EVERYTHING:
@@ -179,9 +170,3 @@ class Ring:
                 view.move_waiting(due)
         if due:
             self.wake(due)
-
-    def _trim(self) -> None:
-        """Drop the oldest entries over the bounds, but never the newest one."""
-        window = self.window
-        while len(window) > 1 and (len(window) > self.max_entries or window.size > self.max_bytes):
-            self.drop()

@@ -13,10 +13,10 @@ _COMPACT = 64
 
 
 class Substitutes:
-    """Entries of a window, by ascending offset. It holds no entry that is the same for all readers.
+    """Entries of a window, by ascending offset. It holds no entry that is equal for all.
 
-    A frame is empty for an entry that these readers skip, and None for one whose records must be
-    read from the store. Indices are valid until the next ``add`` or ``drop``.
+    An empty frame: these readers skip the entry. None: its records must be read from the store.
+    Indices are valid until the next ``add`` or ``drop``.
     """
 
     __slots__ = ("_first", "_owned", "_totals", "counts", "frames", "offsets")
@@ -25,7 +25,7 @@ class Substitutes:
         self._first = 0
         self.offsets = array("Q")
         self.frames: list[bytes | None] = []
-        # Number of the events that these readers get for each entry.
+        # Number of events for each entry.
         self.counts = array("Q")
         # Bytes of memory of each frame, 0 if another part counts them.
         self._owned = array("L")
@@ -36,8 +36,7 @@ class Substitutes:
     def add(self, offset: int, frame: bytes | None, records: int, *, owned: bool = True) -> int:
         """Add an entry past all others. Return its bytes of memory.
 
-        ``records``: number of the events that these readers get for it. ``owned`` false: another
-        part holds the same frame.
+        ``records``: its number of events. ``owned`` false: another part holds the same frame.
         """
         size = len(frame) + _FRAME_BYTES if frame and owned else 0
         self.offsets.append(offset)
@@ -47,7 +46,7 @@ class Substitutes:
         return _ITEM_BYTES + size
 
     def void(self, offset: int) -> int:
-        """Let these readers skip an entry. Return the bytes that are free now."""
+        """Let these readers skip an entry. Return the freed bytes."""
         index = self.at(offset)
         if index is None:
             return 0
@@ -58,7 +57,7 @@ class Substitutes:
         return size
 
     def drop(self, offset: int) -> int:
-        """Drop an entry if it is the oldest one. Return the bytes of memory that it had."""
+        """Drop an entry if it is the oldest one. Return its bytes of memory."""
         first = self._first
         if first == len(self.offsets) or self.offsets[first] != offset:
             return 0
@@ -85,7 +84,7 @@ class Substitutes:
         return self._total_before(end) - self._total_before(first)
 
     def skipped(self, offset: int) -> int:
-        """Return the number of entries that these readers skip, in a row from ``offset`` on."""
+        """Return the number of skipped entries in a row from ``offset`` on."""
         first, end = self.after(offset - 1), len(self.offsets)
         self._total_before(end)
         totals = self._totals

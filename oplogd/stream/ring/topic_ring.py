@@ -1,7 +1,8 @@
 """The ring of a topic: messages leave it as soon as they expire. No I/O."""
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -12,27 +13,25 @@ from oplogd.model.pointer import decided_by, decode_voided
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topic_bounds import Repaired
 from oplogd.store.topics import TopicEntry
-from oplogd.stream.ring.blocks import Blocks
 from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import message_frame, route_message
 from oplogd.stream.ring.postings import Index, Waiter
 from oplogd.stream.ring.ring import Ring
-from oplogd.stream.ring.router import MessageRouter, message_frame
-from oplogd.stream.ring.topic_view import TopicView
-from oplogd.stream.ring.view import Slices, View
-
-_ROUTER = MessageRouter()
+from oplogd.stream.ring.view import Slices, TopicView
 
 # Bounded by the bytes of all topic rings together, see ``Feeds``.
 _UNBOUNDED = 1 << 62
 
 _FEW = 64
 
-# Entries that a rollback or a decision changes in one turn of the event loop: some milliseconds.
+# Entries changed by rollbacks and decisions in one turn of the event loop: some milliseconds.
 _MOST_CHANGED = 10_000
 
 _MESSAGE = EntryKind.MESSAGE.value
 _VOID = EntryKind.VOID.value
 _COMMITTED = Filter(committed=True)
+# The blocks of an entry's records by its offset.
+Blocks = Mapping[int, bytes]
 _NO_BLOCKS: Blocks = MappingProxyType({})
 
 # Kinds whose records a reader expands, by whether there are committed readers.
@@ -41,39 +40,35 @@ _EXPANDING = frozenset({EntryKind.PUBLISH, EntryKind.COMMIT})
 _NONE: frozenset[EntryKind] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
 class SharedParts:
-    """Parts that all topic rings of an agent share. No message has postings."""
+    """Parts shared by all topic rings of an agent. No message has postings.
 
-    def __init__(
-        self,
-        wake: Callable[[Iterable[Waiter]], None],
-        clock: Callable[[], int],
-        ages: Callable[[], Ages] = Ages,
-    ) -> None:
-        self.wake = wake
-        # Returns ms since 1970.
-        self.clock = clock
-        self.ages = ages
-        self.slices = Slices()
-        self.index = Index()
+    ``clock``: returns ms since 1970.
+    """
+
+    wake: Callable[[Iterable[Waiter]], None]
+    clock: Callable[[], int]
+    ages: Callable[[], Ages] = Ages
+    slices: Slices = field(default_factory=Slices)
+    index: Index = field(default_factory=Index)
 
 
 class TopicRing(Ring):
-    """``ttl``: time to live of the topic in seconds; None while it is not known.
+    """``ttl``: time to live of the topic in seconds; None while it is not known."""
 
-    A message can be read until its time to live, or its own, has passed; so do the stores.
-    """
+    view_type = TopicView
 
     def __init__(self, shared: SharedParts, ttl: int | None) -> None:
         super().__init__(
-            _ROUTER,
+            route_message,
             _UNBOUNDED,
             _UNBOUNDED,
             shared.wake,
             slices=shared.slices,
             index=shared.index,
+            has_sequences=True,
         )
-        # Returns ms since 1970.
         self.clock = shared.clock
         self._now_ages = shared.ages
         # The dates of the entries here follow from these ages.
@@ -83,14 +78,13 @@ class TopicRing(Ring):
         self._due_ms = _UNBOUNDED
         # Entries up to this offset are unreadable, even if the time to live grows.
         self._gone = 0
-        # The entries with an own time to live: its end and the offset. None: there are none.
-        self._own: list[tuple[int, int]] | None = None
-        # The last time by which entries were hidden; 0: none was. The store shows them again if the
-        # clock goes back.
+        # The entries with an own time to live: its end and the offset.
+        self._own: list[tuple[int, int]] = []
+        # The last time by which entries were hidden; 0: none was.
         self._hidden_ms = 0
         # See ``TopicBounds``.
         self.repaired: Repaired = ()
-        # Entries that the rollbacks and decisions of one ``append`` may still change.
+        # Entries still to be changed by the rollbacks and decisions of one ``append``.
         self._changes_left = 0
         # When entries were written whose times do not tell it, by offset.
         self._written: dict[int, int] = {}
@@ -109,22 +103,19 @@ class TopicRing(Ring):
     def restart(self, head: Mark) -> None:
         super().restart(head)
         self._gone = self._hidden_ms = 0
-        self._own = None
+        self._own.clear()
         self._written.clear()
         self._set_due()
 
     @property
     def expanding(self) -> frozenset[EntryKind]:
-        """The kinds of entries that its readers expand."""
+        """The kinds of entries expanded by its readers."""
         if _COMMITTED in self.views:
             return _EXPANDING
         return _PUBLISHES if self.views else _NONE
 
     def append(self, entries: Iterable[Any], blocks: Blocks = _NO_BLOCKS) -> None:
-        """See ``Ring.append``. ``blocks``: of the records of some entries, by offset.
-
-        The records of other entries must be read from the store.
-        """
+        """See ``Ring.append``. ``blocks``: of the records of some entries; others are not held."""
         entries = list(entries)
         self._compare_ages()
         self._changes_left = _MOST_CHANGED
@@ -135,12 +126,16 @@ class TopicRing(Ring):
             if entry.written_ms:
                 self._written[entry.offset] = entry.written_ms
             if entry.expires_ms:
-                if self._own is None:
-                    self._own = []
                 heapq.heappush(self._own, (entry.expires_ms, entry.offset))
-        self._forget_dropped()
+        # The heap and the tables by offset stay about as small as the window.
+        if len(self._written) > 2 * len(self.window) + _FEW:
+            self._written = {each: ms for each, ms in self._written.items() if each > self.base}
+        if len(self._own) > 2 * len(self.window) + _FEW:
+            self._own = [each for each in self._own if each[1] > self.base]
+            heapq.heapify(self._own)
         self._set_due()
-        is_gap = any(entry.event == _VOID and _is_gap(entry) for entry in entries)
+        voided = [decode_voided(entry.data) for entry in entries if entry.event == _VOID]
+        is_gap = any(each is not None and each.is_gap for each in voided)
         if is_gap or self._changes_left < 0:
             # Consumers behind the gap must learn of it: all of them ask where they stand. If there
             # was too much to change, they read it from the store.
@@ -161,10 +156,7 @@ class TopicRing(Ring):
             self._end_hold(pointer)
 
     def expire(self) -> None:
-        """Drop entries older than the topic's time to live; void those past their own.
-
-        If the clock has stepped so that the store shows other entries, begin again at the head.
-        """
+        """Drop and void expired entries. Begin again at the head if the clock has stepped."""
         if self._due_ms == _UNBOUNDED and not self._hidden_ms:
             return
         now = self.clock()
@@ -211,9 +203,6 @@ class TopicRing(Ring):
             self._hidden_ms = max(self._hidden_ms, now)
         return base.offset <= self._gone
 
-    def _new_view(self, filter_: Filter) -> View:
-        return TopicView(self, filter_, self.index)
-
     def _differ(self, entry: TopicEntry, blocks: Blocks) -> None:
         """Take over an entry that is not the same message for all readers."""
         window, offset = self.window, entry.offset
@@ -236,7 +225,7 @@ class TopicRing(Ring):
                 self._end_hold(decided[0])
 
     def _roll_back(self, data: str) -> None:
-        """Void the entries that a rollback has voided in the store."""
+        """Void the entries voided in the store by a rollback."""
         voided = decode_voided(data)
         if voided is None:
             return
@@ -254,11 +243,10 @@ class TopicRing(Ring):
 
     def _end_hold(self, pointer: int) -> None:
         """Wake the consumers waiting for a pointer: something has happened to it."""
-        if self._holds is not None:
-            due: list[Waiter] = []
-            self._holds.end(pointer, due)
-            if due:
-                self.wake(due)
+        due: list[Waiter] = []
+        self.holds.end(pointer, due)
+        if due:
+            self.wake(due)
 
     def _substitute(self, entry: TopicEntry, blocks: Blocks) -> None:
         """Set the frame for committed readers of an entry of a transaction."""
@@ -269,14 +257,6 @@ class TopicRing(Ring):
         elif reading(entry.event, Isolation.READ_UNCOMMITTED) is not how:
             frame = message_frame(entry) if how is Reading.PASS else b""
             self.window.substitute(entry.offset, frame, 1 if frame else 0)
-
-    def _forget_dropped(self) -> None:
-        """Keep the heap and the tables by offset about as small as the window."""
-        if len(self._written) > 2 * len(self.window) + _FEW:
-            self._written = {each: ms for each, ms in self._written.items() if each > self.base}
-        if self._own and len(self._own) > 2 * len(self.window) + _FEW:
-            self._own = [each for each in self._own if each[1] > self.base]
-            heapq.heapify(self._own)
 
     def _expiry_of(self, offset: int) -> int:
         """Return the time until which the entry can be read by the topic's time to live."""
@@ -292,9 +272,3 @@ class TopicRing(Ring):
         if self._own:
             due = min(due, self._own[0][0] + 1)
         self._due_ms = due
-
-
-def _is_gap(entry: TopicEntry) -> bool:
-    """Return whether a VOID entry took committed messages away."""
-    voided = decode_voided(entry.data)
-    return voided is not None and voided.is_gap

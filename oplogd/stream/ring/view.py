@@ -8,10 +8,11 @@ from typing import NamedTuple, Protocol
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import data_of
-from oplogd.stream.ring.postings import Index, Waiter, is_posted_whole
+from oplogd.stream.ring.postings import Index, Listing, Waiter, is_posted_whole
+from oplogd.stream.ring.substitutes import Substitutes
 from oplogd.stream.ring.window import Window
 
-# Most bytes of joined entries that ``Slices`` keeps until the next append.
+# Most bytes of joined entries kept until the next append.
 _CACHED_BYTES = 1 << 20
 
 # Memory of a slice besides its bytes.
@@ -28,7 +29,7 @@ _MAX_COUNTED = 2_000
 
 
 class Taken(NamedTuple):
-    """The bytes of some entries, their number, and the mark that was reached."""
+    """The bytes of some entries, their number, and the mark reached."""
 
     chunk: bytes
     entries: int
@@ -47,14 +48,13 @@ class Viewed(Protocol):
         """The offset behind which the ring holds every entry."""
 
 
-class View:
+class View(Listing):
     """The entries of the ring that pass one filter.
 
-    ``users``: number of its consumers. ``waiting``: consumers to wake when an entry passes.
-    ``postings``: empty if everything passes.
+    ``users``: number of its consumers. ``postings``: empty if everything passes.
     """
 
-    __slots__ = ("_whole", "filter", "postings", "ring", "start", "users", "waiting")
+    __slots__ = ("_whole", "ring", "start", "users")
 
     def __init__(self, ring: Viewed, filter_: Filter, index: Index) -> None:
         self.ring = ring
@@ -75,10 +75,7 @@ class View:
         return max((posting.last for posting in self.postings), default=self.ring.head.offset)
 
     def covers(self, after: int) -> bool:
-        """Return whether ``take`` knows every entry past offset ``after``.
-
-        A view of rare operations reaches further back than the ring.
-        """
+        """Return whether ``take`` knows every entry past ``after``, maybe from before the ring."""
         if after >= self.ring.base:
             return True
         return bool(self.postings) and all(after >= posting.dropped for posting in self.postings)
@@ -86,8 +83,8 @@ class View:
     def take(self, after: int, max_bytes: int) -> Taken:
         """Return the next entries past offset ``after``: at most ``max_bytes``, or one entry.
 
-        ``covers(after)`` must be true. If a long piece of the ring holds nothing that passes, the
-        result has no bytes and a later mark.
+        ``covers(after)`` must be true. If nothing passes in a long piece of the ring, the result
+        has no bytes and a later mark.
         """
         if self.users == 1:
             return self._take(after, max_bytes)
@@ -99,15 +96,11 @@ class View:
         return taken
 
     def held_by(self, after: int) -> int | None:
-        """Return the pointer for whose decision a reader at offset ``after`` must wait, or None.
-
-        Then ``take`` must not be called.
-        """
+        """Return the pointer whose decision must come before ``take(after)``, or None."""
         return None
 
     def expansion_after(self, after: int) -> int | None:
-        """Return the number of records if the entry past offset ``after`` stands for records that
-        must be read from the store, otherwise None. Then ``take`` must not be called.
+        """Return the number of records to read from the store instead of ``take(after)``, or None.
 
         ``covers(after)`` must be true.
         """
@@ -134,11 +127,6 @@ class View:
             ms = window.times[window.index(min(posting.offsets[first] for posting, first in runs))]
         return unposted + count, ms if unposted + count else 0
 
-    def move_waiting(self, due: list[Waiter]) -> None:
-        """Move the waiting consumers to ``due``."""
-        due += self.waiting
-        self.waiting.clear()
-
     def _take(self, after: int, max_bytes: int) -> Taken:
         ring, window = self.ring, self.ring.window
         first, end = window.after(after), window.end
@@ -157,21 +145,14 @@ class View:
             listed, postings = self.postings, window.postings
             posted = [i for i in range(first, until) if not listed.isdisjoint(postings[i])]
             return self._join(posted, until, max_bytes, whole=self._whole)
-        return self._join(self._merged(after), end, max_bytes, whole=self._whole)
-
-    def _merged(self, after: int) -> Iterable[int]:
-        """Return the indices of the posted entries past ``after``, ascending, each once."""
         runs = [p.run(first) for p in self.postings if (first := p.after(after)) < len(p.offsets)]
-        index = self.ring.window.index
-        if len(runs) < 2:
-            return map(index, runs[0] if runs else ())
-        return (index(offset) for offset, _ in groupby(heapq.merge(*runs)))
+        offsets = (
+            runs[0] if len(runs) == 1 else (offset for offset, _ in groupby(heapq.merge(*runs)))
+        )
+        return self._join(map(window.index, offsets), end, max_bytes, whole=self._whole)
 
     def _join(self, indices: Iterable[int], until: int, max_bytes: int, *, whole: bool) -> Taken:
-        """Join the entries that pass; with ``whole`` all of them do.
-
-        ``until``: the index reached if ``max_bytes`` suffices.
-        """
+        """Join the passing entries up to index ``until``; with ``whole`` all of them pass."""
         window = self.ring.window
         looked_at: list[int] = []
         size = 0
@@ -193,11 +174,78 @@ class View:
         return self.ring.head if until == self.ring.window.end else self.ring.window.mark(until - 1)
 
 
-class Slices:
-    """Caches joined bytes: consumers of a view that keep up ask for the same entries.
-
-    ``size``: bytes kept, overhead included.
+class TopicView(View):
+    """A COMMIT or PUBLISH entry stands for its records. Committed readers wait at entries whose
+    pointers are not decided, and skip records before their commit.
     """
+
+    __slots__ = ()
+
+    @property
+    def _substitutes(self) -> Substitutes | None:
+        window = self.ring.window
+        return window.committed if self.filter.committed else window.uncommitted
+
+    def held_by(self, after: int) -> int | None:
+        """See ``View.held_by``."""
+        undecided = self.ring.window.undecided if self.filter.committed else None
+        return undecided.pointers.get(after + 1) if undecided is not None else None
+
+    def expansion_after(self, after: int) -> int | None:
+        """See ``View.expansion_after``."""
+        substitutes = self._substitutes
+        index = substitutes.at(after + 1) if substitutes is not None else None
+        if substitutes is None or index is None or substitutes.frames[index] is not None:
+            return None
+        return None if self.held_by(after) is not None else substitutes.counts[index]
+
+    def remaining(self, after: int) -> tuple[int, int]:
+        """See ``View.remaining``. Counts records, also those behind a hold."""
+        window, substitutes = self.ring.window, self._substitutes
+        count, ms = window.remaining(after)
+        if substitutes is None or not count:
+            return count, ms
+        first, end = substitutes.after(after), len(substitutes.offsets)
+        count += substitutes.records(first, end) - (end - first)
+        if not count:
+            return 0, 0
+        return count, window.times[window.after(after) + substitutes.skipped(after + 1)]
+
+    def _take(self, after: int, max_bytes: int) -> Taken:
+        window, substitutes = self.ring.window, self._substitutes
+        if substitutes is None:
+            return super()._take(after, max_bytes)
+        at, last = substitutes.after(after), len(substitutes.offsets)
+        if at == last:
+            return super()._take(after, max_bytes)
+        undecided = window.undecided.pointers if window.undecided is not None else {}
+        holds = self.filter.committed and bool(undecided)
+        first = window.after(after)
+        until = min(window.end, first + _PIECE)
+        frames: list[bytes] = []
+        count = size = 0
+        for index in range(first, until):
+            frame: bytes | None = window.frames[index]
+            events = 1
+            if at < last and window.index(substitutes.offsets[at]) == index:
+                frame, events = substitutes.frames[at], substitutes.counts[at]
+                if holds and substitutes.offsets[at] in undecided:
+                    until = index
+                    break
+                at += 1
+            if not frame and frame is not None:
+                continue
+            size += len(frame or b"")
+            if frame is None or (frames and size > max_bytes):
+                until = index
+                break
+            frames.append(frame)
+            count += events
+        return Taken(b"".join(frames), count, self._mark(until))
+
+
+class Slices:
+    """Caches joined bytes, ``size`` of them: consumers that keep up ask for the same entries."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[View, int, int], Taken] = {}

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 
 from oplogd.stream.ring.postings import Waiter
 
-# Consumers woken in one turn of the event loop. If all were woken at once, an operation would wait
-# behind a thousand writes at each step between its socket, the store and back
+# Consumers woken in one turn of the event loop. Behind more of them, operations would wait too long
 # (docs/internals/decisions/0010).
 _MOST_PER_TURN = 64
 
@@ -17,7 +16,7 @@ _TURN_SECONDS = 0.01
 
 
 class Waker:
-    """Wakes in the order of the calls; a consumer that is already due keeps its turn."""
+    """Wakes in the order of the calls. A consumer due already keeps its turn."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -43,10 +42,7 @@ class Waker:
         self._wake_some()
 
     def _wake_some(self) -> None:
-        """Wake the consumers of a turn.
-
-        Their own work runs between ``_begin`` and ``_turn``, so only that is timed.
-        """
+        """Wake the consumers of a turn. Their work between ``_begin`` and ``_turn`` is timed."""
         loop = asyncio.get_running_loop()
         if len(self._due) > self._per_turn:
             loop.call_soon(self._begin)

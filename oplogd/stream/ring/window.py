@@ -44,7 +44,7 @@ class Window:
         # Whether the entry at the base is known to have no records. Up to date as ``_base`` is.
         self.base_is_plain = False
         self.frames: list[bytes] = []
-        # The postings that hold each entry's offset.
+        # The postings of each entry.
         self.postings: list[tuple[Posting, ...]] = []
         # The end of each frame, in bytes since the start of the first frame ever held.
         self.ends = array("Q")
@@ -56,7 +56,7 @@ class Window:
         self.voids = 0
         # The entries that differ for committed readers. None: there was none.
         self.committed: Substitutes | None = None
-        # The entries that differ for uncommitted readers: each of them differs for both.
+        # The entries that differ for uncommitted readers. Each of them differs for both.
         self.uncommitted: Substitutes | None = None
         # The entries whose pointers are not decided. All of them are in ``committed``.
         self.undecided: Undecided | None = None
@@ -93,10 +93,7 @@ class Window:
         self.size += _cost(frame, postings)
 
     def drop(self) -> tuple[Posting, ...]:
-        """Drop the oldest entry. Return the postings holding its offset.
-
-        The lists shrink only when an eighth of their items is gone.
-        """
+        """Drop the oldest entry. Return its postings. The lists shrink now and then."""
         index = self._gone
         postings = self.postings[index]
         self.size -= _cost(self.frames[index], postings)
@@ -106,7 +103,9 @@ class Window:
             self._base = self.mark(index)
             self.base_is_plain = self.committed is None or self.committed.at(self.base + 1) is None
         if self.committed is not None:
-            self._drop_substitutes(self.committed, self.base + 1)
+            for each in (self.committed, self.uncommitted, self.undecided):
+                if each is not None:
+                    self.size -= each.drop(self.base + 1)
         self.frames[index] = b""
         self.postings[index] = ()
         self._gone += 1
@@ -126,11 +125,11 @@ class Window:
         self.size += self.committed.add(offset, frame, records)
 
     def hold(self, offset: int, pointer: int) -> None:
-        """Let committed readers wait at an entry that is a message for uncommitted ones."""
+        """Let committed readers wait at an entry, which is a message for uncommitted ones."""
         self._hold(offset, pointer, self.frames[self.index(offset)], 1)
 
     def hold_records(self, offset: int, pointer: int, frame: bytes | None, records: int) -> None:
-        """Let committed readers wait at an entry that stands for records.
+        """Let committed readers wait at an entry of records.
 
         Set its frame for all readers: see ``Substitutes.add``.
         """
@@ -173,7 +172,7 @@ class Window:
     def after_time(self, ms: int, sequence: int) -> int | None:
         """Return the index of the first entry past a time and sequence.
 
-        None if that entry may have left the window. Only in a window with sequences.
+        None if this entry may have left the window. Only in a window with sequences.
         """
         assert self.sequences is not None
         if (ms, sequence) < (self._base.ms, self._base.sequence):
@@ -192,10 +191,9 @@ class Window:
         return count, self.times[first] if count else 0
 
     def cut(self, first: int, max_bytes: int) -> int:
-        """Return the index past a slice that begins at ``first`` and has at most ``max_bytes``.
+        """Return the index past a slice from ``first`` on of at most ``max_bytes``.
 
-        The slice has at least one entry if there is one. Voided frames count with their former
-        length.
+        It has at least one entry if there is one. Voided frames count with their former length.
         """
         if first == len(self.frames):
             return first
@@ -209,13 +207,6 @@ class Window:
             self.undecided = Undecided()
         self.size += self.committed.add(offset, frame, records, owned=False)
         self.size += self.undecided.add(offset, pointer)
-
-    def _drop_substitutes(self, committed: Substitutes, offset: int) -> None:
-        self.size -= committed.drop(offset)
-        if self.uncommitted is not None:
-            self.size -= self.uncommitted.drop(offset)
-        if self.undecided is not None:
-            self.size -= self.undecided.drop(offset)
 
 
 def _cost(frame: bytes, postings: tuple[Posting, ...]) -> int:

@@ -1,7 +1,7 @@
 """The bodies of publish and poll in Avro, as bare data without a container. No I/O.
 
-fastavro takes counts and lengths as they are and reads a body in one go. So the bytes of a request
-are checked first, and messages are decoded a few at a time.
+fastavro trusts counts and lengths. So the bytes of a request are checked first, and messages are
+decoded a few at a time.
 """
 
 import io
@@ -18,10 +18,10 @@ from oplogd.model.message import MAX_MESSAGE_BYTES, Message, decode_content, of_
 from oplogd.model.message_id import MESSAGE_ID_BYTES
 from oplogd.model.pointer import KEY_BYTES, parse_pointer
 from oplogd.model.transaction import Isolation
-from oplogd.topics.codec.avro_bytes import AvroBytes, Block
+from oplogd.topics.codec.avro_bytes import ArrayBlock, AvroBytes
 from oplogd.topics.codec.codec import (
     Most,
-    Polled,
+    PollMessage,
     PollRequest,
     PublishRequest,
     Rollback,
@@ -32,64 +32,38 @@ from oplogd.topics.codec.codec import (
 )
 from oplogd.topics.codec.json_codec import limit, reading_snapshot
 
-# Messages that fastavro decodes in one call, below 64: then their count is one byte.
+# Messages and bytes decoded in one call. Below 64 messages, their count is one byte.
 _PIECE_MESSAGES = 63
-# They also end after so many bytes.
 _PIECE_BYTES = 64 * 1024
 _OPLOG_ID_BYTES = 12
 # Behind the blocks of an array.
 _END = b"\0"
 
-_PUBLISH = {
-    "type": "record",
-    "name": "PublishRequest",
-    "fields": [
-        {"name": "transactionWritePointer", "type": ["long", "null"]},
-        {"name": "messages", "type": {"type": "array", "items": "bytes"}},
-    ],
-}
-_INFO = {
-    "type": "record",
-    "name": "MessageInfo",
-    "fields": [
-        {"name": "publishTimestamp", "type": "long"},
-        {"name": "sequenceId", "type": "int"},
-    ],
-}
-_PUBLISHED = {
-    "type": "record",
-    "name": "PublishedInfo",
-    "fields": [
-        {"name": "transactionWritePointer", "type": ["long", "null"]},
-        {"name": "messages", "type": {"type": "array", "items": _INFO}},
-    ],
-}
+
+def _record(name: str, **fields: Any) -> dict[str, Any]:
+    members = [{"name": field, "type": type_} for field, type_ in fields.items()]
+    return {"type": "record", "name": name, "fields": members}
+
+
+def _array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_PAYLOADS = _array("bytes")
+_PUBLISH = _record("PublishRequest", transactionWritePointer=["long", "null"], messages=_PAYLOADS)
+_INFOS = _array(_record("MessageInfo", publishTimestamp="long", sequenceId="int"))
+_PUBLISHED = _record("PublishedInfo", transactionWritePointer=["long", "null"], messages=_INFOS)
 # A rollback by keys, as CDAP's documents describe it. A published answer is a rollback, too: it
 # begins with the branch of a union, 0 or 1, so pointers 0 and 1 have no rollback by keys.
-_ROLLBACK = {
-    "type": "record",
-    "name": "RollbackRequest",
-    "fields": [
-        {"name": "transactionWritePointer", "type": "long"},
-        {"name": "rollbackKeys", "type": {"type": "array", "items": "bytes"}},
-    ],
-}
-_POLL = {
-    "type": "record",
-    "name": "PollRequest",
-    "fields": [
-        {"name": "startFrom", "type": ["bytes", "long", "null"]},
-        {"name": "inclusive", "type": "boolean"},
-        {"name": "limit", "type": ["int", "null"]},
-        {"name": "transaction", "type": ["bytes", "null"]},
-    ],
-}
-_MESSAGE = {
-    "type": "record",
-    "name": "Message",
-    "fields": [{"name": "id", "type": "bytes"}, {"name": "payload", "type": "bytes"}],
-}
-_ANSWER = {"type": "array", "items": _MESSAGE}
+_ROLLBACK = _record("RollbackRequest", transactionWritePointer="long", rollbackKeys=_array("bytes"))
+_POLL = _record(
+    "PollRequest",
+    startFrom=["bytes", "long", "null"],
+    inclusive="boolean",
+    limit=["int", "null"],
+    transaction=["bytes", "null"],
+)
+_ANSWER = _array(_record("Message", id="bytes", payload="bytes"))
 # The published schemas by name.
 SCHEMAS: dict[str, dict[str, Any]] = {
     "PublishRequest": _PUBLISH,
@@ -126,10 +100,12 @@ class AvroCodec:
         return rolling_back(pointer, _infos(body), _stamp, "messages")
 
     def encode_published(self, pointer: int, marks: Iterable[Mark]) -> Iterator[bytes]:
-        yield _library().encode_pointer(pointer)
+        library = _library()
+        answer = {"transactionWritePointer": pointer, "messages": []}
+        yield library.encode(library.published, answer).removesuffix(_END)
         for some in by_parts(marks):
             infos = [{"publishTimestamp": ms, "sequenceId": sequence} for _, ms, sequence in some]
-            yield _library().encode_infos(infos)
+            yield library.encode(library.infos, infos).removesuffix(_END)
         yield _END
 
     def message(self, given: bytes | memoryview, ttl: int | None) -> Message:
@@ -151,61 +127,45 @@ class AvroCodec:
         if body.branch("transaction", 2) == 0:
             body.skip_bytes("transaction")
         body.end()
-        poll = _library().decode_poll(raw)
+        poll = _library().decode(_library().poll, raw)
         position, most = _start(poll["startFrom"]), limit(poll["limit"])
         text = poll["transaction"]
         given = None if text is None else (yield from reading_snapshot(text))
         isolation = isolation_with(given, isolation)
         return PollRequest(position, poll["inclusive"], most, isolation, given)
 
-    def encode(self, messages: Sequence[Polled]) -> bytes:
-        return _library().encode_answer(
-            [
-                {"id": bytes.fromhex(id_), "payload": decode_content(data).raw() or b""}
-                for id_, data in messages
-            ]
-        )
+    def encode(self, messages: Sequence[PollMessage]) -> bytes:
+        answer = [
+            {"id": bytes.fromhex(id_), "payload": decode_content(data).raw() or b""}
+            for id_, data in messages
+        ]
+        return _library().encode(_library().answer, answer)
 
 
 class _Library:
-    """Calls fastavro with the schemas. Its import takes 10 MB, so it waits for the first use."""
+    """Calls fastavro with parsed schemas. Its import takes 10 MB, so it waits for the first use."""
 
     def __init__(self) -> None:
         import fastavro
 
         self._read, self._write = fastavro.schemaless_reader, fastavro.schemaless_writer
-        self._messages = fastavro.parse_schema({"type": "array", "items": "bytes"})
-        self._published = fastavro.parse_schema(_PUBLISHED)
-        self._infos = fastavro.parse_schema({"type": "array", "items": _INFO})
-        self._poll = fastavro.parse_schema(_POLL)
-        self._answer = fastavro.parse_schema(_ANSWER)
+        self._payloads = fastavro.parse_schema(_PAYLOADS)
+        self.published = fastavro.parse_schema(_PUBLISHED)
+        self.infos = fastavro.parse_schema(_INFOS)
+        self.poll = fastavro.parse_schema(_POLL)
+        self.answer = fastavro.parse_schema(_ANSWER)
 
     def decode_items(self, items: Buffer, count: int) -> list[bytes]:
         """Decode so many messages, at most _PIECE_MESSAGES."""
         if not count:
             return []
         # An array of these alone: its count, its messages, no further block.
-        array = bytes([count * 2]) + items + _END
-        messages: Any = self._read(io.BytesIO(array), self._messages, None)
-        return list(messages)
+        return list(self.decode(self._payloads, bytes([count * 2]) + items + _END))
 
-    def decode_poll(self, raw: Buffer) -> dict[str, Any]:
-        poll: Any = self._read(io.BytesIO(raw), self._poll, None)
-        return dict(poll)
+    def decode(self, schema: Any, raw: Buffer) -> Any:
+        return self._read(io.BytesIO(raw), schema, None)
 
-    def encode_pointer(self, pointer: int) -> bytes:
-        """Encode the answer to a publish up to its messages."""
-        answer = {"transactionWritePointer": pointer, "messages": []}
-        return self._encode(self._published, answer).removesuffix(_END)
-
-    def encode_infos(self, infos: list[dict[str, int]]) -> bytes:
-        """Encode a block of the messages of this answer."""
-        return self._encode(self._infos, infos).removesuffix(_END)
-
-    def encode_answer(self, answer: list[dict[str, bytes]]) -> bytes:
-        return self._encode(self._answer, answer)
-
-    def _encode(self, schema: Any, datum: Any) -> bytes:
+    def encode(self, schema: Any, datum: Any) -> bytes:
         out = io.BytesIO()
         self._write(out, schema, datum)
         return out.getvalue()
@@ -220,11 +180,10 @@ def _pointer(body: AvroBytes) -> int | None:
     return parse_pointer(body.number("transactionWritePointer"))
 
 
-def _payloads(raw: Buffer, body: AvroBytes, block: Block | None) -> Iterator[bytes | memoryview]:
-    """Yield the messages of a publish. ``block``: their first one, which ``body`` has just read.
-
-    A message that is too large is yielded without a copy.
-    """
+def _payloads(
+    raw: Buffer, body: AvroBytes, block: ArrayBlock | None
+) -> Iterator[bytes | memoryview]:
+    """Yield the messages of a publish, too large ones without a copy. ``block``: the first one."""
     total = 0
     while block:
         first, total = total, total + block.items
@@ -249,14 +208,9 @@ def _payloads(raw: Buffer, body: AvroBytes, block: Block | None) -> Iterator[byt
 
 def _keys(raw: Buffer, body: AvroBytes) -> Iterator[bytes]:
     """Yield each key of a rollback: no more bytes than one has and another."""
-    total = 0
-    while block := body.block("rollbackKeys"):
-        first, total = total, total + block.items
-        for index in range(first, total):
-            size = body.skip_bytes(f"rollbackKeys[{index}]")
-            yield bytes(raw[body.at - min(size, KEY_BYTES + 1) : body.at])
-        body.end_block(block, "rollbackKeys")
-    body.end()
+    for place in body.items("rollbackKeys"):
+        size = body.skip_bytes(place)
+        yield bytes(raw[body.at - min(size, KEY_BYTES + 1) : body.at])
 
 
 def _key(given: bytes, place: str) -> int:
@@ -267,14 +221,9 @@ def _key(given: bytes, place: str) -> int:
 
 def _infos(body: AvroBytes) -> Iterator[tuple[int, int]]:
     """Yield time and sequence of each item of an answer to a publish."""
-    total = 0
-    while block := body.block("messages"):
-        first, total = total, total + block.items
-        for index in range(first, total):
-            ms = body.number(f"messages[{index}].publishTimestamp")
-            yield ms, body.number(f"messages[{index}].sequenceId")
-        body.end_block(block, "messages")
-    body.end()
+    for place in body.items("messages"):
+        ms = body.number(f"{place}.publishTimestamp")
+        yield ms, body.number(f"{place}.sequenceId")
 
 
 def _stamp(info: tuple[int, int], place: str) -> int:

@@ -1,5 +1,6 @@
 """Walks over the bytes of a body in Avro, and checks them. No I/O."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from oplogd.errors import MessageError
@@ -8,8 +9,8 @@ from oplogd.errors import MessageError
 _MAX_NUMBER_BYTES = 10
 
 
-class Block(NamedTuple):
-    """A block of an array. ``items``: their number. ``end``: index of its end where announced."""
+class ArrayBlock(NamedTuple):
+    """A block of an array. ``items``: their number. ``end``: index of its end if announced."""
 
     items: int
     end: int | None
@@ -59,22 +60,29 @@ class AvroBytes:
         self.at += size
         return size
 
-    def block(self, field: str) -> Block | None:
-        """Return the next block of an array whose items take at least one byte each.
-
-        None after the last block.
-        """
+    def block(self, field: str) -> ArrayBlock | None:
+        """Return the next block of an array, None after the last one. Items are not empty."""
         count, end = self.number(field), None
         if count < 0:
             count, size = -count, self._size(field)
             end = self.at + size
         if count > self._left:
             raise MessageError(field, f"announces {count:,} items, but {self._left:,} bytes follow")
-        return Block(count, end) if count else None
+        return ArrayBlock(count, end) if count else None
 
-    def end_block(self, block: Block, field: str) -> None:
+    def end_block(self, block: ArrayBlock, field: str) -> None:
         if block.end not in (None, self.at):
             raise MessageError(field, "is not Avro: a block has another size than announced")
+
+    def items(self, field: str) -> Iterator[str]:
+        """Yield the place of each item of the last array. The caller passes over the item."""
+        total = 0
+        while block := self.block(field):
+            first, total = total, total + block.items
+            for index in range(first, total):
+                yield f"{field}[{index}]"
+            self.end_block(block, field)
+        self.end()
 
     def end(self) -> None:
         if self._left:

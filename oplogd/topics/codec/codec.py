@@ -40,8 +40,8 @@ class Most(NamedTuple):
 class PublishRequest(NamedTuple):
     """A publish, or a store of messages under a pointer, as it was sent.
 
-    ``pointer``: None for a plain publish. ``given``: the messages as they were given, each not yet
-    checked. None: there are none; then there is a pointer.
+    ``pointer``: None for a plain publish. ``given``: the unchecked messages; None: there are none,
+    but a pointer.
     """
 
     pointer: int | None
@@ -58,8 +58,8 @@ class Rollback(NamedTuple):
 class PollRequest(NamedTuple):
     """A poll as it was sent.
 
-    ``start``: the bytes of an id, a time in ms since 1970 (0 or more), or None for the oldest
-    message. ``limit``: messages wanted, at least 1; None: as many as are allowed. ``isolation`` and
+    ``start``: the bytes of an id, ms since 1970 (0 or more), or None for the oldest message.
+    ``limit``: messages wanted, at least 1; None: as many as are allowed. ``isolation`` and
     ``snapshot`` have no effect in the oplog. With a snapshot the isolation is READ_COMMITTED.
     """
 
@@ -70,7 +70,7 @@ class PollRequest(NamedTuple):
     snapshot: Snapshot | None = None
 
 
-class Polled(NamedTuple):
+class PollMessage(NamedTuple):
     """A message of an answer. ``id``: 40 hexadecimal digits, 24 in the oplog.
 
     ``data``: as ``Message.data``.
@@ -89,35 +89,26 @@ class Codec(Protocol):
     def decode_publish(self, raw: Buffer, most: Most) -> Pieces[PublishRequest]:
         """Decode the body of a publish or a store.
 
-        Raises MessageError for a fault of the whole body, here or while messages are taken. Raises
-        the error of ``most`` here if the messages need not be taken to count them.
+        Raises MessageError for a fault of the whole body, here or while messages are taken. May
+        raise the error of ``most``.
         """
 
     def decode_rollback(self, raw: Buffer) -> Pieces[Rollback]:
         """Decode the body of a rollback. Raises MessageError."""
 
     def encode_published(self, pointer: int, marks: Iterable[Mark]) -> Iterator[bytes]:
-        """Yield the parts of the answer to a publish under a pointer: the body of its rollback.
-
-        Each part names at most PART_MARKS marks.
-        """
+        """Yield the answer to a publish under a pointer, in parts of at most PART_MARKS marks."""
 
     def message(self, given: Any, ttl: int | None) -> Message:
-        """Check one of the given messages. Raises MessageError.
-
-        ``ttl``: time to live in seconds of a message without one of its own.
-        """
+        """Check a given message. ``ttl``: its default, in seconds. Raises MessageError."""
 
     def operation(self, given: Any) -> Text:
         """Return one of these messages as the JSON text of an operation. Raises MessageError."""
 
     def decoding_poll(self, raw: Buffer, isolation: Isolation | None = None) -> Pieces[PollRequest]:
-        """Decode the body of a poll, which is not empty. Raises MessageError.
+        """Decode the body of a poll. ``isolation``: its default. Raises MessageError."""
 
-        ``isolation``: that of a body which has none; None: it was not given.
-        """
-
-    def encode(self, messages: Sequence[Polled]) -> bytes:
+    def encode(self, messages: Sequence[PollMessage]) -> bytes:
         """Return the body of the answer to a poll."""
 
 
@@ -129,10 +120,9 @@ class BadMessage(NamedTuple):
 
 
 class InvalidMessagesError(OplogError):
-    """A request has bad messages or records, so nothing was stored.
+    """Nothing was stored. ``bad``: the first bad messages or records. ``count``: of all bad ones.
 
-    ``bad``: the first of them. ``count``: the number of all of them. ``too_large``: one of ``bad``
-    is larger than a message may be.
+    ``too_large``: one of ``bad`` is larger than a message may be.
     """
 
     def __init__(self, bad: Faults[BadMessage], things: str, *, too_large: bool) -> None:
@@ -145,10 +135,7 @@ class InvalidMessagesError(OplogError):
 
 
 def isolation_with(snapshot: Snapshot | None, isolation: Isolation | None) -> Isolation:
-    """Return the isolation of a poll. ``isolation``: as given, None if it was not given.
-
-    Raises MessageError if it does not suit the snapshot.
-    """
+    """Return the isolation of a poll. Raises MessageError if it does not suit the snapshot."""
     if snapshot is None:
         return isolation or DEFAULT_ISOLATION
     if isolation is Isolation.READ_UNCOMMITTED:
@@ -166,9 +153,9 @@ def by_parts(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
 def rolling_back(
     pointer: int, given: Iterable[_T], stamp_of: Callable[[_T, str], int], things: str
 ) -> Pieces[Rollback]:
-    """Return a rollback. ``stamp_of`` gets each key as it was given, and the name of its place.
+    """Return a rollback; without keys, of everything. Raises MessageError.
 
-    ``things``: the name of their list. No key means everything. Raises MessageError.
+    ``stamp_of`` gets a key and the name of its place. ``things``: the name of the list.
     """
     stamps: list[int] = []
     for index, each in enumerate(given):
@@ -205,7 +192,7 @@ def reading_publish(
     """Return the pointer of a publish or a store, None without one, and its checked messages.
 
     Without a pointer there is at least one message. Raises InvalidMessagesError, MessageError, and
-    TooLargeError for more than ``most`` messages, which can never be stored together.
+    TooLargeError for more than ``most`` messages.
     """
     limit = Most(
         most,
@@ -222,10 +209,9 @@ def reading_publish(
 def checking(
     given: Iterable[_Given], check: Callable[[_Given], _T], things: str, most: Most
 ) -> Pieces[list[_T]]:
-    """Return the checked things of a request. ``len`` of a given one is its size in bytes.
+    """Return the checked things of a request. ``things``: the name of their list.
 
-    ``things``: the name of their list. Raises InvalidMessagesError, MessageError if the list is
-    empty, and the error of ``most``.
+    Raises InvalidMessagesError, MessageError if the list is empty, and the error of ``most``.
     """
     checked: list[_T] = []
     bad: Faults[BadMessage] = Faults()

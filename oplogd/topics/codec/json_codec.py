@@ -28,7 +28,7 @@ from oplogd.model.transaction import Isolation
 from oplogd.topics.codec.codec import (
     MAX_KEYS,
     Most,
-    Polled,
+    PollMessage,
     PollRequest,
     PublishRequest,
     Rollback,
@@ -179,7 +179,7 @@ class JsonCodec:
             given,
         )
 
-    def encode(self, messages: Sequence[Polled]) -> bytes:
+    def encode(self, messages: Sequence[PollMessage]) -> bytes:
         texts = ",".join([f'{{"id":"{id_}",{data[1:]}' for id_, data in messages])
         return f"[{texts}]".encode()
 

@@ -27,8 +27,8 @@ from oplogd.store.transactions import RecordLimits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.rules import EntryShown, entry_shown, pointer_shown
+from oplogd.topics.publish import Acknowledged, without_rings
 from oplogd.topics.transactions.room import RecordRoom
-from oplogd.topics.writer import Acknowledged, without_rings
 
 
 class PointerService:

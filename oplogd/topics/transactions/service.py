@@ -26,10 +26,10 @@ from oplogd.store.transactions import (
     Transactions,
 )
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.publish import Acknowledged, without_rings
 from oplogd.topics.transactions.answers import shown
 from oplogd.topics.transactions.room import RecordRoom
 from oplogd.topics.transactions.rules import Begin, Writing
-from oplogd.topics.writer import Acknowledged, without_rings
 
 _OPLOG_LOG = 0
 # Records handled before other requests get their turn.

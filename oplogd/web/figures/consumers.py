@@ -6,9 +6,9 @@ from typing import Any
 
 from oplogd.model.names import OPLOG
 from oplogd.model.operation import format_ms
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.follower import Pace
 from oplogd.stream.lags import Lags, MeasuredLag
-from oplogd.stream.pace import Pace
 
 MAX_CONSUMERS = 1_000
 
@@ -27,7 +27,7 @@ async def consumer_members(lags: Lags) -> dict[str, Any]:
     return {"consumers": members, "consumers_left_out": len(lags.each) - len(members)}
 
 
-def _describe(consumer: Consumer, lag: MeasuredLag) -> dict[str, Any]:
+def _describe(consumer: StreamConsumer, lag: MeasuredLag) -> dict[str, Any]:
     filter_ = consumer.view.filter
     types, parents = _shown(filter_.types), _shown(filter_.parents)
     left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)

@@ -12,8 +12,8 @@ from oplogd.decode.media_types import JSON, NDJSON
 from oplogd.errors import NotConfirmedError, OperationError, StoreUnavailableError
 from oplogd.host.logs import Episode
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
-from oplogd.ingest.intake import Intake
 from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError, decoding
+from oplogd.ingest.queue import Intake
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.describe.document import BODY_ERRORS, described
 from oplogd.web.describe.parameters import FenceHeader

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from oplog_kit.listen import Address
 from oplog_kit.texts import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator, credentials
@@ -27,7 +27,7 @@ data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"v
 """
 
 # Connects a consumer at an address (HOST:PORT). Raises the errors of ``Hub.connect``.
-Connect = Callable[[str], Awaitable[Consumer]]
+Connect = Callable[[str], Awaitable[StreamConsumer]]
 
 
 class Streams:

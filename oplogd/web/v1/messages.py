@@ -10,7 +10,7 @@ from oplogd.decode.media_types import JSON
 from oplogd.decode.pieces import Pieces
 from oplogd.errors import MessageError
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
-from oplogd.ingest.intake import Intake
+from oplogd.ingest.queue import Intake
 from oplogd.model.names import OPLOG
 from oplogd.model.operation import Operation, decode
 from oplogd.model.transaction import DEFAULT_ISOLATION
@@ -25,7 +25,7 @@ from oplogd.topics.codec.codec import (
 from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import Publisher
+from oplogd.topics.publish import PublishService
 from oplogd.topics.rights import Right
 from oplogd.web.describe import types
 from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
@@ -60,7 +60,7 @@ _MAX_SNAPSHOT_BYTES = 2 << 20
 def add_publish(
     app: FastAPI,
     api: Api,
-    publisher: Publisher,
+    publisher: PublishService,
     pointers: PointerService,
     intake: Intake,
     ignored: IgnoredMembers,

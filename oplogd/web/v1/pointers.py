@@ -14,7 +14,7 @@ from oplogd.model.pointer import Decision
 from oplogd.store.pointers import OpenPointer, PointerKey
 from oplogd.topics.pointers import rules
 from oplogd.topics.pointers.service import PointerService
-from oplogd.topics.publish import Publisher
+from oplogd.topics.publish import PublishService
 from oplogd.topics.rights import Right
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
 from oplogd.web.describe import types
@@ -53,7 +53,9 @@ _MAX_REPORT_BYTES = 600 * 1024
 _ERRORS = (*BODY_ERRORS, 404, 409)
 
 
-def add_pointers(app: FastAPI, api: Api, service: PointerService, publisher: Publisher) -> None:
+def add_pointers(
+    app: FastAPI, api: Api, service: PointerService, publisher: PublishService
+) -> None:
     """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
     report = json_body(api.bodies, rules.parse_report, _MAX_REPORT_BYTES)
 

@@ -17,7 +17,7 @@ from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.model.transaction import is_group_log
 from oplogd.topics.codec.codec import Codec, InvalidMessagesError, reading_publish
 from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
-from oplogd.topics.publish import Publisher
+from oplogd.topics.publish import PublishService
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
@@ -180,7 +180,7 @@ def require_json(request: Request, raw: Buffer) -> None:
 
 
 async def read_messages(
-    request: Request, codec: Codec, bodies: BodyReader, publisher: Publisher
+    request: Request, codec: Codec, bodies: BodyReader, publisher: PublishService
 ) -> tuple[int | None, list[Message]]:
     """Return the pointer of a publish or a store, and its messages.
 

@@ -7,7 +7,7 @@ from fastapi import FastAPI, Request, Response
 from oplogd.decode.media_types import EVENT_STREAM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import OPLOG, TopicName
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
@@ -69,7 +69,7 @@ def add_topic_stream(
             isolation=asked.isolation,
         )
 
-        async def connect(address: str) -> Consumer:
+        async def connect(address: str) -> StreamConsumer:
             try:
                 return await connect_to(topic, address=address)
             except TopicNotFoundError:  # deleted since it was looked up

@@ -9,7 +9,7 @@ from oplogd.model import isolation
 from oplogd.model.event_id import Millis
 from oplogd.model.message_id import parse_message_id
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
-from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.phases.start import TopicPosition
 from oplogd.web.http.problem import Problem
 from oplogd.web.oplog.stream_request import (
     FILTER_SLIPS,

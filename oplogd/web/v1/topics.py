@@ -13,7 +13,7 @@ from oplogd.stream.feeds import Feeds
 from oplogd.topics.codec.avro import SCHEMAS
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.properties import (
-    Properties,
+    CheckedProperties,
     TopicProperties,
     parse_properties,
     rules_shown,
@@ -64,7 +64,7 @@ def add_topics(
         "topics", *(*WRITE_ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer
     )
     async def create_topic(
-        name: TopicName = Depends(writable), given: Properties = body
+        name: TopicName = Depends(writable), given: CheckedProperties = body
     ) -> Response:
         """Create a topic.
 
@@ -79,7 +79,7 @@ def add_topics(
         "topics", *(*WRITE_ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer
     )
     async def change_topic(
-        name: TopicName = Depends(writable), given: Properties = body
+        name: TopicName = Depends(writable), given: CheckedProperties = body
     ) -> Response:
         """Change the properties of a topic.
 

@@ -8,7 +8,7 @@ from oplogd.model.message_id import MessageId, parse_message_id
 from oplogd.model.pointer import Snapshot, by_decisions
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, id_of_record
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
@@ -153,7 +153,7 @@ class Listener:
     """
 
     isolation: Isolation
-    consumer: Consumer | None = None
+    consumer: StreamConsumer | None = None
     last_id: str | None = None
     passed: int = 0
     is_held: bool = False

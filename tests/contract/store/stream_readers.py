@@ -6,7 +6,7 @@ from oplogd.model.event_id import Millis
 from oplogd.model.message_id import parse_message_id
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, Topics
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring.frames import TOPIC_RESET, Framer
@@ -37,7 +37,7 @@ class Streams:
         self._hub = Hub(
             # The oplog's store is not used.
             None,  # type: ignore[arg-type]
-            Ring(framer, 10, 10**6, _wake),
+            Ring(framer.route, 10, 10**6, _wake),
             framer,
             heartbeat=1e9,
             max_connection_age=0,
@@ -52,13 +52,15 @@ class Streams:
             await self._follower.advance(0)
         await self._follower.advance(0)
 
-    async def connect(self, topic: Topic, isolation: Isolation, last_id: str | None) -> Consumer:
+    async def connect(
+        self, topic: Topic, isolation: Isolation, last_id: str | None
+    ) -> StreamConsumer:
         position = Millis(0) if last_id is None else parse_message_id(last_id)
         return await self._hub.connect_topic(
             topic, position, checkpoints=False, address="host:1", isolation=isolation
         )
 
-    def cut(self, consumer: Consumer) -> None:
+    def cut(self, consumer: StreamConsumer) -> None:
         self._hub.disconnect(consumer)
 
     async def close(self) -> None:
@@ -67,7 +69,7 @@ class Streams:
         await self._follower.close()
 
 
-async def read_messages(consumer: Consumer) -> list[tuple[str, str]]:
+async def read_messages(consumer: StreamConsumer) -> list[tuple[str, str]]:
     """Return the ids and payloads of the messages that a stream has now. Resets are left out."""
     found = []
     stream = (await read_all(consumer)).decode().replace(TOPIC_RESET.decode(), "")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oplogd.clock import Clock, now_ms
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
@@ -30,7 +30,7 @@ async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work
 ) -> None:
     monkeypatch.setattr("oplogd.ingest.udp.DATAGRAMS_PER_CALL", A_CALL)
     (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
-    counters = Counters()
+    counters = IngestCounters()
     queue = IngestQueue(10 * HELD, 1 << 30)
     ingest = UdpIngest([sock], queue, counters, IgnoredMembers(counters))
     raw = operation().data.replace(b"{", b'{"event":"insert",', 1)
@@ -52,12 +52,12 @@ async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work
         await stopping
         flood.cancel()
     assert turns >= CALLS - 1
-    assert (counters.received, queue.operations) == (HELD, HELD)
+    assert (counters.received, queue.count) == (HELD, HELD)
 
 
 async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> None:
     (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
-    counters = Counters()
+    counters = IngestCounters()
     seconds = itertools.count(0, 0.001)  # one millisecond passes with each look at the clock
     clock = Clock(monotonic=lambda: next(seconds))
     ingest = UdpIngest(
@@ -77,11 +77,11 @@ async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> Non
 @contextlib.asynccontextmanager
 async def reading(
     host: str = "127.0.0.1",
-) -> AsyncIterator[tuple[UdpIngest, Counters, tuple[Any, ...]]]:
+) -> AsyncIterator[tuple[UdpIngest, IngestCounters, tuple[Any, ...]]]:
     """Yield intake that reads when the test stops it, and its address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     (sock,) = open_sockets([(family, host, 0)])
-    counters = Counters()
+    counters = IngestCounters()
     ingest = UdpIngest([sock], IngestQueue(1000, 1 << 30), counters, IgnoredMembers(counters))
     try:
         yield ingest, counters, sock.getsockname()

@@ -6,15 +6,15 @@ from typing import Literal
 from oplogd.model.event_id import EventId, Mark, format_id, parse_position
 from oplogd.model.operation import decode_data
 from oplogd.store import Entry
-from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import LogPhase
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.phases.phase import LogPhase
 from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import key_of
 from tests.kits.stream.blocks import Block
 from tests.kits.stream.worlds import TYPES, WatchedConsumer, World
 
 
-def mark_of(consumer: Consumer) -> Mark:
+def mark_of(consumer: StreamConsumer) -> Mark:
     """Return the place in the log of a consumer that gets no states."""
     assert isinstance(consumer.phase, LogPhase)
     return consumer.phase.mark

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import EventId, Millis, parse_position
-from oplogd.stream.phases.replication import Replication
+from oplogd.stream.phases.oplog_bridge import Replication
 from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.blocks import parse
 from tests.kits.stream.checks import StreamChecker, mark_of

@@ -9,10 +9,10 @@ from oplogd.model.message import Message, decode_content, of_payload
 from oplogd.model.message_id import MessageId, end_id, parse_message_id
 from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch, Placed, Topic
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
-from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.phases.start import TopicPosition
 from oplogd.stream.ring.frames import TOPIC_RESET, Framer
 from oplogd.stream.ring.postings import Waiter
 from oplogd.stream.ring.ring import Ring
@@ -51,7 +51,7 @@ class TopicWorld:
         self.hub = Hub(
             # The oplog's store is not used.
             None,  # type: ignore[arg-type]
-            Ring(framer, 10, 10**6, wake_all),
+            Ring(framer.route, 10, 10**6, wake_all),
             framer,
             heartbeat=1e9,
             max_connection_age=0,
@@ -84,12 +84,12 @@ class TopicWorld:
 
     async def connect(
         self, topic: Topic, position: TopicPosition | None = None, *, checkpoints: bool = False
-    ) -> Consumer:
+    ) -> StreamConsumer:
         return await self.hub.connect_topic(
             topic, position, checkpoints=checkpoints, address="host:1"
         )
 
-    async def connect_at(self, topic: Topic, last_id: str) -> Consumer:
+    async def connect_at(self, topic: Topic, last_id: str) -> StreamConsumer:
         return await self.connect(topic, position_of(last_id))
 
     async def close(self) -> None:
@@ -111,7 +111,7 @@ def end_of(mark: Mark) -> str:
     return str(end_id(mark.ms, mark.sequence))
 
 
-async def read_all(consumer: Consumer) -> bytes:
+async def read_all(consumer: StreamConsumer) -> bytes:
     """Return all bytes until the consumer sleeps or its stream is over."""
     chunks = []
     while chunk := await next_chunk(consumer):
@@ -119,7 +119,7 @@ async def read_all(consumer: Consumer) -> bytes:
     return b"".join(chunks)
 
 
-async def next_chunk(consumer: Consumer) -> bytes:
+async def next_chunk(consumer: StreamConsumer) -> bytes:
     """Return the next bytes, none when the consumer sleeps or its stream is over."""
     assert isinstance(consumer, WatchedConsumer)
     consumer.asleep.clear()

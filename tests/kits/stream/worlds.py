@@ -19,7 +19,7 @@ from oplogd.model.event_id import Mark, Millis, Position
 from oplogd.model.operation import Operation
 from oplogd.store import Entry, LogBounds, StatesPage
 from oplogd.store.sqlite import SqliteStore
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.follower import advance
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring.frames import Framer
@@ -56,7 +56,7 @@ ROOMY = Sizes(cap=10**9, ring_entries=1000, ring_bytes=10**9, page=500, chunk=10
 
 
 @dataclass(eq=False)
-class WatchedConsumer(Consumer):
+class WatchedConsumer(StreamConsumer):
     """Sets ``asleep`` when it waits: there is nothing more for it."""
 
     asleep: asyncio.Event = field(default_factory=asyncio.Event)
@@ -109,12 +109,12 @@ class World:
         self.clock = VirtualClock()
         skip_fsync(patch)
         patch.setattr("oplogd.stream.phases.catch_up.PAGE", sizes.page)
-        patch.setattr("oplogd.stream.phases.replication.PAGE", sizes.page)
-        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", sizes.chunk)
-        patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+        patch.setattr("oplogd.stream.phases.oplog_bridge.PAGE", sizes.page)
+        patch.setattr("oplogd.stream.phases.phase.CHUNK_BYTES", sizes.chunk)
+        patch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
         self.store = MeddledStore(folder / "oplog.db", sizes.cap, self.clock.dates)
         framer = Framer()
-        self.ring = Ring(framer, sizes.ring_entries, sizes.ring_bytes, Waker().wake)
+        self.ring = Ring(framer.route, sizes.ring_entries, sizes.ring_bytes, Waker().wake)
         self.hub = Hub(
             self.store,
             self.ring,

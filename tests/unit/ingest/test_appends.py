@@ -9,11 +9,11 @@ import pytest
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError, TransactionConflictError
 from oplogd.ingest.appends import ANSWER_SECONDS, HANGING_SECONDS, MAX_WAITING, Appends
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
-from oplogd.topics.writer import MessageWriter
+from oplogd.topics.publish import MessageWriter
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
@@ -40,7 +40,7 @@ class Hanging:
         self.store = FailingStore()
         self.store.gate.clear()
         self.queue = IngestQueue(HUGE, HUGE)
-        self.counters = Counters()
+        self.counters = IngestCounters()
         self.health = Health()
         self.appends = Appends(self.health, self.time.clock)
 

@@ -16,10 +16,9 @@ from oplogd.errors import (
     StoreUnavailableError,
 )
 from oplogd.ingest import request_writer
-from oplogd.ingest.counters import Counters
-from oplogd.ingest.fenced import FencedQueue, FencedWriter
-from oplogd.ingest.intake import Intake
-from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.counters import IngestCounters
+from oplogd.ingest.queue import IngestQueue, Intake
+from oplogd.ingest.request_writer import FencedWriter
 from oplogd.model.lease import Fence
 from oplogd.model.operation import Operation
 from oplogd.store import FencedBatch, Store
@@ -65,11 +64,11 @@ class Bench:
 
     def __init__(self, most: int = 1000) -> None:
         self.store = FencedStore()
-        self.counters = Counters()
+        self.counters = IngestCounters()
         self.leases = LeaseCounters()
         self.health = Health()
         self.plain = IngestQueue(most, 10**6)
-        self.queue = FencedQueue(most, 10**6)
+        self.queue = IngestQueue(most, 10**6)
         writer = self.health.part("writer")
         self.intake = Intake(self.plain, self.queue, self.counters, writer)
 
@@ -114,7 +113,7 @@ async def test_requests_share_a_commit_with_a_batch_for_each_fence() -> None:
             FencedBatch(numbered(1, 3), OTHER),
         ]
     ]
-    assert bench.counters == Counters(received=4, ingested=4)
+    assert bench.counters == IngestCounters(received=4, ingested=4)
     assert bench.counters.commit_seconds.count == 1
     assert bench.plain.count == 0
 
@@ -128,7 +127,7 @@ async def test_a_stale_request_is_told_so_and_the_others_are_stored() -> None:
         with pytest.raises(StaleFenceError, match="term 1 of the lease l is over; nothing was"):
             await bench.intake.store(numbered(1, 4), OLD)
     assert bench.store.log == numbered(1, 3)
-    assert bench.counters == Counters(received=4, ingested=1, stale=3)
+    assert bench.counters == IngestCounters(received=4, ingested=1, stale=3)
     assert bench.leases.counts.stale_publishes == 2
     assert (bench.queue.count, bench.queue.bytes) == (0, 0)
 
@@ -150,7 +149,7 @@ async def test_operations_of_a_failed_request_are_never_stored(error: Exception)
         await bench.intake.store(numbered(1, 6), NEW)
     assert bench.store.log == numbered(1, 6)
     assert bench.health.trouble is None
-    assert bench.counters == Counters(received=6, ingested=1, discarded=5)
+    assert bench.counters == IngestCounters(received=6, ingested=1, discarded=5)
     assert (bench.queue.count, bench.queue.bytes) == (0, 0)
 
 
@@ -167,7 +166,7 @@ async def test_requests_of_a_term_that_ends_while_they_are_stored_fail_alone() -
         assert await errors_of([in_flight, waiting]) == [NotConfirmedError, None]
         assert bench.health.trouble is None
     assert bench.store.log == numbered(3, 3)
-    assert bench.counters == Counters(received=5, ingested=3, discarded=2)
+    assert bench.counters == IngestCounters(received=5, ingested=3, discarded=2)
 
 
 async def test_a_trouble_ends_without_another_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +197,7 @@ async def test_the_queue_is_bounded_and_refused_operations_are_counted() -> None
             await bench.intake.store(numbered(2, 3), NEW)
         bench.store.gate.set()
         await stored
-    assert bench.counters == Counters(received=8, ingested=2, discarded=6)
+    assert bench.counters == IngestCounters(received=8, ingested=2, discarded=6)
 
 
 async def test_fenced_operations_do_not_wait_for_the_writer_of_the_others() -> None:

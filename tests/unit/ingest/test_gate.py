@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from oplogd.errors import DiskFullError, StoreUnavailableError
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.gate import LOOK_SECONDS, SWEEP_SECONDS, Gate
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
@@ -190,7 +190,7 @@ async def test_what_is_refused_takes_no_room_in_queues() -> None:
 
 async def test_operations_by_udp_are_discarded_while_the_gate_is_closed() -> None:
     bench = Bench()
-    counters, queue = Counters(), IngestQueue(3, HUGE, bench.gate.admit)
+    counters, queue = IngestCounters(), IngestQueue(3, HUGE, bench.gate.admit)
     udp = UdpIngest([], queue, counters, IgnoredMembers(counters))
     await bench.look(0)
     udp._enqueue(numbered(2))
@@ -211,7 +211,7 @@ async def test_the_writer_tries_nothing_again_while_the_gate_is_closed() -> None
     writer = Writer(
         cast(Store, store),
         queue,
-        Counters(),
+        IngestCounters(),
         bench.health,
         clock=bench.clock.clock,
         gate=bench.gate,

@@ -4,7 +4,7 @@ import pytest
 
 from oplogd.decode.media_types import NDJSON
 from oplogd.decode.pieces import at_once
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import MAX_LOOKS, MAX_NAMES, QUIET_SECONDS, Ignored, IgnoredMembers
 from oplogd.ingest.operations import decoding
 from oplogd.model.operation import decode, unknown_members
@@ -73,7 +73,7 @@ def test_the_members_that_are_looked_at_are_bounded() -> None:
 def test_a_sender_has_one_line_per_episode_whatever_it_sends(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock, counters = VirtualClock(), Counters()
+    clock, counters = VirtualClock(), IngestCounters()
     ignored = IgnoredMembers(counters, clock.clock)
 
     def send(address: str, name: bytes, times: int = 1) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.errors import QueueFullError, StoreUnavailableError
-from oplogd.ingest.queue import IngestQueue, Item
+from oplogd.ingest.queue import IngestItem, IngestQueue
 from oplogd.model.operation import Operation
 from tests.kits.models.operations import numbered, operation
 from tests.kits.models.properties import examples
@@ -17,11 +17,11 @@ from tests.kits.processes.logged import DEADLINE
 HUGE = 10**9
 
 
-def octets(operations: list[Operation]) -> int:
+def size_of(operations: list[Operation]) -> int:
     return sum(len(op.data) + len(op.key) for op in operations)
 
 
-def flat(items: list[Item]) -> list[Operation]:
+def flat(items: list[IngestItem]) -> list[Operation]:
     return [op for item in items for op in item.operations]
 
 
@@ -59,20 +59,20 @@ async def test_operations_count_until_the_writer_has_written_them() -> None:
 
 async def test_the_queue_is_bounded_in_bytes_too_and_a_refusal_changes_nothing() -> None:
     one = operation(parents=["p" * 100])
-    queue = IngestQueue(HUGE, 2 * octets([one]))
+    queue = IngestQueue(HUGE, 2 * size_of([one]))
     queue.put([one])
     queue.put([one])
     with pytest.raises(QueueFullError):
         queue.put([one])
-    assert (queue.operations, queue.bytes) == (2, 2 * octets([one]))
+    assert (queue.count, queue.bytes) == (2, 2 * size_of([one]))
 
 
 async def test_operations_that_can_never_fit_are_recognised() -> None:
-    queue = IngestQueue(2, octets(numbered(2)))
+    queue = IngestQueue(2, size_of(numbered(2)))
     queue.put(numbered(2))
-    assert queue.could_hold(numbered(2))
-    assert not queue.could_hold(numbered(3))
-    assert not queue.could_hold([operation(id_="x" * 100), operation()])
+    assert queue.could_hold(2, size_of(numbered(2)))
+    for large in (numbered(3), [operation(id_="x" * 100), operation()]):
+        assert not queue.could_hold(len(large), size_of(large))
 
 
 async def test_a_waiting_request_is_answered_when_its_operations_are_durable() -> None:
@@ -100,7 +100,7 @@ async def test_waiting_requests_are_refused_and_leave_while_other_operations_sta
     error = StoreUnavailableError("away")
     assert queue.refuse_waiting(error) == 2
     assert waiting.exception() is error
-    assert (queue.operations, queue.bytes) == (1, octets(numbered(1, first=3)))
+    assert (queue.count, queue.bytes) == (1, size_of(numbered(1, first=3)))
     assert flat(await queue.take(HUGE, HUGE)) == numbered(1, first=3)
     assert queue.refuse_waiting(error) == 0
 
@@ -114,7 +114,7 @@ async def test_a_cancelled_request_does_no_harm() -> None:
     refused.cancel()
     queue.finish(await queue.take(1, HUGE))
     assert queue.refuse_waiting(StoreUnavailableError("away")) == 1
-    assert queue.operations == 0
+    assert queue.count == 0
 
 
 async def test_emptied_waits_for_operations_that_are_being_written() -> None:
@@ -146,12 +146,12 @@ async def test_the_counts_match_the_contents(
 ) -> None:
     queue = IngestQueue(most, most_bytes)
     waiting: deque[tuple[list[Operation], asyncio.Future[None] | None]] = deque()
-    held: list[Item] = []
+    held: list[IngestItem] = []
     for step, count, size in plan:
         inside = [op for operations, _ in waiting for op in operations] + flat(held)
         if step in ("put", "submit"):
             made = numbered(count)
-            fits = len(inside) + count <= most and octets(inside + made) <= most_bytes
+            fits = len(inside) + count <= most and size_of(inside + made) <= most_bytes
             try:
                 if step == "submit":
                     waiting.append((made, queue.submit(made)))
@@ -166,7 +166,7 @@ async def test_the_counts_match_the_contents(
             expected = [waiting.popleft()]
             while waiting:
                 more = [op for operations, _ in [*expected, waiting[0]] for op in operations]
-                if len(more) > count or octets(more) > size:
+                if len(more) > count or size_of(more) > size:
                     break
                 expected.append(waiting.popleft())
             assert [list(item.operations) for item in taken] == [
@@ -184,6 +184,6 @@ async def test_the_counts_match_the_contents(
             assert all(done is not None and done.exception() is not None for _, done in refused)
             waiting = deque((operations, done) for operations, done in waiting if done is None)
         inside = [op for operations, _ in waiting for op in operations] + flat(held)
-        assert (queue.operations, queue.bytes) == (len(inside), octets(inside))
-        assert 0 <= queue.operations <= most
+        assert (queue.count, queue.bytes) == (len(inside), size_of(inside))
+        assert 0 <= queue.count <= most
         assert 0 <= queue.bytes <= most_bytes

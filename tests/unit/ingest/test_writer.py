@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oplogd.clock import Clock
 from oplogd.errors import NotConfirmedError, StoreError, StoreUnavailableError
 from oplogd.ingest import writer
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.model.operation import Operation
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
@@ -29,7 +29,7 @@ async def test_all_that_waits_shares_a_commit() -> None:
     async with bench.writing():
         pass
     assert bench.store.batches == [numbered(3)]
-    assert bench.counters == Counters(received=3, ingested=3)
+    assert bench.counters == IngestCounters(received=3, ingested=3)
 
 
 async def test_a_commit_holds_at_most_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +51,7 @@ async def test_a_batch_is_tried_until_it_is_written_once_and_nothing_overtakes_i
         bench.put(numbered(2, first=3))
     assert bench.store.log == numbered(4)
     assert bench.store.tries == 7
-    assert bench.counters == Counters(received=4, ingested=4)
+    assert bench.counters == IngestCounters(received=4, ingested=4)
 
 
 async def test_at_a_failure_waiting_requests_fail_and_only_operations_being_written_stay() -> None:
@@ -69,7 +69,7 @@ async def test_at_a_failure_waiting_requests_fail_and_only_operations_being_writ
             await waiting
         assert dropped.type is StoreUnavailableError
     assert bench.store.log == [*numbered(1, first=1), *numbered(1, first=4)]
-    assert bench.counters == Counters(received=4, ingested=2, discarded=2)
+    assert bench.counters == IngestCounters(received=4, ingested=2, discarded=2)
     assert bench.adds_up()
 
 
@@ -183,7 +183,7 @@ async def test_acknowledged_and_udp_operations_are_written_once_in_order(
             assert all(written)
     assert bench.adds_up()
     assert bench.counters.ingested == len(log)
-    assert bench.queue.operations == bench.queue.bytes == 0
+    assert bench.queue.count == bench.queue.bytes == 0
 
 
 @pytest.mark.parametrize(

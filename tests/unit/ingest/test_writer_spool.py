@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oplogd.ingest import spool as spool_module
 from oplogd.ingest import spool_file, writer
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.spool_file import SpoolFile
 from oplogd.model.operation import Operation
@@ -71,7 +71,7 @@ async def test_with_a_spool_of_any_size_that_fails_now_and_then_all_is_written_o
             assert bench.adds_up()
             assert bench.counters.ingested == len(bench.store.log)
             return producing.done() and not (
-                bench.queue.operations or spool.operations or health.trouble
+                bench.queue.count or spool.operations or health.trouble
             )
 
         producing = asyncio.create_task(produce())
@@ -79,7 +79,7 @@ async def test_with_a_spool_of_any_size_that_fails_now_and_then_all_is_written_o
         await producing
         await spool.close()
     assert bench.store.log == numbered(total)
-    assert bench.counters == Counters(
+    assert bench.counters == IngestCounters(
         received=total, ingested=total, spooled=bench.counters.spooled
     )
     assert bench.store.commits == bench.counters.commit_seconds.count
@@ -90,10 +90,10 @@ async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that
 ) -> None:
     """The first process receives three operations, the second two, and the third stores all."""
     path = tmp_path / "s.db"
-    counts: list[Counters] = []
+    counts: list[IngestCounters] = []
 
     async def run(batch: list[Operation], failures: int) -> None:
-        health, counters = Health(), Counters()
+        health, counters = Health(), IngestCounters()
         spool = Spool(path, HUGE, health, counters)
         await spool.open()
         writing = Writing(FailingStore([failures]), spool, health)
@@ -102,7 +102,7 @@ async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that
         if batch:
             bench.put(batch)
         await writing.until(
-            lambda: not bench.queue.operations and bool(failures or not spool.operations)
+            lambda: not bench.queue.count and bool(failures or not spool.operations)
         )
         assert bench.adds_up()
         await spool.close()
@@ -112,16 +112,16 @@ async def test_operations_in_the_spool_are_counted_as_stored_by_the_process_that
     await run(numbered(2, first=4), failures=HUGE)
     await run([], failures=0)
     assert counts == [
-        Counters(received=3, spooled=3, in_spool=3),
-        Counters(received=2, recovered=3, spooled=2, in_spool=5),
-        Counters(recovered=5, ingested=5),
+        IngestCounters(received=3, spooled=3, in_spool=3),
+        IngestCounters(received=2, recovered=3, spooled=2, in_spool=5),
+        IngestCounters(recovered=5, ingested=5),
     ]
 
 
 async def test_operations_that_somebody_takes_from_the_spool_are_counted_as_discarded(
     tmp_path: Path,
 ) -> None:
-    health, counters = Health(), Counters()
+    health, counters = Health(), IngestCounters()
     spool = Spool(tmp_path / "s.db", HUGE, health, counters)
     await spool.open()
     writing = Writing(FailingStore([HUGE]), spool, health)
@@ -131,7 +131,7 @@ async def test_operations_that_somebody_takes_from_the_spool_are_counted_as_disc
     with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
         db.execute("DELETE FROM spool")
     await writing.until(lambda: not counters.in_spool)
-    assert counters == Counters(received=3, spooled=3, discarded=3)
+    assert counters == IngestCounters(received=3, spooled=3, discarded=3)
     assert writing.bench.adds_up()
     await spool.close()
 
@@ -147,7 +147,7 @@ async def test_a_part_that_the_spool_takes_leaves_the_queue(tmp_path: Path) -> N
     for operation in made:
         bench.put([operation])
     await writing.until(lambda: bench.counters.in_spool == 3)
-    assert bench.queue.operations == 2
+    assert bench.queue.count == 2
     assert bench.queue.bytes == sum(len(each.key) + len(each.data) for each in made[3:])
-    assert bench.counters == Counters(received=5, spooled=3, in_spool=3)
+    assert bench.counters == IngestCounters(received=5, spooled=3, in_spool=3)
     await spool.close()

@@ -8,7 +8,7 @@ from typing import cast
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.ingest import writer
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.model.operation import Operation
@@ -58,7 +58,7 @@ class Bench:
         self.store = store
         self.clock = clock
         self.queue = IngestQueue(HUGE, HUGE)
-        self.counters = Counters()
+        self.counters = IngestCounters()
         self.health = Health()
 
     def put(self, operations: list[Operation]) -> None:
@@ -83,7 +83,7 @@ class Bench:
 
     def adds_up(self) -> bool:
         counts = self.counters
-        kept = counts.in_spool + self.queue.operations
+        kept = counts.in_spool + self.queue.count
         return (
             counts.received + counts.recovered
             == counts.ingested + counts.error + counts.discarded + kept

@@ -11,14 +11,14 @@ from fastapi import FastAPI, Request
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
 from oplogd.store.transactions import RecordLimits
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.service import PointerService
-from oplogd.topics.publish import MessageQueue, Publisher
+from oplogd.topics.publish import MessageQueue, PublishService
 from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.room import RecordRoom
 from oplogd.watch.health import Health
@@ -85,7 +85,7 @@ class Bench:
             900,
             RecordRoom(100, 10_000),
         )
-        publisher = Publisher(known, MessageQueue(100, 10_000, "messages"), counters)
+        publisher = PublishService(known, MessageQueue(100, 10_000, "messages"), counters)
         bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)
         self.app = FastAPI()
         add_error_handlers(self.app, ())
@@ -94,7 +94,9 @@ class Bench:
             return self.stopping
 
         api = Api(RightsOfTopics(), bodies, Appends(Health()), stopping)
-        add_publish(self.app, api, publisher, service, _no_intake(), IgnoredMembers(Counters()))
+        add_publish(
+            self.app, api, publisher, service, _no_intake(), IgnoredMembers(IngestCounters())
+        )
         add_pointers(self.app, api, service, publisher)
 
     async def post(self, path: str, body: Any) -> Answer:

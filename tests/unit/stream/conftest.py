@@ -27,7 +27,7 @@ async def world(
 
 @pytest.fixture
 async def topic_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicWorld]:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     world = TopicWorld()
     yield world
     await world.close()
@@ -35,7 +35,7 @@ async def topic_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicWor
 
 @pytest.fixture
 async def held_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PointerWorld]:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     world = PointerWorld()
     yield world
     await world.close()

@@ -21,7 +21,7 @@ def wake_all(waiters: Iterable[Waiter]) -> None:
 
 
 def make_ring(max_entries: int = HUGE, max_bytes: int = HUGE, head: Mark = Mark(0, 0)) -> Ring:
-    ring = Ring(Framer(), max_entries, max_bytes, wake_all)
+    ring = Ring(Framer().route, max_entries, max_bytes, wake_all)
     ring.restart(head)
     return ring
 

@@ -33,7 +33,7 @@ async def test_heartbeats_are_sent_while_pages_of_the_store_hold_nothing_that_pa
 async def test_heartbeats_are_sent_while_pages_of_states_hold_nothing_that_passes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.phases.replication.PAGE", 1)
+    monkeypatch.setattr("oplogd.stream.phases.oplog_bridge.PAGE", 1)
     await world.append(numbered(2))
     client = await connected(world, str(START_MS), checkpoints=True)
     assert client.consumer is not None

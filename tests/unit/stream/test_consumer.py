@@ -20,7 +20,7 @@ RARE = Filter(frozenset({"rare"}))
 async def test_a_resume_reads_past_pieces_of_the_ring_that_hold_nothing_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", 1)
+    monkeypatch.setattr("oplogd.stream.phases.phase.CHUNK_BYTES", 1)
     await grow(world, "video", "video", "video", "rare", "video", "rare")
     client = await connected(world, format_id(world.mark(1)))
     assert await client.read()

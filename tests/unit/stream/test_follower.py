@@ -30,9 +30,9 @@ class OneBatch:
 async def test_other_work_runs_between_the_pieces_of_a_long_batch(
     monkeypatch: pytest.MonkeyPatch, piece_bytes: int, pieces: int
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.pace._WORK_SECONDS", 0.0)
+    monkeypatch.setattr("oplogd.stream.follower._WORK_SECONDS", 0.0)
     monkeypatch.setattr("oplogd.stream.follower._PIECE_BYTES", piece_bytes)
-    ring = Ring(Framer(), 10_000, 10**9, Waker().wake)
+    ring = Ring(Framer().route, 10_000, 10**9, Waker().wake)
     ring.restart(Mark(0, START_MS))
     store: Any = OneBatch(2000)
     feeding = asyncio.create_task(advance(store, ring, 0))

@@ -1,5 +1,6 @@
 """The bytes of each kind of block, as the first server's clients read them."""
 
+from typing import cast
 from urllib.parse import unquote
 
 import pytest
@@ -8,12 +9,12 @@ from hypothesis import strategies as st
 
 from oplogd.model.event_id import Mark
 from oplogd.model.operation import Data, Operation, decode_data
-from oplogd.store import State, StateCursor
+from oplogd.store import State, StateCursor, Store
+from oplogd.stream.phases.oplog_bridge import OplogBridge
 from oplogd.stream.ring.frames import (
     HEARTBEAT,
     RESET,
     Framer,
-    beginning_position,
     checkpoint_frame,
     live_frame,
 )
@@ -25,6 +26,7 @@ def data_of(made: Operation) -> Data:
     return decode_data(made.data.decode())
 
 
+BRIDGE = OplogBridge(cast(Store, None), Framer())
 SINGLE = operation("update", "video", "xekw", ["x3kd2"])
 DATA = '{"timestamp":"2014-11-06T11:04:39.041Z","parents":["x3kd2"],"type":"video","id":"xekw"}'
 
@@ -56,11 +58,11 @@ def test_a_checkpoint_has_an_id_only_and_a_heartbeat_is_a_comment() -> None:
 
 
 def test_the_position_before_the_first_entry_is_the_time_of_the_logs_beginning() -> None:
-    assert beginning_position(Mark(0, 1_415_271_879_041)) == "1415271879041"
+    assert BRIDGE.position(Mark(0, 1_415_271_879_041), 1) == "1415271879041"
 
 
 def test_a_log_that_began_at_time_0_is_resumed_at_the_id_of_reset() -> None:
-    assert beginning_position(Mark(0, 0)) == "1"
+    assert BRIDGE.position(Mark(0, 0), 1) == "1"
 
 
 def test_entries_of_one_time_and_then_of_another_have_their_own_ids() -> None:

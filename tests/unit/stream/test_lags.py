@@ -6,7 +6,7 @@ import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import EventId, Position, parse_position
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, survey
 from oplogd.stream.ring.filters import Filter
@@ -23,7 +23,7 @@ def sizes() -> Sizes:
     return SIZES
 
 
-async def connect(world: World, name: str = "", position: Position | None = None) -> Consumer:
+async def connect(world: World, name: str = "", position: Position | None = None) -> StreamConsumer:
     return await world.hub.connect(
         position, ALL, checkpoints=False, address="192.0.2.1:1", name=name
     )
@@ -71,7 +71,7 @@ async def test_a_survey_of_many_consumers_gives_way_to_the_event_loop(
 ) -> None:
     for _ in range(50):
         await connect(world)
-    monkeypatch.setattr("oplogd.stream.pace._WORK_SECONDS", 0.0)
+    monkeypatch.setattr("oplogd.stream.follower._WORK_SECONDS", 0.0)
     turns = 0
 
     async def count() -> None:

@@ -10,7 +10,7 @@ import pytest
 from oplogd.model.event_id import EventId, Millis
 from oplogd.store import LogBounds
 from oplogd.store.sqlite import SqliteStore
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.follower import advance
 from oplogd.stream.hub import Hub
 from oplogd.stream.ring.filters import Filter
@@ -29,7 +29,7 @@ class Followed:
         self.path, self._other = folder / "oplog.db", folder / "other.db"
         self._clock = clock
         self.store = SqliteStore(self.path, clock=clock.dates)
-        self.ring = Ring(Framer(), 100, 10**6, Waker().wake)
+        self.ring = Ring(Framer().route, 100, 10**6, Waker().wake)
 
     async def open(self, operations_of_other: int) -> None:
         other = SqliteStore(self._other, clock=self._clock.dates)
@@ -73,7 +73,7 @@ async def test_the_ring_restarts_at_the_head_of_a_file_that_replaces_the_followe
 
 
 @asynccontextmanager
-async def replicated(log: Followed) -> AsyncIterator[Consumer]:
+async def replicated(log: Followed) -> AsyncIterator[StreamConsumer]:
     """Connect a consumer that has all states, and not yet ``live``."""
     hub = Hub(log.store, log.ring, Framer(), heartbeat=1e9, max_connection_age=0, max_clients=1)
     async with asyncio.timeout(DEADLINE):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oplogd.stream.connection import Connection
+from oplogd.stream.consumer import StreamConnection
 from oplogd.stream.hub import END_GRACE_SECONDS, Hub
 from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.worlds import World
@@ -24,7 +24,7 @@ async def stalling(
     hub.stall_timeout = stall_timeout
     consumer = await hub.connect(None, Filter(), checkpoints=False, address="test")
     connection = FakeTransport()
-    consumer.connection = Connection(connection.abort, lambda: connection.unsent)
+    consumer.connection = StreamConnection(connection.abort, lambda: connection.unsent)
     consumer.ends_at = ends_at
     return hub, connection, consumer
 

@@ -15,7 +15,7 @@ from oplogd.store.transactions import RecordLimits
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.poll import Answer
+from oplogd.topics.poll import PollAnswer
 from oplogd.topics.poller import Poller
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
@@ -120,7 +120,7 @@ class World:
         *,
         inclusive: bool = False,
         limit: int | None = None,
-    ) -> Answer:
+    ) -> PollAnswer:
         position = bytes.fromhex(start) if isinstance(start, str) else start
         snapshot = reader if isinstance(reader, Snapshot) else None
         isolation = reader if isinstance(reader, Isolation) else COMMITTED
@@ -135,5 +135,5 @@ class World:
         return " ".join([*payloads(answer), *held])
 
 
-def payloads(answer: Answer) -> list[str]:
+def payloads(answer: PollAnswer) -> list[str]:
     return [json.loads(each.data)["payload"] for each in answer.messages]

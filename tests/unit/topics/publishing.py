@@ -8,8 +8,7 @@ from oplogd.model.message import of_payload
 from oplogd.model.names import TopicName
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import MessageWriter
+from oplogd.topics.publish import MessageQueue, MessageWriter, PublishService
 from oplogd.watch.health import Health
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics
@@ -26,7 +25,7 @@ class Bench:
         self.counters = TopicCounters()
         self.health = Health()
         self.queue = MessageQueue(max_messages, 10**6, "messages")
-        self.publisher = Publisher(KnownTopics(self.topics), self.queue, self.counters)
+        self.publisher = PublishService(KnownTopics(self.topics), self.queue, self.counters)
         self.acknowledged: list[tuple[int, int]] = []
 
     @asynccontextmanager

@@ -14,7 +14,7 @@ from oplogd.decode.pieces import at_once
 from oplogd.model.message import of_payload
 from oplogd.model.transaction import Isolation
 from oplogd.topics.codec.avro import SCHEMAS
-from oplogd.topics.codec.codec import Polled, PollRequest, reading_publish
+from oplogd.topics.codec.codec import PollMessage, PollRequest, reading_publish
 from tests.kits.models.properties import examples
 from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.avro_bodies import (
@@ -86,7 +86,7 @@ def test_polls_that_fastavro_writes_are_read(
 @given(st.lists(st.tuples(st.binary(min_size=20, max_size=20), st.binary(max_size=99)), max_size=9))
 def test_answers_are_what_fastavro_reads(messages: list[tuple[bytes, bytes]]) -> None:
     answer = CODEC.encode(
-        [Polled(id_.hex(), of_payload(payload).data.decode()) for id_, payload in messages]
+        [PollMessage(id_.hex(), of_payload(payload).data.decode()) for id_, payload in messages]
     )
     read = fastavro.schemaless_reader(io.BytesIO(answer), ANSWER, None)
     assert read == [{"id": id_, "payload": payload} for id_, payload in messages]
@@ -98,7 +98,7 @@ def test_an_answer_has_the_payload_alone() -> None:
     null = of_json({"payload": None})
     read = fastavro.schemaless_reader(
         io.BytesIO(
-            CODEC.encode([Polled(ID.hex(), each.data.decode()) for each in (message, null)])
+            CODEC.encode([PollMessage(ID.hex(), each.data.decode()) for each in (message, null)])
         ),
         ANSWER,
         None,
@@ -139,8 +139,8 @@ def test_the_bytes_of_polls_are_these(body: str, request_: PollRequest) -> None:
 
 def test_the_bytes_of_answers_are_these() -> None:
     assert CODEC.encode([]) == b"\0"
-    text = Polled(ID.hex(), '{"payload":"a"}')
-    raw = Polled(OPLOG_ID.hex(), '{"payload":"/w==","encoding":"base64"}')
+    text = PollMessage(ID.hex(), '{"payload":"a"}')
+    raw = PollMessage(OPLOG_ID.hex(), '{"payload":"/w==","encoding":"base64"}')
     assert CODEC.encode([text, raw]) == bytes.fromhex(
         "0428" + ID.hex() + "026118" + OPLOG_ID.hex() + "02ff00"
     )

@@ -12,7 +12,12 @@ from oplogd.decode.pieces import at_once
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.model.message import MAX_MESSAGE_BYTES, Message
 from oplogd.model.transaction import Isolation
-from oplogd.topics.codec.codec import InvalidMessagesError, Polled, PollRequest, reading_publish
+from oplogd.topics.codec.codec import (
+    InvalidMessagesError,
+    PollMessage,
+    PollRequest,
+    reading_publish,
+)
 from oplogd.topics.codec.json_codec import JsonCodec
 from tests.kits.models.properties import examples
 from tests.kits.topics.messages import decode_poll
@@ -201,7 +206,7 @@ def test_the_isolation_of_the_body_wins_over_that_of_the_query(
 def test_answers_are_joined_from_stored_text() -> None:
     data = '{"payload":"é","key":"k"}'
     assert CODEC.encode([]) == b"[]"
-    assert CODEC.encode([Polled(ID, data), Polled(ID, '{"payload":null}')]) == (
+    assert CODEC.encode([PollMessage(ID, data), PollMessage(ID, '{"payload":null}')]) == (
         f'[{{"id":"{ID}","payload":"é","key":"k"}},{{"id":"{ID}","payload":null}}]'.encode()
     )
 

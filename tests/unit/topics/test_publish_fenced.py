@@ -10,7 +10,7 @@ from oplogd.model.message import of_payload
 from oplogd.store.leases import LeaseRequest
 from oplogd.store.topics import MessageBatch
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.publish import Publisher
+from oplogd.topics.publish import PublishService
 from oplogd.watch.lease_counters import LeaseCounters
 from tests.unit.topics.publishing import NAME, Bench, data, errors_of, queued
 
@@ -22,7 +22,7 @@ class FencedBench(Bench):
         super().__init__()
         self.leases = LeaseCounters()
         known = KnownTopics(self.topics)
-        self.publisher = Publisher(known, self.queue, self.counters, self.leases)
+        self.publisher = PublishService(known, self.queue, self.counters, self.leases)
 
     async def acquire(self) -> None:
         await self.topics.leases.poll(LeaseRequest("l", "h", 60_000, refresh=True))

@@ -6,7 +6,7 @@ from starlette.datastructures import Headers, QueryParams
 from oplogd.model.event_id import Millis
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import Isolation
-from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.phases.start import TopicPosition
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.stream_request import TopicStreamRequest, parse_topic_request
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.topics.sweep import FIRST_SECONDS, sweep_topics
+from oplogd.topics.keeper import FIRST_SECONDS, sweep_topics
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.topics.memory import MemoryTopics
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
-from oplogd.ingest.counters import Counters
+from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
 from oplogd.store.transactions import RecordLimits
@@ -73,7 +73,7 @@ async def app_with_topics() -> FastAPI:
     add_error_handlers(app, ())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
     api = Api(RightsOfTopics(), bodies, Appends(Health()), lambda: False)
-    add_transactions(app, api, service, IgnoredMembers(Counters()))
+    add_transactions(app, api, service, IgnoredMembers(IngestCounters()))
     return app
 
 

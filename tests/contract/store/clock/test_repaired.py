@@ -8,7 +8,7 @@ from oplogd.model.pointer import Decision
 from oplogd.store import Store
 from oplogd.store.numbers import log_of
 from oplogd.store.topics import Topic
-from oplogd.stream.phases.topic_start import sought, topic_start
+from oplogd.stream.phases.start import sought, topic_start
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics

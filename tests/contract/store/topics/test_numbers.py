@@ -17,7 +17,7 @@ from oplogd.store.numbers import (
     number_of,
 )
 from oplogd.store.topics import MessageBatch, Refused, Topic, Topics
-from oplogd.stream.phases.topic_start import sought, topic_start
+from oplogd.stream.phases.start import sought, topic_start
 from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.poll import PollStart
 from tests.kits.store.kits import Kit

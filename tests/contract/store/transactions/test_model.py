@@ -40,7 +40,7 @@ SAMPLES = {
 def test_all_readers_see_what_the_lists_have(
     txn_kits: Kits, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     machine, share, calls = SAMPLES[request.node.callspec.params["txn_kits"]]
 
     class OfStore(machine):  # type: ignore[valid-type, misc]
@@ -55,7 +55,7 @@ def test_all_readers_see_what_the_lists_have(
 def test_the_model_follows_a_sweep_that_removes_a_decision_and_a_pointer_that_begins_again(
     txn_kits: Kits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
 
     class OfStore(PointerMachine):
         kits = staticmethod(txn_kits)

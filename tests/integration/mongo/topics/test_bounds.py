@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pymongo.database import Database
 
-from oplogd.clock.clocks import Clock
+from oplogd.clock import Clock
 from oplogd.model.pointer import Decision
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.link.layout import Document

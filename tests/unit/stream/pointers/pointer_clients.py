@@ -7,10 +7,10 @@ from oplogd.model.message_id import MessageId, end_id, parse_message_id, stamp, 
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import EntryKind, Topic
-from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import Live, LogPhase
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.phases.phase import LivePhase, LogPhase
 from oplogd.stream.ring.frames import TOPIC_RESET
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.topic_feed import Peeked
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation
 from tests.unit.stream.transactions.transacted_topics import COMMITTED
@@ -147,7 +147,7 @@ class PointerClient:
         self.world = world
         self.history = history
         self.isolation = isolation
-        self.consumer: Consumer | None = None
+        self.consumer: StreamConsumer | None = None
         self.last_id = ""
         self.place = MessageId(0, 0)
         self.from_oldest = False
@@ -201,7 +201,7 @@ class PointerClient:
     def take_checkpoint(self) -> None:
         """Take a checkpoint as a heartbeat would bring it: not while a reset is due."""
         phase = self.consumer.phase if self.consumer else None
-        if not isinstance(phase, LogPhase) or (isinstance(phase, Live) and phase.reset):
+        if not isinstance(phase, LogPhase) or (isinstance(phase, LivePhase) and phase.reset):
             return
         for text in phase.checkpoint().decode().split("\n\n")[:-1]:
             place = parse_message_id(text.removeprefix("id: "))

@@ -5,8 +5,8 @@ from oplogd.model.pointer import MAX_POINTER, Decision
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import RecordLimits
-from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.phases.start import TopicPosition
 from tests.kits.stream.topic_worlds import TopicWorld, message, read_all, told
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.unit.stream.topics.topic_clients import MeddledTopics
@@ -36,7 +36,7 @@ class PointerWorld(TopicWorld):
         isolation: Isolation = COMMITTED,
         *,
         checkpoints: bool = False,
-    ) -> Consumer:
+    ) -> StreamConsumer:
         return await self.hub.connect_topic(
             topic, position, checkpoints=checkpoints, address="host:1", isolation=isolation
         )

@@ -10,9 +10,9 @@ from oplogd.model.event_id import Millis
 from oplogd.model.message_id import MessageId, stored_id
 from oplogd.model.pointer import Decision
 from oplogd.store.topics import Topic
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.phases.catch_up import CatchUp
-from oplogd.stream.phases.live import Live
+from oplogd.stream.phases.phase import LivePhase
 from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame, held_comment
 from tests.kits.stream.topic_worlds import (
     end_of,
@@ -84,7 +84,7 @@ async def test_a_held_stream_goes_on_when_its_pointer_has_an_end(
     assert [told(await read_all(each)) for each in (committed, late)] == [[], ["before"]]
     for reader in (committed, late):
         assert reader.held_by == P
-        assert isinstance(reader.phase, CatchUp if forgets else Live)
+        assert isinstance(reader.phase, CatchUp if forgets else LivePhase)
         assert reader.phase.position == end_of(before)
         assert reader.lag().operations >= 4
         assert not reader.phase.is_behind()
@@ -156,7 +156,7 @@ async def test_a_thousand_appends_wake_none_of_a_hundred_held_streams(
 ) -> None:
     world = held_world
     topic = await world.create()
-    woken: list[Consumer] = []
+    woken: list[StreamConsumer] = []
     wake = WatchedConsumer.wake
 
     def counted(consumer: WatchedConsumer) -> None:
@@ -168,9 +168,9 @@ async def test_a_thousand_appends_wake_none_of_a_hundred_held_streams(
     late = [await world.follow(topic, Millis(0)) for _ in range(50)]
     await world.advance()
     readers = [*early, *late]
-    got: dict[Consumer, list[str]] = {reader: [] for reader in readers}
+    got: dict[StreamConsumer, list[str]] = {reader: [] for reader in readers}
 
-    async def read(reader: Consumer) -> None:
+    async def read(reader: StreamConsumer) -> None:
         while chunk := await reader.next_chunk():
             got[reader] += told(chunk)
 
@@ -199,7 +199,7 @@ async def test_a_thousand_appends_wake_none_of_a_hundred_held_streams(
     await asyncio.gather(*reading)
 
 
-async def all_asleep(readers: Collection[Consumer]) -> None:
+async def all_asleep(readers: Collection[StreamConsumer]) -> None:
     async with asyncio.timeout(DEADLINE):
         while not all(reader.is_asleep for reader in readers):
             await asyncio.sleep(0)

@@ -6,7 +6,7 @@ from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message_id import MessageId, end_id
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.topic_feed import Peeked
 from tests.kits.stream.topic_worlds import read_all, told
 from tests.unit.stream.pointers.pointer_worlds import COMMIT, TIMED_OUT, P, PointerWorld, Q
 from tests.unit.stream.transactions.transacted_topics import COMMITTED, UNCOMMITTED

@@ -9,7 +9,7 @@ import pytest
 from oplogd.model.event_id import Millis
 from oplogd.store.topics import Topic
 from oplogd.stream.phases.catch_up import CatchUp
-from oplogd.stream.phases.live import Live
+from oplogd.stream.phases.phase import LivePhase
 from tests.kits.stream.topic_worlds import read_all, told
 from tests.unit.stream.pointers.pointer_worlds import ABORT, COMMIT, P, PointerWorld
 from tests.unit.stream.transactions.transacted_topics import UNCOMMITTED
@@ -104,7 +104,7 @@ async def test_a_restart_of_the_ring_a_deletion_and_a_stop_reach_held_streams(
     readers = [await world.follow(topic, Millis(0)) for _ in range(3)]
     await world.advance()
     assert [told(await read_all(each)) for each in readers] == [[]] * 3
-    kind = Live if is_live else CatchUp
+    kind = LivePhase if is_live else CatchUp
     assert all(isinstance(each.phase, kind) and each.held_by == P for each in readers)
     await restart(world, topic)
     assert [each.held_by for each in readers] == [None] * 3

@@ -7,9 +7,9 @@ import pytest
 from oplogd.model.event_id import Millis
 from oplogd.model.message_id import MessageId, end_id, parse_message_id
 from oplogd.model.transaction import Isolation
-from oplogd.stream.phases.expansion import Expansion
+from oplogd.stream.phases.catch_up import Expansion
 from oplogd.stream.phases.record_pages import IDLE_SECONDS, PAGE
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.topic_feed import Peeked
 from tests.kits.stream.topic_worlds import (
     TTL,
     end_of,

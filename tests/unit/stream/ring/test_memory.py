@@ -39,7 +39,7 @@ SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_ring_takes_no_more_memory_than_it_counts(shape: str) -> None:
     make, filter_ = SHAPES[shape]
-    ring = Ring(Framer(), 10**9, BYTES, lambda waiters: None)
+    ring = Ring(Framer().route, 10**9, BYTES, lambda waiters: None)
     ring.restart(Mark(0, 0))
     ring.view(filter_)
     offset = 0

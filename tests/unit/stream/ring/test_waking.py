@@ -109,7 +109,7 @@ class Log:
 
 
 async def test_other_work_runs_between_the_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oplogd.stream.pace._WORK_SECONDS", 0.0)
+    monkeypatch.setattr("oplogd.stream.follower._WORK_SECONDS", 0.0)
     ring = make_ring(head=Mark(0, START_MS))
     sleepers = waiting_for_one_each(ring)
     store: Any = Log(OF_ALL)

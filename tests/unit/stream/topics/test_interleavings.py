@@ -135,17 +135,17 @@ def test_every_stream_has_every_message_once_or_an_announced_gap(
     chunk: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+        patch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
         patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
-        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", chunk)
+        patch.setattr("oplogd.stream.phases.phase.CHUNK_BYTES", chunk)
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 
 def test_a_stream_that_looked_its_topic_up_before_a_change_does_not_undo_the_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     asyncio.run(
         Play(10**9).run(
             [
@@ -163,7 +163,7 @@ def test_a_stream_that_looked_its_topic_up_before_a_change_does_not_undo_the_cha
 def test_a_new_feed_learns_a_change_since_its_stream_looked_the_topic_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     asyncio.run(
         Play(10**9).run(
             [

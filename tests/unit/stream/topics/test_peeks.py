@@ -5,7 +5,7 @@ import pytest
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import Isolation
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.topic_feed import Peeked
 from tests.kits.stream.topic_worlds import TTL, TopicWorld, message
 from tests.unit.stream.topics.peeks import MB, peek, polled
 

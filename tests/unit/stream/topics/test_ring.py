@@ -10,10 +10,10 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId
 from oplogd.store.topics import EntryKind, TopicEntry
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.peeked import messages_after
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.ring.view import View
 from oplogd.stream.ring.window import ENTRY_BYTES
+from oplogd.stream.topic_feed import messages_after
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.stream.topic_worlds import told, wake_all
 from tests.unit.stream.rings import Sleeper

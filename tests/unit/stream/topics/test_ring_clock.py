@@ -5,8 +5,8 @@ import pytest
 from oplogd.clock.ages import Ages
 from oplogd.model.event_id import Mark
 from oplogd.store.topics import EntryKind, TopicEntry
-from oplogd.stream.ring.peeked import messages_after
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
+from oplogd.stream.topic_feed import messages_after
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.stream.topic_worlds import wake_all
 

@@ -6,7 +6,7 @@ from oplogd.clock.rule import MAX_LEAD_MS
 from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message_id import MAX_SEQUENCE, MessageId
 from oplogd.store.topic_bounds import TopicBounds
-from oplogd.stream.phases.topic_start import (
+from oplogd.stream.phases.start import (
     TopicPosition,
     TopicStart,
     sought,

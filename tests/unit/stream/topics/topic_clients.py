@@ -10,8 +10,8 @@ from oplogd.model.message_id import MessageId
 from oplogd.model.pointer import Decision
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.live import LogPhase
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.phases.phase import LogPhase
 from oplogd.stream.ring.frames import TOPIC_RESET
 from tests.kits.stream.topic_worlds import TopicWorld, next_chunk, position_of
 from tests.kits.topics.memory import Generation, MemoryTopics
@@ -95,7 +95,7 @@ class TopicClient:
     def __init__(self, world: TopicWorld, history: History) -> None:
         self.world = world
         self.history = history
-        self.consumer: Consumer | None = None
+        self.consumer: StreamConsumer | None = None
         self.last_id = ""
         self.place = (0, 0)
         self.from_oldest = False

@@ -10,10 +10,10 @@ from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message_id import MessageId, end_id, parse_message_id
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.stream.consumer import Consumer
-from oplogd.stream.phases.expansion import Expansion
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.phases.catch_up import Expansion
 from oplogd.stream.phases.record_pages import PAGE
-from oplogd.stream.phases.topic_start import TopicPosition
+from oplogd.stream.phases.start import TopicPosition
 from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame
 from tests.kits.stream.topic_worlds import (
     TTL,
@@ -61,7 +61,7 @@ class _WatchedLog:
 
 @pytest.fixture
 async def topic_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TopicWorld]:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     world = TopicWorld(WatchedTopics)
     yield world
     await world.close()
@@ -79,7 +79,7 @@ async def follow(
     isolation: Isolation = COMMITTED,
     *,
     checkpoints: bool = False,
-) -> Consumer:
+) -> StreamConsumer:
     return await world.hub.connect_topic(
         topic, position, checkpoints=checkpoints, address="host:1", isolation=isolation
     )
@@ -206,7 +206,7 @@ async def test_a_heartbeat_comes_while_records_are_read(topic_world: TopicWorld)
     assert told(await read_all(reader)) == numbers(LARGE)
 
 
-async def _beat(reader: Consumer) -> bytes:
+async def _beat(reader: StreamConsumer) -> bytes:
     """Return the next chunk of a reader whose step cannot go on. Wakes it like a tick."""
     reading = asyncio.ensure_future(reader.next_chunk())
     while not reading.done():

@@ -14,10 +14,10 @@ from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import FIRST_ID, Marker, encode_marker
 from oplogd.store.topics import EntryKind, TopicEntry, TopicRecord
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.peeked import Peeked, messages_after
-from oplogd.stream.ring.router import message_frame, record_frames
+from oplogd.stream.ring.frames import message_frame, record_frames
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.ring.view import View
+from oplogd.stream.topic_feed import Peeked, messages_after
 from tests.kits.models.properties import examples
 from tests.kits.stream.topic_worlds import wake_all
 

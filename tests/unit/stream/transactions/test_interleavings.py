@@ -171,14 +171,14 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
     chunk: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+        patch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
         patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.phases.record_pages.PAGE", records)
         patch.setattr("oplogd.stream.phases.record_pages.MAX_BYTES", kept)
-        patch.setattr("oplogd.stream.phases.expansion._ENOUGH", enough)
-        patch.setattr("oplogd.stream.ring.blocks.MAX_RECORDS", small)
+        patch.setattr("oplogd.stream.phases.catch_up._ENOUGH", enough)
+        patch.setattr("oplogd.stream.phases.record_pages.MAX_RECORDS", small)
         patch.setattr("oplogd.stream.topic_follower._BATCH", batch)
-        patch.setattr("oplogd.stream.phases.live.CHUNK_BYTES", chunk)
+        patch.setattr("oplogd.stream.phases.phase.CHUNK_BYTES", chunk)
         asyncio.run(Play(max_bytes).run([*first, *then]))
 
 

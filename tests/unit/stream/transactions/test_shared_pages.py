@@ -10,7 +10,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark, Millis
 from oplogd.model.message_id import MessageId, parse_message_id
 from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
-from oplogd.stream.consumer import Consumer
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.phases import record_pages
 from oplogd.stream.phases.record_pages import IDLE_SECONDS, PAGE, RecordPages
 from tests.kits.stream.topic_worlds import (
@@ -74,7 +74,7 @@ class Readers:
         assert isinstance(self.world.topics, SlowTopics)
         return self.world.topics
 
-    async def connect(self, last_id: str = "") -> Consumer:
+    async def connect(self, last_id: str = "") -> StreamConsumer:
         """Connect right before the commit, or behind a record of it."""
         before = MessageId(self.mark.ms, self.mark.sequence)
         return await self.world.hub.connect_topic(
@@ -88,7 +88,7 @@ class Readers:
 
 @pytest.fixture
 async def readers(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Readers]:
-    monkeypatch.setattr("oplogd.stream.hub.Consumer", WatchedConsumer)
+    monkeypatch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
     world = TopicWorld(SlowTopics)
     topic = await world.create()
     mark = await commit(world, topic, *NUMBERS)
@@ -199,13 +199,13 @@ async def test_pages_are_read_again_when_a_step_changes_the_ages(readers: Reader
     ages = Ages()
     pages = RecordPages(asyncio.Semaphore(1), readers.world.clock.clock, lambda: ages)
     feed = await readers.world.feeds.open(readers.topic)
-    entry = await feed.bridge.entry_at(readers.mark)
+    entry = await pages.entry_at(feed.log, readers.mark)
     assert entry is not None
     for calls in (1, 1):
-        await pages.records(feed.bridge, entry, -1)
+        await pages.records(feed.log, entry, -1)
         assert readers.topics.calls == calls
     ages = ages.stepped(1, 2)
-    await pages.records(feed.bridge, entry, -1)
+    await pages.records(feed.log, entry, -1)
     assert readers.topics.calls == 2
 
 

@@ -18,7 +18,7 @@ from oplogd.topics.codec.codec import PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.oplog import OplogPoller
-from oplogd.topics.poll import PASSING_ENTRIES, Answer
+from oplogd.topics.poll import PASSING_ENTRIES, PollAnswer
 from oplogd.topics.poller import Poller
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
@@ -74,7 +74,7 @@ class World:
         inclusive: bool = False,
         limit: int | None = None,
         isolation: Isolation = COMMITTED,
-    ) -> Answer:
+    ) -> PollAnswer:
         position = bytes.fromhex(start) if isinstance(start, str) else start
         return await self.poller.poll(NAME, PollRequest(position, inclusive, limit, isolation))
 
@@ -120,7 +120,7 @@ class _Log:
         return await self._log.decisions(pointers)
 
 
-def payloads(answer: Answer) -> list[str]:
+def payloads(answer: PollAnswer) -> list[str]:
     return [json.loads(each.data)["payload"] for each in answer.messages]
 
 

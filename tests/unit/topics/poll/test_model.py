@@ -23,8 +23,7 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import PASSING_ENTRIES
 from oplogd.topics.poller import Poller
-from oplogd.topics.publish import MessageQueue, Publisher
-from oplogd.topics.writer import MessageWriter
+from oplogd.topics.publish import MessageQueue, MessageWriter, PublishService
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
@@ -119,7 +118,7 @@ class World:
         acknowledged = self.feeds.acknowledged
         self.known = KnownTopics(self.topics)
         self.writer = MessageWriter(self.topics, queue, Health(), acknowledged)
-        self.publisher = Publisher(self.known, queue, counters)
+        self.publisher = PublishService(self.known, queue, counters)
         peek = self.feeds.peek if from_memory else None
         self.poller = Poller(self.topics, self.known, counters, LIMIT, peek, acknowledged)
         self.model: TopicModel

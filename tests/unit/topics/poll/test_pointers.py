@@ -6,7 +6,7 @@ from oplogd.model.message_id import MessageId, end_id, parse_message_id
 from oplogd.model.pointer import Decision, Snapshot
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
-from oplogd.stream.ring.peeked import Peeked
+from oplogd.stream.topic_feed import Peeked
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import PASSING_ENTRIES

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oplogd.model.transaction import Isolation
 from oplogd.topics import poller
 from oplogd.topics.counters import TopicCounters
+from oplogd.topics.gathering import MAX_ROWS, NO_VOIDS, Void, Voids
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.voids import MAX_ROWS, NO_VOIDS, Void, Voids
 from tests.kits.models.properties import examples
 
 
