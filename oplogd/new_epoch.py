@@ -56,7 +56,7 @@ def _require_file(path: Path) -> None:
 
 
 async def _require_database(url: str) -> None:
-    from oplogd.store.mongo.link.probe import look_for_log
+    from oplogd.store.mongo.setup.take_over import look_for_log
 
     name, found = await look_for_log(url)
     if not found:

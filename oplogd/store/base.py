@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from oplogd.clock.guard import GuardedClock
+from oplogd.errors import OperationError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
-from oplogd.model.operation import Operation
+from oplogd.model.operation import Data, Operation, decode_data
 from oplogd.store.leases import Leases
 from oplogd.store.pointers import Pointers
 from oplogd.store.space import Space
@@ -19,8 +19,18 @@ _IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
 def sound_identity(found: object) -> str | None:
-    """Return the identity of a store as it was found in it. None: it is damaged."""
+    """Return the identity found in a store. None: it is damaged."""
     return found if isinstance(found, str) and _IDENTITY.fullmatch(found) else None
+
+
+def decode_stored(text: str) -> Data:
+    """Decode the data of a stored operation. Raises StoreUnavailableError if it is damaged."""
+    try:
+        return decode_data(text)
+    except OperationError as error:
+        raise StoreUnavailableError(
+            f"the store holds a damaged operation, restore a sound copy: {error.reason}"
+        ) from None
 
 
 class Entry(NamedTuple):
@@ -33,9 +43,9 @@ class Entry(NamedTuple):
 
 
 class StateCursor(NamedTuple):
-    """A place among the states, which are sorted by time.
+    """A place among the states, in the order of time.
 
-    ``tie`` orders states of the same millisecond; None comes before all of them.
+    ``tie`` orders states of the same millisecond; None comes first.
     """
 
     ms: int
@@ -61,9 +71,9 @@ class StatesPage(NamedTuple):
 
 
 class LogBounds(NamedTuple):
-    """The ends and times of the log. Positions are judged against them."""
+    """The ends and times of the log, to judge positions."""
 
-    # The newest entry; in an empty log the mark that the first entry follows.
+    # The newest entry; in an empty log the mark before the first entry.
     head: Mark
     # The oldest entry, None if the log is empty.
     oldest: Mark | None
@@ -77,21 +87,20 @@ class LogBounds(NamedTuple):
     purged_ms: int
     # Ids of the first server are known up to this time; 0: none were taken over.
     adopted_ms: int
-    # Spans, ends excluded, in which this history wrote nothing because the store was closed.
+    # Spans, ends excluded, without entries: the store was closed.
     unwritten: tuple[tuple[int, int], ...] = ()
     # Spans, ends excluded, of logs set aside because their clock was ahead.
     set_aside: tuple[tuple[int, int], ...] = ()
-    # The store's clock: the agent's own, or the server's if several agents share the store.
+    # The store's clock: the agent's, or the server's if several agents share the store.
     now_ms: int = 0
 
 
 class StoreStats(NamedTuple):
     """Figures for /status.
 
-    ``states`` includes the ``deleted`` ones, which are None until counted. ``bytes`` and
-    ``max_bytes``: size and cap of the log. ``lag``: entries not yet in the states. ``warnings``:
-    sentences that name a fault and its repair. ``wal_bytes``: size of the write-ahead log beside
-    an SQLite file.
+    ``states`` includes the ``deleted`` ones, None until counted. ``bytes`` and ``max_bytes``: size
+    and cap of the log. ``lag``: entries not yet in the states. ``warnings``: sentences with a fault
+    and its repair. ``wal_bytes``: size of SQLite's write-ahead log.
     """
 
     operations: int
@@ -109,8 +118,8 @@ class StoreStats(NamedTuple):
 class BatchId(NamedTuple):
     """Identity of a batch: the writer's token, and the sequence of the batch's first operation.
 
-    A writer numbers its operations in steps of one. By this id a shared store recognises a batch
-    that was appended although the answer was lost.
+    A writer numbers its operations in steps of one. So a shared store recognises a batch whose
+    answer was lost.
     """
 
     writer: str
@@ -124,55 +133,14 @@ class FencedBatch(NamedTuple):
     fence: Fence
 
 
-class Correction(NamedTuple):
-    """An operation to append only if its object has not changed since the comparison.
-
-    ``expected_offset``: the offset of the object's last operation then, 0 if it had none. None:
-    append in any case.
-    """
-
-    operation: Operation
-    expected_offset: int | None
-
-
-class CorrectionResult(StrEnum):
-    """The result of a correction."""
-
-    APPLIED = "applied"
-    # The object's last operation already has the same effect.
-    PRESENT = "present"
-    # The object has changed.
-    SKIPPED = "skipped"
-
-
-class Corrector(Protocol):
-    """Appends corrections, for tools beside the agent. Raises the errors of ``Store``."""
-
-    async def open(self) -> None: ...
-
-    async def close(self) -> None: ...
-
-    async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
-        """Append the corrections of unchanged objects in this order; return a result for each.
-
-        Takes at most MAX_CORRECTIONS. No correction follows a newer operation on its object, even
-        if another agent wrote that operation or the states do not hold it yet. A repeated call
-        returns PRESENT for the corrections that the first one appended.
-        """
-
-
-# Corrections per call of ``Corrector.correct``.
-MAX_CORRECTIONS = 1000
-
-
 class Store(Protocol):
     """A log with its states.
 
     Every method may raise StoreUnavailableError: trying again makes sense. ``open`` may also raise
-    StoreError. A store on another machine opens even if the machine does not answer; its other
-    methods then raise.
+    StoreError. A store on another machine opens even without an answer; its other methods then
+    raise.
 
-    Methods may be called concurrently, except ``append``, ``append_fenced`` and ``follow``, which
+    Methods may be called concurrently, except ``append``, ``append_fenced`` and ``follow``: they
     have one caller each. ``locate``, ``checkpoint`` and ``stats`` never wait for pending reads of
     entries or states.
     """
@@ -196,21 +164,21 @@ class Store(Protocol):
     ) -> None:
         """Append operations in this order. They are durable when the call returns.
 
-        A repeated call with the same operations and batch id appends none of them twice.
+        A repeated call with the same batch id appends none of them twice.
         """
 
     async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
         """Append the batches whose fences hold, in this order. Return for each whether it did.
 
-        The fence is judged with the append: no batch whose term is over stands in the log behind a
-        batch of a later term. The operations are durable when the call returns. If it raises, the
-        batches may or may not be in the log; nothing tries them again.
+        The fence is judged with the append: no batch of a term is in the log behind a batch of a
+        later term. The operations are durable when the call returns. If it raises, the batches may
+        or may not be in the log; nothing tries them again.
         """
 
     async def follow(
         self, after: int, limit: int, seconds: float, at_ms: int | None = None
     ) -> list[Entry]:
-        """Read as ``read`` does, but wait up to ``seconds`` for the first entry of any writer.
+        """Do ``read``, but wait up to ``seconds`` for the first entry of any writer.
 
         Only the follower calls it.
         """
@@ -218,9 +186,9 @@ class Store(Protocol):
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         """Return up to ``limit`` entries after an offset, in order of their offsets.
 
-        The first one is not ``after + 1`` if that entry has left the log. ``at_ms``: the expected
-        time of the entry at ``after``, or of the log's beginning. Raises LogReplacedError if the
-        log has another time there: its entries do not continue the log read before.
+        The first one is not ``after + 1`` if this entry has left the log. ``at_ms``: the expected
+        time of the entry at ``after``, or of the log's beginning. Raises LogReplacedError for
+        another time there: the entries do not continue the log read before.
         """
 
     async def locate(self, offset: int = 0) -> LogBounds:
@@ -241,12 +209,12 @@ class Store(Protocol):
     async def stats(self) -> StoreStats: ...
 
     async def purge(self, before_ms: int) -> int:
-        """Purge tombstones older than ``before_ms``, record that time, and return their number."""
+        """Purge tombstones older than ``before_ms``, record the time, and return their number."""
 
     async def seek(self, ms: int) -> Mark:
         """Return the mark of the last entry of the log at or before a time.
 
-        If there is none, return offset 0, or the offset before the oldest entry, with time 0.
+        Without one: offset 0, or the offset before the oldest entry, with time 0.
         """
 
     @property
@@ -282,6 +250,6 @@ class Store(Protocol):
     async def new_epoch(self) -> None:
         """Set the log aside, begin a new one, and give all states the present time.
 
-        Repairs times that ran ahead of the clock, those in topics included. Messages stamped ahead
-        get the present time, and their times to live begin again.
+        Repairs times ahead of the clock, also in topics. Messages stamped ahead get the present
+        time, and their times to live begin again.
         """

@@ -1,19 +1,24 @@
-"""The rules of bounds in bytes that all stores share. No I/O."""
+"""The rules of bounds in bytes for all stores. No I/O."""
 
 from collections.abc import Sequence
 
 from oplogd.errors import MessageTooLargeError
 from oplogd.model.message import Message
 from oplogd.model.names import TopicName
-from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic
+from oplogd.store.topics import DECIDED_MS, ENTRY_BYTES, MIN_MAX_BYTES, Topic
 
-# Records that stay although the front has passed them.
+# Reason of records that stay behind the front.
 RECORDS_FILL = "records and stored messages of transactions that are not over fill it"
 
 
 def slack(max_bytes: int) -> int:
-    """Return the bytes that leave besides those over the bound: so entries do not leave singly."""
+    """Return the bytes to remove besides those over the bound: entries do not leave singly."""
     return min(max_bytes // 16, MIN_MAX_BYTES)
+
+
+def just_decided(of: str, id_: int | str) -> str:
+    """Return why the entries of a transaction or pointer must stay."""
+    return f"{of} {id_} was decided less than {DECIDED_MS // 1000} s ago"
 
 
 def full_topic(name: TopicName, max_bytes: int, held_by: str) -> str:
@@ -34,13 +39,13 @@ def full_total(max_bytes: int) -> str:
 
 
 def require_fitting(topic: Topic, messages: Sequence[Message]) -> None:
-    """Raise MessageTooLargeError for a message that is larger than the bound of its topic."""
+    """Raise MessageTooLargeError for a message larger than the bound of its topic."""
     if topic.max_bytes is None:
         return
     for number, message in enumerate(messages):
-        octets = len(message.data) + ENTRY_OCTETS
-        if octets > topic.max_bytes:
+        size = len(message.data) + ENTRY_BYTES
+        if size > topic.max_bytes:
             raise MessageTooLargeError(
                 f"messages[{number}]",
-                f"takes {octets:,} bytes, more than the topic's max_bytes of {topic.max_bytes:,}",
+                f"takes {size:,} bytes, more than the topic's max_bytes of {topic.max_bytes:,}",
             )

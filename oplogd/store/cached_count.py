@@ -1,4 +1,4 @@
-"""Caches a number that takes long to count."""
+"""Caches a number."""
 
 import asyncio
 import time
@@ -13,10 +13,10 @@ _T = TypeVar("_T")
 
 
 class CachedCount(Generic[_T]):
-    """The last result of ``count``, which returns a number and the seconds that counting took.
+    """The last result of ``count``, which returns a number and its cost in seconds.
 
-    A count that takes 10 ms or longer runs at most 2 % of the time. A count that takes longer than
-    COUNT_SECONDS continues in the background; until it ends, the previous number is returned.
+    A count of 10 ms or longer runs at most 2 % of the time. One longer than COUNT_SECONDS continues
+    in the background; until its end the previous number is returned.
     """
 
     def __init__(self, count: Callable[[], Awaitable[tuple[_T, float]]]) -> None:

@@ -1,23 +1,23 @@
 """The numbers of logs, which are used again. No I/O.
 
-A log is named by a whole number that is never used twice. Its lowest 23 bits are its **number**,
-the part of a place; the others count the generations of that number. Each generation begins at an
-offset of its own, far beyond all entries of the one before. So an entry that arrives for a log that
-is gone lies below the beginning of the next one, where nobody reads.
+A log is a whole number, never used twice. Its lowest 23 bits are its **number**, a part of places;
+the others count the generations of this number. Each generation begins at an offset far beyond all
+entries of the one before. So a late entry for a deleted log lies below the beginning of the next
+one, and no reader gets it.
 """
 
 # 0 is the number of the oplog.
 NUMBER_BITS = 23
 MAX_LOG = (1 << NUMBER_BITS) - 1
 
-# How far the beginnings of two generations are apart, and how many there are.
+# Distance between the beginnings of two generations, and their number.
 _APART_BITS = 32
 _GENERATIONS = 256
 
-# Most entries of one append that may arrive late, and some more.
+# More than one append may have.
 _LATE_ENTRIES = 1 << 20
 
-# A number rests for so long after the entries of its log were removed.
+# A number rests for so long after the removal of its entries.
 REST_MS = 86_400_000
 
 

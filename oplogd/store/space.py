@@ -10,7 +10,7 @@ MOST_RESERVE = 64 * MIB
 # On a smaller disk, these parts of its size.
 NEEDED_PART = 8
 RESERVE_PART = 16
-# The largest part that a reserve may have. Intake could not go on without room for it.
+# The largest part for a reserve. Intake could not go on without room for it.
 LARGEST_PART = 4
 
 # Free space if the system does not tell.
@@ -24,8 +24,7 @@ _COPIES = 4
 class SpaceLimits(NamedTuple):
     """Bytes. ``needed``: intake stops below. ``reserve``: wanted size of the reserve.
 
-    ``log``: the part of ``needed`` that only the disk can give, not free pages in the file: the
-    write-ahead log is a file of its own.
+    ``log``: part of ``needed`` on the disk, not in free pages of the file, for the write-ahead log.
     """
 
     needed: int
@@ -34,9 +33,9 @@ class SpaceLimits(NamedTuple):
 
 
 def limits_of(total: int, reserve: int | None) -> SpaceLimits:
-    """Return the limits for a disk of ``total`` bytes, 0 if the system does not tell its size.
+    """Return the limits for a disk of ``total`` bytes, 0 if unknown.
 
-    ``reserve``: the size that the user has set; None: by the size of the disk.
+    ``reserve``: the size set by the user; None: by the size of the disk.
     """
     needed = min(total // NEEDED_PART, MOST_NEEDED)
     if reserve is None:
@@ -49,8 +48,8 @@ def limits_of(total: int, reserve: int | None) -> SpaceLimits:
 class SpaceFigures(NamedTuple):
     """Bytes. ``free``: on the disk. ``in_file``: in free pages of the file, 0 unless it matters.
 
-    ``reserve``: the present size of the reserve. ``refused``: the system has refused room, and
-    still does as far as is known, whatever ``free`` says: a quota, or no free inode.
+    ``reserve``: its present size. ``refused``: the system refuses room, whatever ``free`` says: a
+    quota, or no free inode.
     """
 
     free: int
@@ -72,8 +71,8 @@ class SpaceFigures(NamedTuple):
     def missing(self, *, is_stopped: bool) -> int:
         """Return how many bytes must become free before intake may go on, 0 if it may.
 
-        If it ``is_stopped``, the reserve must fit again, and a little more: without that, intake
-        would stop and go on many times per minute.
+        If it ``is_stopped``, the reserve must fit again, and a little more: otherwise intake would
+        stop and go on many times per minute.
         """
         wanted = self.limits.needed
         if is_stopped:
@@ -82,17 +81,16 @@ class SpaceFigures(NamedTuple):
 
     @property
     def admissible(self) -> int:
-        """Return how many bytes of operations and messages may be taken before the next look.
+        """Bytes of operations and messages to take before the next look.
 
-        Half of the room that is needed is for them, so that intake does not slow down before it
-        stops.
+        Half of the needed room is for them, so that intake does not slow down before it stops.
         """
         room = min(self.free + self.in_file - self.limits.needed // 2, self.free)
         return max(0, room) // _COPIES
 
 
 def has_room_for_reserve(limits: SpaceLimits, free: int, in_file: int, missing: int) -> bool:
-    """Return whether ``missing`` bytes of the reserve can be made again and intake still goes on.
+    """Return whether intake goes on after ``missing`` bytes of the reserve are made again.
 
     Free pages ``in_file`` count, but half of the room for intake must be on the disk.
     """
@@ -116,4 +114,4 @@ class Space(Protocol):
         """Whether the system has refused room. True at once, before the next look."""
 
     async def look(self) -> SpaceFigures:
-        """Return the figures, after the reserve was made again if there is room for it."""
+        """Make the reserve again if there is room for it. Return the figures."""

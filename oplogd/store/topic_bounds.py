@@ -1,4 +1,4 @@
-"""Where the log of a topic begins and ends, and which ids it has never had."""
+"""The ends of the log of a topic, and ids that it never had."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,15 +16,14 @@ Repaired = Sequence[tuple[int, int]]
 class TopicBounds(NamedTuple):
     """The ends of a topic's log.
 
-    ``front``: the newest entry that is gone, because of its age or a sweep. All entries past it can
-    be read. Offset ``begin``: none is gone; then its time and sequence are past all ids of earlier
-    generations of the name, and before all of this one. ``head``: the newest entry; in an empty
-    topic the front. ``at``: the last entry at or before the position asked for, at least
-    the front. ``begin``: the offset before the first entry of this generation. ``purged``: stamp of
-    the newest entry that a forced rollback has taken away, 0 without one. A reader from before it
-    may lack messages that others have read. ``repaired``: spans of ms, ends included, whose ids may
-    be from before a repair of times that were ahead. An id within one is of this log only if an
-    entry has it.
+    ``front``: the newest removed entry. All entries past it can be read. With offset ``begin`` none
+    is removed; then its time and sequence are past all ids of earlier generations of the name, and
+    before all of this one. ``head``: the newest entry; in an empty topic the front. ``at``: the
+    last entry at or before the position asked for, at least the front. ``begin``: the offset before
+    the first entry of this generation. ``purged``: stamp of the newest entry removed by a forced
+    rollback, 0 without one. A reader from before it may lack messages. ``repaired``: spans of ms,
+    ends included, with ids from before a repair of times ahead. An id within one is of this log
+    only if an entry has it.
     """
 
     front: Mark
@@ -36,7 +35,7 @@ class TopicBounds(NamedTuple):
     repaired: Repaired = ()
 
     def is_old(self, ms: int, sequence: int) -> bool:
-        """Return whether this id is from before a repair. ``at`` is the answer for the id."""
+        """Return whether this id is from before a repair. ``at``: the answer for the id."""
         return is_in(ms, self.repaired) and (self.at.ms, self.at.sequence) != (ms, sequence)
 
     def is_beyond(self, ms: int) -> bool:
@@ -45,7 +44,7 @@ class TopicBounds(NamedTuple):
 
 
 def is_beyond(ms: int, head_ms: int, now_ms: int) -> bool:
-    """Return whether an id of this time is from before a repair of times that were ahead.
+    """Return whether an id of this time is from before a repair of times ahead.
 
     Later times than MAX_ID_MS are in no id: readers ask with them for later messages.
     """

@@ -22,21 +22,22 @@ DEFAULT_TTL = 7 * 86_400
 MAX_OFFSET = (1 << 40) - 1
 
 # Bytes that an entry or a stored message counts besides its data.
-ENTRY_OCTETS = 100
+ENTRY_BYTES = 100
 # The least bound in bytes of a topic, and of all topics together.
 MIN_MAX_BYTES = 1 << 20
-# For so long after its decision, no bound in bytes removes anything that readers of a transaction
-# or pointer may still want.
+# For so long after a decision, bounds in bytes remove no entry of its transaction or pointer.
 DECIDED_MS = 60_000
+# Entries of transactions, PUBLISH entries with their messages, and decisions about pointers stay so
+# long behind the front. A record may be up to 15 minutes (the longest time-out) before its commit.
+RECORDS_STAY_MS = 20 * 60_000
 
 
 class TopicEntry(NamedTuple):
-    """An entry of a topic: see ``Entry``, whose members are the same.
+    """An entry of a topic: see ``Entry``.
 
-    ``sequence``: see ``Mark``. ``expires_ms``: past this time no reader sees the message, by its
-    own time to live; 0: it has none. ``pointer``: of a DIRECT or PUBLISH entry; None for all other
-    kinds. ``written_ms``: time from which the topic's time to live counts if that is not ``ms``,
-    because the clock has stepped; else 0.
+    ``sequence``: see ``Mark``. ``expires_ms``: end of the message's own time to live, 0 without
+    one. No reader sees the message later. ``pointer``: of a DIRECT or PUBLISH entry; else None.
+    ``written_ms``: the topic's time to live counts from then if the clock has stepped; else 0.
     """
 
     offset: int
@@ -52,9 +53,9 @@ class TopicEntry(NamedTuple):
 class TopicRecord(NamedTuple):
     """A record of a committed transaction in a topic (see ``Record``), or a stored message.
 
-    ``number``: the lsn, or the write stamp. ``data``: as ``Message.data``; empty if the message is
-    past its own time to live, which counts from the commit, or from the PUBLISH entry.
-    ``expires_ms``: see ``TopicEntry``.
+    ``number``: the lsn, or the write stamp. ``data``: as ``Message.data``; empty past the message's
+    own time to live, which counts from the COMMIT or PUBLISH entry. ``expires_ms``: see
+    ``TopicEntry``.
     """
 
     number: int
@@ -63,10 +64,9 @@ class TopicRecord(NamedTuple):
 
 
 def dated_entry(entry: TopicEntry, written_ms: int, present: Present) -> TopicEntry:
-    """Return an entry with the date that counts, void if it is past its own time to live.
+    """Return an entry with its date, void past its own time to live.
 
-    ``written_ms``: time of writing as it is stored, or 0. ``entry.expires_ms`` counts from the
-    stamp.
+    ``written_ms``: time of writing as stored, or 0. ``entry.expires_ms`` counts from the stamp.
     """
     counts = present.date(entry.ms, written_ms)
     if counts == entry.ms:
@@ -87,12 +87,10 @@ def id_of_record(entry: TopicEntry, number: int, last: int) -> MessageId:
 
 
 class Topic(NamedTuple):
-    """One generation of a topic: ``log`` is never used again after the topic was deleted. See
-    ``numbers``.
+    """One generation of a topic. No later one has its ``log``: see ``numbers``.
 
-    ``ttl``: the topic's own time to live in seconds; None: the store's default counts.
-    ``pointers``: its rules for messages under pointers.
-    ``max_bytes``: bound of its size, see ``Topics.shrink``; None: there is none.
+    ``ttl``: own time to live in seconds; None: the store's default. ``pointers``: rules for
+    messages under pointers. ``max_bytes``: bound of the size, see ``Topics.shrink``; None: none.
     """
 
     log: int
@@ -103,7 +101,7 @@ class Topic(NamedTuple):
 
 
 class Namespace(NamedTuple):
-    """``topics``: number of its topics that exist."""
+    """``topics``: number of its topics."""
 
     name: str
     topics: int
@@ -112,8 +110,8 @@ class Namespace(NamedTuple):
 class MessageBatch(NamedTuple):
     """Messages appended to one topic together, or not at all.
 
-    ``fence``: judged with the append; None: there is no condition. No batch whose term is over
-    stands in the log behind a batch of a later term.
+    ``fence``: judged with the append; None: there is no condition. No batch of a term is in the log
+    behind a batch of a later term.
     """
 
     log: int
@@ -140,7 +138,7 @@ class Refused(StrEnum):
 class Full(NamedTuple):
     """The batch is not in the log: a bound in bytes is reached, and the oldest entries must stay.
 
-    ``reason``: names the bound and the entries that fill it.
+    ``reason``: names the bound and the entries in it.
     """
 
     reason: str
@@ -150,11 +148,10 @@ Outcome = Placed | Refused | Full
 
 
 class News(NamedTuple):
-    """``logs``: logs that have entries past the offsets given, or were deleted.
+    """``logs``: logs with entries past the given offsets, and deleted ones.
 
-    ``version``: changes whenever a topic was created, changed or deleted, by any agent.
-    ``floors``: offsets up to which entries have left logs because of a bound in bytes, since the
-    call before.
+    ``version``: changes whenever any agent creates, changes or deletes a topic. ``floors``: up to
+    these offsets entries have left by a bound in bytes since the last call.
     """
 
     logs: Collection[int]
@@ -163,24 +160,21 @@ class News(NamedTuple):
 
 
 class TopicStats(NamedTuple):
-    """Figures for /status. ``topics``: number of topics that exist. ``numbers``: of logs in use,
-    those of topics deleted lately included.
+    """Figures for /status. ``numbers``: of logs in use, also those of topics deleted lately.
 
-    ``octets``: of all that topics store, see ``Topics.shrink``. ``max_bytes``: bound of all topics
-    together, None without one. ``left``: entries that this process has removed because of bounds in
-    bytes.
+    ``bytes``: of all topics, see ``Topics.shrink``. ``max_bytes``: bound of all topics together,
+    None without one. ``left``: entries removed because of bounds in bytes.
     """
 
     topics: int
     numbers: int = 0
-    octets: int = 0
+    bytes: int = 0
     max_bytes: int | None = None
     left: int = 0
 
 
 class TopicLog(Protocol):
-    """Reads one generation of a topic. A handle has no task and no cursor: it costs nothing to
-    keep.
+    """Reads one generation of a topic. A handle has no task and no cursor, so it costs nothing.
 
     Methods raise TopicNotFoundError after the topic was deleted, and StoreUnavailableError.
     """
@@ -188,9 +182,9 @@ class TopicLog(Protocol):
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
         """Return up to ``limit`` entries after an offset, in order, at most about 1 MB of them.
 
-        At least one if there is any, however large. The first one is past the front, so it is not
-        ``after + 1`` if that entry is gone. Messages past their own time to live are VOID.
-        ``at_ms``: as in ``Store.read``; raises LogReplacedError.
+        At least one if there is any, however large. The first one is past the front: it is not
+        ``after + 1`` if this entry is gone. Messages past their own time to live are VOID.
+        ``at_ms``: as in ``Store.read``. Raises LogReplacedError.
         """
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
@@ -200,14 +194,13 @@ class TopicLog(Protocol):
         """Return up to ``limit`` records of a COMMIT or PUBLISH entry past a number, by number.
 
         At most about 1 MB of them, but at least one if there is any. They stay for 5 minutes after
-        the front has passed the entry; later some may be missing. After a rollback of a PUBLISH
-        entry there are none: then the entry is VOID.
+        the front has passed the entry. After a rollback of a PUBLISH entry there are none.
         """
 
     async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
         """Return the decisions about these pointers in this log. Open ones are missing.
 
-        A decision counts for entries read before this call, too: it is final.
+        A decision is final: it also counts for entries read before this call.
         """
 
 
@@ -238,8 +231,8 @@ class Topics(Protocol):
     ) -> Topic:
         """Set the properties; a ``ttl`` of None is the default. Raises TopicNotFoundError.
 
-        Messages that have expired by the old time to live stay expired. A smaller bound counts from
-        the next ``shrink`` on. Pointers that are open keep their time-outs, and end as before.
+        Messages expired by the old time to live stay expired. A smaller bound counts from the next
+        ``shrink`` on. Open pointers keep their time-outs, and end as before.
         """
 
     async def delete(self, name: TopicName) -> None:
@@ -257,7 +250,7 @@ class Topics(Protocol):
         """Return namespaces with topics, past a name, sorted by name."""
 
     async def current(self, logs: Collection[int]) -> dict[int, Topic]:
-        """Return the topics of these logs that still exist, by log."""
+        """Return the topics of these logs by log, without deleted ones."""
 
     async def default_ttl(self) -> int:
         """Return the time to live in seconds of topics without one of their own."""
@@ -267,9 +260,9 @@ class Topics(Protocol):
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
         """Append batches in this order; return an outcome for each.
 
-        Placed batches are durable when the call returns. A batch that is refused does not affect
-        the others. If the call raises, the batches may or may not be in their logs; nothing tries
-        them again.
+        Placed batches are durable when the call returns. A refused batch does not affect the
+        others. If the call raises, the batches may or may not be in their logs; nothing tries them
+        again.
         """
 
     async def news(self, heads: Mapping[int, int], seconds: float) -> News:
@@ -283,17 +276,16 @@ class Topics(Protocol):
     async def sweep(self) -> int:
         """Remove entries without readers. Return their number.
 
-        Works in small steps, so that it delays no append by more than some milliseconds. Of several
-        agents on one store only one does it.
+        Works in small steps: it delays an append by some milliseconds at most. Of several agents on
+        one store only one does it.
         """
 
     async def shrink(self) -> int:
-        """Let the oldest entries leave while topics store more than their bounds. Return the number
-        of entries removed.
+        """Remove the oldest entries while topics store more than their bounds. Return their number.
 
-        Each entry and each stored message counts its data and ENTRY_OCTETS. The front of a topic
+        Each entry and each stored message counts its data and ENTRY_BYTES. The front of a topic
         with ``max_bytes`` leaves first; if all topics together have a bound, the oldest fronts do.
-        Entries that an undecided or just decided transaction or pointer needs stay. The newest
-        entry of a topic leaves only if it and its records alone are more than its bound, or the
-        newest entries of all topics are more than theirs. Works in small steps, as ``sweep`` does.
+        Entries of an undecided or just decided transaction or pointer stay. The newest entry of a
+        topic leaves only if it and its records alone exceed its bound, or the newest entries of all
+        topics exceed theirs. Works in small steps, as ``sweep`` does.
         """

@@ -7,7 +7,7 @@ from oplogd.errors import TopicNotFoundError
 from oplogd.model.message import Message
 from oplogd.model.names import TopicName, no_topic
 from oplogd.store.bounds import require_fitting
-from oplogd.store.topics import ENTRY_OCTETS, MIN_MAX_BYTES, Topic, Topics
+from oplogd.store.topics import ENTRY_BYTES, MIN_MAX_BYTES, Topic, Topics
 
 _MAX_KNOWN = 10_000
 
@@ -39,7 +39,7 @@ class KnownTopics:
 
         Bounds are large, so only large messages make it ask the store for the present one.
         """
-        if any(len(message.data) + ENTRY_OCTETS > MIN_MAX_BYTES for message in messages):
+        if any(len(message.data) + ENTRY_BYTES > MIN_MAX_BYTES for message in messages):
             topic = await self.look_up(name)
             require_fitting(topic, messages)
             return topic

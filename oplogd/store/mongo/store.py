@@ -14,19 +14,9 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.rule import lead
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
-from oplogd.model.operation import Operation
-from oplogd.store.base import (
-    BatchId,
-    Correction,
-    CorrectionResult,
-    Entry,
-    FencedBatch,
-    LogBounds,
-    StateCursor,
-    StatesPage,
-    StoreStats,
-)
+from oplogd.store.base import StoreStats
 from oplogd.store.cached_count import CachedCount
+from oplogd.store.corrections import Correction, CorrectionResult
 from oplogd.store.mongo.interface.pointers import MongoPointers
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.interface.transactions import MongoTransactions
@@ -36,15 +26,15 @@ from oplogd.store.mongo.link.lease import FoldLease, older_holds
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import wait
 from oplogd.store.mongo.link.timing import DEFAULT_TIMING, Timing
-from oplogd.store.mongo.log.batch import BatchAppender, FencedAppender
+from oplogd.store.mongo.log.batch import BatchAppender
 from oplogd.store.mongo.log.checkpoint import CheckpointWaiter
 from oplogd.store.mongo.log.conditional import ConditionalAppender
 from oplogd.store.mongo.log.corrections import CorrectionGuard
-from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.log.log import LOST_STATES, Log, LogRow
 from oplogd.store.mongo.log.room import LogRoom
-from oplogd.store.mongo.log.row import LOST_STATES, LogRow
 from oplogd.store.mongo.log.tail import Tail
 from oplogd.store.mongo.reading.leases import MongoLeases
+from oplogd.store.mongo.reading.topic_log import guarded
 from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
 from oplogd.store.mongo.states.pages import StatePages
 from oplogd.store.mongo.states.projection import Projection
@@ -53,7 +43,7 @@ from oplogd.store.mongo.transactions.payloads import Payloads
 
 LEASE_SECONDS = 5.0
 
-# How long a start waits for the server: longer than it takes to find out that it is unreachable.
+# How long a start waits for the server: longer than it takes to find it unreachable.
 _OPEN_SECONDS = 5.0
 
 _ASK_SECONDS = 0.03
@@ -67,12 +57,11 @@ class MongoStore:
     """See ``Store``. ``url`` names the database; without a name it is ``oplog``.
 
     ``collection`` None takes the log as it is, or creates a capped one. ``max_bytes``: the log's
-    cap; None keeps the one it has. ``new_bytes``: the cap of a log created now.
-    ``topic_ttl``: time to live in seconds of topics without one; None keeps the one in the store.
-    ``topics_max_bytes``: bound of all topics together, 0 for none; None keeps the one in the store.
-    ``lease``: seconds of silence after which another agent folds. ``clock``: the agent's.
-    ``timing`` and ``event_listeners`` (PyMongo's) are for tests. The attributes are the store's
-    parts. The constructor contacts nobody; it raises StoreError.
+    cap. ``new_bytes``: the cap of a log created now. ``topic_ttl``: time to live in seconds of
+    topics without one. ``topics_max_bytes``: bound of all topics together, 0 for none. None keeps
+    the values in the store. ``lease``: seconds of silence after which another agent folds.
+    ``clock``: the agent's. ``timing`` and ``event_listeners`` (PyMongo's) are for tests. The
+    attributes are the store's parts. The constructor makes no connection; it raises StoreError.
     """
 
     kind = "mongodb"
@@ -103,7 +92,6 @@ class MongoStore:
         self.room = LogRoom(self.link, self.log, self.lease)
         self.appender = ConditionalAppender(self.link, self.log, self.room)
         self.batches = BatchAppender(self.link, self.log, self.appender)
-        self.fenced = FencedAppender(self.link, self.log, self.appender)
         self.guard = CorrectionGuard(self.link, self.log, self.appender)
         payloads = Payloads(self.link)
         operations = OperationAppender(self.link, self.log, self.appender, payloads)
@@ -115,8 +103,16 @@ class MongoStore:
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )
-        self._state_pages = StatePages(self.link)
-        self._deleted = CachedCount(self._state_pages.count_deleted)
+        pages = StatePages(self.link)
+        self._deleted = CachedCount(pages.count_deleted)
+        self.append = guarded(self._working, self.batches.append)
+        self.append_fenced = guarded(self._working, self.batches.append_fenced)
+        self.follow = guarded(self._working, self.tail.follow)
+        self.read = guarded(self._working, self.log.read)
+        self.locate = guarded(self._working, self.log.locate)
+        self.seek = guarded(self._working, self.log.seek)
+        self.states = guarded(self._working, pages.page)
+        self.keep_clock = guarded(self._working, self.link.keep_clock)
 
     @property
     def identity(self) -> str | None:
@@ -153,44 +149,12 @@ class MongoStore:
                 await self.lease.release()
         await self.link.close()
 
-    async def append(
-        self, operations: Sequence[Operation], batch_id: BatchId | None = None
-    ) -> None:
-        if operations:
-            async with self._working():
-                await self.batches.append(operations, batch_id)
-
-    async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
-        async with self._working():
-            return await self.fenced.append(batches)
-
     async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
-        """See ``Corrector``. Returns when the states hold the corrections.
-
-        If no agent runs, this store folds them.
-        """
+        """Return when the states hold the corrections. If no agent runs, this store folds them."""
         async with self._working():
             results, upto = await self.guard.correct(corrections)
             await self._checkpoint.reached(upto)
         return results
-
-    async def follow(
-        self, after: int, limit: int, seconds: float, at_ms: int | None = None
-    ) -> list[Entry]:
-        async with self._working():
-            return await self.tail.follow(after, limit, seconds, at_ms)
-
-    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
-        async with self._working():
-            return await self.log.read(after, limit, at_ms)
-
-    async def locate(self, offset: int = 0) -> LogBounds:
-        async with self._working():
-            return await self.log.locate(offset)
-
-    async def seek(self, ms: int) -> Mark:
-        async with self._working():
-            return await self.log.seek(ms)
 
     async def checkpoint(self) -> Mark:
         async with self._working():
@@ -200,28 +164,18 @@ class MongoStore:
             return row.folded
 
     async def settle(self) -> None:
-        """Do as ``checkpoint``, but accept lost states: for a tool that replaces them."""
+        """Do ``checkpoint``, but accept lost states: for a tool that replaces them."""
         async with self._working():
             await self._all_folded()
 
-    async def states(
-        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
-    ) -> StatesPage:
-        async with self._working():
-            return await self._state_pages.page(start, upto, limit, live_only=live_only)
-
-    async def keep_clock(self) -> None:
-        async with self._working():
-            await self.link.keep_clock()
-
     async def ahead_ms(self) -> int:
         async with self._working():
-            newest = max((await self.log.locate(0)).head.ms, await self.topics.newest_ms())
+            newest = max((await self.log.locate()).head.ms, await self.topics.ahead.newest_ms())
             return lead(newest, await self.link.now_ms())
 
     async def stats(self) -> StoreStats:
         async with self._working():
-            bounds = await self.log.locate(0)
+            bounds = await self.log.locate()
             row = await self.log.row()
             states = await self.link.states.estimated_document_count()
             deleted = await self._deleted.value()
@@ -242,10 +196,7 @@ class MongoStore:
         )
 
     async def purge(self, before_ms: int) -> int:
-        """See ``Store.purge``. Only the agent that folds does it.
-
-        Tombstones younger than ``Timing.purge_leases`` lease times stay.
-        """
+        """Only the agent that folds does it. Young tombstones stay: see ``Timing.purge_leases``."""
         async with self._working():
             stay_ms = int(1_000 * self.link.timing.purge_leases * self.lease.seconds)
             before_ms = min(before_ms, await self.link.before_ms(stay_ms))
@@ -261,7 +212,7 @@ class MongoStore:
             return count
 
     async def new_epoch(self) -> None:
-        """See ``Store.new_epoch``. The agent holding the lease carries it out."""
+        """The agent with the lease carries it out."""
         await self.settle()
         async with self._working():
             await self.link.now_ms()
@@ -273,12 +224,12 @@ class MongoStore:
                 if trouble is not None and self.link.clock.monotonic() > give_up_at:
                     raise trouble
                 await wait(self.projection.changed.listen(), _ASK_SECONDS)
-            await self.topics.repair_stamps()
+            await self.topics.ahead.repair()
             await self.link.keep_clock()
 
     async def _all_folded(self) -> LogRow:
         """Wait until the states hold every entry of the log. Return the row read then."""
-        return await self._checkpoint.reached((await self.log.locate(0)).head.offset)
+        return await self._checkpoint.reached((await self.log.locate()).head.offset)
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:

@@ -1,4 +1,4 @@
-"""Finds out how a file is used, without changing it."""
+"""The use of a file, found without changing it."""
 
 import contextlib
 import sqlite3

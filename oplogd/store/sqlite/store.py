@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.guard import GuardedClock
@@ -22,8 +22,6 @@ from oplogd.model.event_id import Mark
 from oplogd.model.operation import Operation
 from oplogd.store.base import (
     BatchId,
-    Correction,
-    CorrectionResult,
     Entry,
     FencedBatch,
     LogBounds,
@@ -32,6 +30,7 @@ from oplogd.store.base import (
     StoreStats,
 )
 from oplogd.store.cached_count import CachedCount
+from oplogd.store.corrections import Correction, CorrectionResult
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile, snapshot
 from oplogd.store.sqlite.file.disk import Disk
@@ -39,7 +38,7 @@ from oplogd.store.sqlite.file.space import SqliteSpace
 from oplogd.store.sqlite.interface.pointers import SqlitePointers
 from oplogd.store.sqlite.interface.topics import SqliteTopics
 from oplogd.store.sqlite.interface.transactions import SqliteTransactions
-from oplogd.store.sqlite.leases.leases import SqliteLeases
+from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.log import clock_rows, log
 from oplogd.store.sqlite.topics import statements as topic_statements
 
@@ -52,21 +51,13 @@ _T = TypeVar("_T")
 logger = logging.getLogger("oplogd.store")
 
 
-class _States(NamedTuple):
-    """Number of states, and of tombstones among them."""
-
-    present: int
-    deleted: int
-
-
 class SqliteStore:
     """One file for log and states.
 
     ``max_bytes``: the log's cap; None keeps the cap in the file. ``new_bytes``: the cap of a new
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
-    own; None keeps the one in the file. ``topics_max_bytes``: bound of all topics together, 0 for
-    none; None keeps the one in the file. ``clock``: its guarded time dates all entries.
-    ``reserve``: see ``Disk``.
+    own. ``topics_max_bytes``: bound of all topics together, 0 for none. None keeps the values in
+    the file. ``clock``: its guarded time dates all entries. ``reserve``: see ``Disk``.
     """
 
     kind = "sqlite"
@@ -83,10 +74,7 @@ class SqliteStore:
     ) -> None:
         self._path = path
         self.identity: str | None = None
-        self._max_bytes = max_bytes
-        self._new_bytes = new_bytes
-        self._topic_ttl = topic_ttl
-        self._topics_max_bytes = topics_max_bytes
+        self._values = (max_bytes, new_bytes, topic_ttl, topics_max_bytes)
         self.clock = GuardedClock(clock)
         self._clock = dataclasses.replace(clock, now_ms=self.clock.now_ms)
         disk = Disk(path, reserve)
@@ -117,7 +105,7 @@ class SqliteStore:
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
-        """Open the file. If it exists and there is no room for that, ``space`` completes it later.
+        """Open the file. Without room for an existing one, ``space`` completes the opening later.
 
         All other failures are raised.
         """
@@ -151,7 +139,6 @@ class SqliteStore:
         return await self._write(lambda db: log.append_fenced(db, batches, self._clock))
 
     async def correct(self, corrections: Sequence[Correction]) -> list[CorrectionResult]:
-        """Do ``Corrector.correct`` in one transaction."""
         if not corrections:
             return []
         return await self._write(lambda db: log.correct(db, corrections, self._clock))
@@ -164,9 +151,6 @@ class SqliteStore:
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))
-
-    async def locate(self, offset: int = 0) -> LogBounds:
-        return await self._lookups.run(lambda db: log.read_bounds(db, offset, self._clock))
 
     async def seek(self, ms: int) -> Mark:
         return await self._lookups.run(lambda db: log.seek(db, ms))
@@ -181,9 +165,12 @@ class SqliteStore:
             lambda db: log.states(db, start, upto, limit, live_only=live_only)
         )
 
+    async def locate(self, offset: int = 0) -> LogBounds:
+        return await self._lookups.run(lambda db: log.read_bounds(db, offset, self._clock))
+
     async def stats(self) -> StoreStats:
-        states = await self._states_count.value()
-        return await self._figures.run(lambda db: self._stats(db, states))
+        counts = await self._states_count.value()
+        return await self._figures.run(lambda db: self._stats(db, counts))
 
     async def purge(self, before_ms: int) -> int:
         purged = 0
@@ -214,15 +201,7 @@ class SqliteStore:
             await self._writer.run(lambda db: None, frees_space=True)
 
     def _prepare(self, db: sqlite3.Connection) -> None:
-        log.prepare(
-            db,
-            self._path,
-            self._max_bytes,
-            self._new_bytes,
-            self._topic_ttl,
-            self.clock,
-            self._topics_max_bytes,
-        )
+        log.prepare(db, self._path, self.clock, *self._values)
         self.identity = log.read_identity(db)
 
     def _replaced(self, db: sqlite3.Connection, path: Path) -> None:
@@ -255,18 +234,17 @@ class SqliteStore:
                 return entries
             self._appended.wait(min(POLL_SECONDS, left))
 
-    def _stats(self, db: sqlite3.Connection, states: _States | None) -> StoreStats:
+    def _stats(self, db: sqlite3.Connection, counts: tuple[int, int] | None) -> StoreStats:
         with snapshot(db):
             bounds = log.read_bounds(db, 0, self._clock)
             size, cap = db.execute(sql.CAP).fetchone()
             operations = bounds.head.offset - bounds.oldest.offset + 1 if bounds.oldest else 0
             newest = bounds.head if bounds.oldest else None
-            count = states.present if states else db.execute(sql.STATES_BOUND).fetchone()[0]
-            deleted = states.deleted if states else None
+            states, deleted = counts or (db.execute(sql.STATES_BOUND).fetchone()[0], None)
             wal = self._file.wal
             return StoreStats(
                 operations,
-                count,
+                states,
                 size,
                 cap,
                 bounds.oldest,
@@ -278,10 +256,10 @@ class SqliteStore:
             )
 
 
-def _count_states(db: sqlite3.Connection) -> tuple[_States, float]:
-    """Return the numbers of states and the seconds that counting took."""
+def _count_states(db: sqlite3.Connection) -> tuple[tuple[int, int], float]:
+    """Return the numbers of states and of tombstones among them, and the cost in seconds."""
     started = time.monotonic()
     with snapshot(db):
         present = db.execute(sql.STATES_COUNT).fetchone()[0]
         deleted = db.execute(sql.DELETED_COUNT).fetchone()[0]
-    return _States(present, deleted), time.monotonic() - started
+    return (present, deleted), time.monotonic() - started

@@ -36,7 +36,7 @@ class TopicFigures:
             "count": stats and stats.topics,
             "numbers_used": stats and stats.numbers,
             "numbers_free": stats and MAX_LOG - stats.numbers,
-            "bytes": stats and stats.octets,
+            "bytes": stats and stats.bytes,
             "max_bytes": stats and (stats.max_bytes or 0),
             "left_by_bytes": stats and stats.left,
             **self._parts.counters.counts._asdict(),

@@ -8,7 +8,7 @@ from pymongo.database import Database
 
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.link.layout import IDENTITY, META, Document
-from oplogd.store.mongo.setup.identity import read_identity
+from oplogd.store.mongo.setup.take_over import read_identity
 from tests.integration.mongo.test_failures import AWAY
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clock.waiting import attempts

@@ -1,7 +1,7 @@
 """Topics with a bound in bytes, and messages that take a sixteenth of it."""
 
 from oplogd.store.topics import (
-    ENTRY_OCTETS,
+    ENTRY_BYTES,
     MIN_MAX_BYTES,
     Full,
     MessageBatch,
@@ -23,7 +23,7 @@ def large(number: int) -> str:
 
 
 def octets_of(payload: str) -> int:
-    return len(message(payload).data) + ENTRY_OCTETS
+    return len(message(payload).data) + ENTRY_BYTES
 
 
 def numbers(read: list[str | None]) -> list[int]:

@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from pymongo import MongoClient
@@ -153,14 +153,20 @@ class MongoKit:
 class _Trimmed(MongoStore):
     """Waits for the trim that follows an append to a plain log."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        append = self.append
+
+        async def append_and_trim(
+            operations: Sequence[Operation], batch_id: BatchId | None = None
+        ) -> None:
+            await append(operations, batch_id)
+            await self._trimmed()
+
+        self.append = append_and_trim
+
     async def open(self) -> None:
         await super().open()
-        await self._trimmed()
-
-    async def append(
-        self, operations: Sequence[Operation], batch_id: BatchId | None = None
-    ) -> None:
-        await super().append(operations, batch_id)
         await self._trimmed()
 
     async def _trimmed(self) -> None:

@@ -1,6 +1,6 @@
 """The topics of a database that several agents share."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 from oplogd.errors import TopicExistsError
 from oplogd.model.event_id import Mark
@@ -13,17 +13,16 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import CATALOGUE, NAMES_FROM, RESERVATIONS
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.reading.expiry import Expiry
-from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working
+from oplogd.store.mongo.reading.topic_log import MongoTopicLog, TopicReader, Working, guarded
 from oplogd.store.mongo.topics.ahead import AheadTopics
 from oplogd.store.mongo.topics.append import TopicAppender
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.news import NewsWatcher
-from oplogd.store.mongo.topics.repair import StampRepair
 from oplogd.store.mongo.topics.setup import TopicsSetup
 from oplogd.store.mongo.upkeep.bounds import Bounds
 from oplogd.store.mongo.upkeep.sweep import Sweeper
-from oplogd.store.topics import Full, MessageBatch, Namespace, News, Outcome, Topic, TopicStats
+from oplogd.store.topics import Full, MessageBatch, Outcome, Topic, TopicStats
 
 
 class MongoTopics:
@@ -46,7 +45,7 @@ class MongoTopics:
         # No sweep removes a head that was seen so recently.
         recent_seconds = max(link.timing.settle_seconds / 2, link.timing.late_seconds)
         self.heads = TopicHeads(link, self.catalogue, recent_seconds)
-        self._ahead = AheadTopics(link, self.catalogue, self.heads)
+        self.ahead = AheadTopics(link, self.catalogue, self.heads)
         self.appender = TopicAppender(link, self.catalogue, self.heads)
         self.stored = StoredMessages(link)
         self.reader = TopicReader(link, self.catalogue, self.heads, self.stored)
@@ -68,7 +67,15 @@ class MongoTopics:
             self.stored.waiting_bytes,
             lease,
         )
-        self._watcher = NewsWatcher(link, self.catalogue, self.heads)
+        self.change = guarded(working, self.expiry.change)
+        self.find = guarded(working, self.catalogue.find)
+        self.in_namespace = guarded(working, self.catalogue.in_namespace)
+        self.namespaces = guarded(working, self.catalogue.namespaces)
+        self.current = guarded(working, self.catalogue.current)
+        self.default_ttl = guarded(working, self.catalogue.default_ttl)
+        self.news = guarded(working, NewsWatcher(link, self.catalogue, self.heads).news)
+        self.sweep = guarded(working, self.sweeper.sweep)
+        self.shrink = guarded(working, self.bounds.shrink)
 
     async def create(
         self,
@@ -81,27 +88,19 @@ class MongoTopics:
         async with self._working():
             try:
                 return await self.catalogue.create(name, ttl, pointers, max_bytes)
-            except TopicExistsError:
-                if not await self._finish(name):
+            except TopicExistsError:  # finish a deletion if the log has ended
+                topic = await self.catalogue.find(name)
+                head = None if topic is None else await self.heads.of(topic.log)
+                if topic is not None and (head is None or not head.is_ended):
                     raise
+                if topic is not None and head is not None:
+                    await self.catalogue.forget(topic.log, head.mark)
             return await self.catalogue.create(name, ttl, pointers, max_bytes)
 
-    async def change(
-        self,
-        name: TopicName,
-        ttl: int | None,
-        pointers: PointerRules = DEFAULT_RULES,
-        *,
-        max_bytes: int | None = None,
-    ) -> Topic:
-        async with self._working():
-            return await self.expiry.change(name, ttl, pointers, max_bytes)
-
     async def delete(self, name: TopicName) -> None:
-        """See ``Topics.delete``. First end the log, then free the name.
+        """First end the log, then free the name.
 
-        Any agent that meets the end of a log frees its name, so a deletion cut between
-        both steps is finished.
+        Any agent frees the name at the end of a log. So it finishes a deletion cut in between.
         """
         async with self._working():
             topic = await self.catalogue.find(name)
@@ -112,42 +111,12 @@ class MongoTopics:
                 await self.catalogue.forget(topic.log, end)
 
     async def end_behind(self, log: int, head: Mark) -> bool:
-        """Delete a topic unless an entry follows this head. Return whether the topic is gone."""
+        """Delete a topic unless an entry follows this head. Return whether it is gone."""
         end = await self.appender.end(log, head.offset)
         if end is None:
             return False
         await self.catalogue.forget(log, end)
         return True
-
-    async def newest_ms(self) -> int:
-        """Return the newest time of topics if one is ahead: see ``AheadTopics``."""
-        return await self._ahead.newest_ms()
-
-    async def repair_stamps(self) -> None:
-        """Give entries that are ahead the present time: see ``StampRepair``."""
-        await StampRepair(self._link, self.catalogue, self.heads).run()
-
-    async def find(self, name: TopicName) -> Topic | None:
-        async with self._working():
-            return await self.catalogue.find(name)
-
-    async def in_namespace(
-        self, namespace: str, after: str = "", limit: int | None = None
-    ) -> list[Topic]:
-        async with self._working():
-            return await self.catalogue.in_namespace(namespace, after, limit)
-
-    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
-        async with self._working():
-            return await self.catalogue.namespaces(after, limit)
-
-    async def current(self, logs: Collection[int]) -> dict[int, Topic]:
-        async with self._working():
-            return await self.catalogue.current(logs)
-
-    async def default_ttl(self) -> int:
-        async with self._working():
-            return await self.catalogue.default_ttl()
 
     def log(self, topic: Topic) -> MongoTopicLog:
         return MongoTopicLog(self.reader, topic, self._working)
@@ -163,10 +132,6 @@ class MongoTopics:
         placed = (group.outcome for group in groups)
         return [Full(full[batch.log]) if batch.log in full else next(placed) for batch in batches]
 
-    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
-        async with self._working():
-            return await self._watcher.news(heads, seconds)
-
     async def stats(self) -> TopicStats:
         async with self._working():
             names = {"_id": {"$gte": NAMES_FROM}}
@@ -175,22 +140,3 @@ class MongoTopics:
             found = await self._link.topics.find_one({"_id": CATALOGUE}) or {}
             most = whole(found.get("topics_max_bytes"))
             return TopicStats(topics, numbers, found.get("octets", 0), most, found.get("left", 0))
-
-    async def sweep(self) -> int:
-        async with self._working():
-            return await self.sweeper.sweep()
-
-    async def shrink(self) -> int:
-        async with self._working():
-            return await self.bounds.shrink()
-
-    async def _finish(self, name: TopicName) -> bool:
-        """Finish the deletion of a topic whose log has ended. Return whether the name is free."""
-        topic = await self.catalogue.find(name)
-        if topic is None:
-            return True
-        head = await self.heads.of(topic.log)
-        if head is None or not head.is_ended:
-            return False
-        await self.catalogue.forget(topic.log, head.mark)
-        return True

@@ -1,8 +1,8 @@
-"""Reading documents whose members are missing or of the wrong type. No I/O.
+"""Reading documents with missing members, or members of the wrong type. No I/O.
 
-The first server stored dates that RFC 3339 cannot express, and other programs may have written
-anything. Such a document must neither end an agent nor stop a replication. A damaged entry keeps
-its offset, so that the log stays dense.
+The first server stored dates outside RFC 3339, and other programs may have written anything. Such a
+document must neither end an agent nor stop a replication. A damaged entry keeps its offset, so the
+log stays dense.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ _MAX_KEY = 1_300
 
 
 class Damage:
-    """Counts the damaged documents that were read: each once, at most 1,000."""
+    """Counts the damaged documents: each once, at most 1,000."""
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
@@ -60,7 +60,7 @@ class Damage:
 def sound_data(document: Mapping[str, Any], ms: int, damage: Damage | None) -> Document:
     """Return ``data`` of an entry or a state, with damaged members replaced.
 
-    ``ms`` replaces a date that cannot be read.
+    ``ms`` replaces an unreadable date.
     """
     data = document.get("data")
     if isinstance(data, dict) and _is_sound(data):

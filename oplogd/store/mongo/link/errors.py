@@ -26,7 +26,7 @@ _NAMESPACE_EXISTS = 48
 _UNAUTHORIZED = (13, 18, 8000)
 
 
-# Exceptions by which PyMongo refuses a URL. OSError: a file that the URL names.
+# Exceptions by which PyMongo refuses a URL. OSError: of a file in the URL.
 REFUSALS = (PyMongoError, ValueError, TypeError, OSError, Warning)
 
 # A host with its port. Other text behind a colon may be a password without a host.
@@ -38,8 +38,7 @@ UNREADABLE = "an address that cannot be told from the password"
 def shown(url: str) -> str:
     """Return the hosts of a URL, without user, password, database and options.
 
-    Returns ``UNREADABLE`` if an unencoded character of the password hides the beginning of the
-    hosts.
+    ``UNREADABLE`` if an unencoded character of the password hides the beginning of the hosts.
     """
     rest = url.partition("://")[2]
     path_at, query_at = (rest.find(mark) % (len(rest) + 1) for mark in "/?")
@@ -76,7 +75,7 @@ def translating(hosts: str) -> Iterator[None]:
 
 
 def unavailable(error: PyMongoError, hosts: str) -> StoreUnavailableError:
-    """Return the error with a reason that a person understands. ``hosts``: see ``shown``."""
+    """Return the error with a reason for a person. ``hosts``: see ``shown``."""
     return StoreUnavailableError(f"MongoDB at {hosts}: {_reason(error)}")
 
 
@@ -87,7 +86,7 @@ def _raise_if_cancelled() -> None:
 
 
 def refused_url(error: Exception, url: str) -> StoreFlagError:
-    """Return the error for a URL that PyMongo refuses.
+    """Return the error for a URL refused by PyMongo.
 
     PyMongo's message may quote the URL, so only the kind of the error is named.
     """
@@ -112,7 +111,7 @@ def _refusal(error: Exception, url: str) -> str:
 
 
 def duplicates_in(error: BulkWriteError) -> list[int]:
-    """Return the indices of the documents that met a duplicate key. Raise any other error."""
+    """Return the indices of the documents with a duplicate key. Raise any other error."""
     errors: list[dict[str, Any]] = error.details["writeErrors"]
     has_others = any(each["code"] != DUPLICATE_KEY for each in errors)
     if not errors or has_others or error.details["writeConcernErrors"]:
@@ -121,7 +120,7 @@ def duplicates_in(error: BulkWriteError) -> list[int]:
 
 
 def is_existing(error: OperationFailure) -> bool:
-    """Return whether a collection to be created, or the target of a renaming, exists already."""
+    """Return whether a collection to create, or the target of a renaming, exists already."""
     return (
         error.code == _NAMESPACE_EXISTS
         or "already exists" in str(error)

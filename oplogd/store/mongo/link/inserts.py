@@ -1,12 +1,12 @@
 """The insert at the end of an optimistic append, and the document in its way.
 
-    loop:  head := the newest document that a majority has
+    loop:  head := the newest document of a majority
            judge which others may go in behind it
            insert these at exactly head + 1, in order
            duplicate key → loop
 
-Whatever changes the judgement takes head + 1 itself. So an insert whose judgement is out of date
-meets a duplicate key.
+Any change of the judgement takes head + 1 itself. So an insert with an outdated judgement meets a
+duplicate key.
 
 A slow insert may be carried out after its places were removed. Then it meets no duplicate key, and
 leaves strays. So each append checks a late insert.
@@ -34,8 +34,8 @@ _LAG_JITTER_SECONDS = 0.5
 class AskTime(NamedTuple):
     """The time of a question about a head, or of an insert.
 
-    ``at``: by ``Clock.boot``, before the question was sent. ``server_seconds``: the cluster's time
-    in the answer, in whole seconds; None if the server does not send it.
+    ``at``: by ``Clock.boot``, before the question. ``server_seconds``: the cluster's time in the
+    answer, in whole seconds; None if the server does not send it.
     """
 
     at: float
@@ -58,11 +58,10 @@ async def insert_until_taken(
     late_seconds: float,
     late_server_seconds: float,
 ) -> Landing:
-    """Insert documents in order, up to the first one whose place is taken.
+    """Insert documents in order, up to the first taken place.
 
-    A majority has those that landed. ``head``: the time at which the head was asked for. The insert
+    A majority has those that landed. ``head``: the time of the question about the head. The insert
     is late after ``late_seconds`` since then, or ``late_server_seconds`` by the cluster's clock.
-    Raises PyMongo's errors.
     """
     began = link.clock.boot()
     number = len(documents)
@@ -70,11 +69,11 @@ async def insert_until_taken(
     try:
         async with session or nullcontext():
             await collection.insert_many(documents, ordered=True, session=session)
-            # A fail-over must not hide from later reads what was decided before the insert.
-            link.saw(session)
     except BulkWriteError as error:
         # The index is reliable, ``nInserted`` is not on every server.
         number = duplicates_in(error)[0]
+    # A fail-over must not hide the insert, and what was decided before it, from later reads.
+    link.saw(session)
     asked = AskTime(began, server_seconds(session))
     is_late = link.clock.boot() - head.at > late_seconds
     if asked.server_seconds is not None and head.server_seconds is not None:
@@ -89,7 +88,7 @@ def server_seconds(session: AsyncClientSession | None) -> int | None:
 
 
 class Obstacle:
-    """The last document that was in the way of an insert.
+    """The last document in the way of an insert.
 
     The primary has it. A majority may not have it yet, so the head may still be before it.
     """
@@ -107,7 +106,7 @@ class Obstacle:
     def compare(self, head: int) -> None:
         """Raise StoreUnavailableError if the head has been before the obstacle for too long.
 
-        That is ``Timing.majority_seconds``.
+        See ``Timing.majority_seconds``.
         """
         if head >= self._offset:
             self._lags_since = None

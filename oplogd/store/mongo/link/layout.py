@@ -3,8 +3,8 @@
 ``oplog_ops`` and ``oplog_states`` have the first server's layout, and the offset ``n``. Entries of
 the log also have ``w`` and ``s``: the token of the writer and the sequence of the operation.
 Corrections have neither: the states tell whether they are there. Operations of a transaction have
-``txn``, ``lsn`` and ``of`` instead: its id, their number in it, and how many operations it has in
-the oplog. States never have these.
+``txn``, ``lsn`` and ``of`` instead: its id, their number in it, and their number in the oplog.
+States never have these.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from pymongo import IndexModel
 
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.operation import Operation, encode_data, format_ms
-from oplogd.store.base import Entry, State, StateCursor
+from oplogd.store.base import Entry, State, StateCursor, decode_stored
 from oplogd.store.mongo.link.damage import (
     Damage,
     milliseconds,
@@ -26,7 +26,6 @@ from oplogd.store.mongo.link.damage import (
     sound_event,
     whole,
 )
-from oplogd.store.stored import decode_stored
 
 Document = dict[str, Any]
 
@@ -74,7 +73,7 @@ STATES_INDEXES = [
     IndexModel(LIVE_STATES_ORDER),  # finds live states without reading tombstones
 ]
 
-# Bytes that BSON and the index add to the key and the JSON text of an operation, approximately.
+# Bytes of BSON and the index beside the key and the JSON text of an operation, approximately.
 ENTRY_OVERHEAD = 160
 
 
@@ -83,7 +82,7 @@ def entry_id(mark: Mark) -> ObjectId:
 
 
 def mark_of(document: Mapping[str, Any]) -> Mark:
-    """Return the mark of an entry that has an offset."""
+    """Return the mark of an entry with an offset."""
     key = document["_id"]
     raw = key.binary if isinstance(key, ObjectId) else bytes(12)
     ms = int.from_bytes(raw[:4], "big") * 1000 + int.from_bytes(raw[4:6], "big")
@@ -136,7 +135,7 @@ def entry(document: Document, damage: Damage | None = None) -> Entry:
 
 
 def state_document(document: Document, damage: Damage | None = None) -> Document:
-    """Return the state that an entry leaves, without its key. An update becomes an insert."""
+    """Return the state after an entry, without its key. An update becomes an insert."""
     mark = mark_of(document)
     return {
         "event": "delete" if sound_event(document) == "delete" else "insert",
@@ -163,7 +162,7 @@ def states_past(cursor: StateCursor, upto: int, *, live_only: bool = False) -> l
     """Return filters for the states past a cursor, with an offset of at most ``upto``.
 
     Their results follow one another in ``STATES_ORDER``. Each filter is one range of an index in
-    that order. So the cost of a page depends on its length only, however many states share a time
+    this order. So the cost of a page depends on its length only, however many states share a time
     or are deleted. States of the first server share one ``n`` or have none. Any other ``n`` is
     unique.
     """
@@ -186,7 +185,7 @@ def states_past(cursor: StateCursor, upto: int, *, live_only: bool = False) -> l
 def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> str:
     """Return the JSON text of the operation of an entry or a state.
 
-    ``ms`` replaces a date that cannot be read.
+    ``ms`` replaces an unreadable date.
     """
     data = sound_data(document, ms, damage)
     encoded = encode_data(

@@ -1,12 +1,12 @@
 """The lease: one agent at a time folds.
 
 It is a document ``{holder, revision, seconds, knows}`` in ``oplog_meta``. ``knows``: the last
-holder that knew of this member. An agent of an earlier version leaves it as it is.
+holder with this member. An agent of an earlier version leaves it as it is.
 
-``holder`` is ``host:pid:random``, so that an operator finds the process. The holder raises the
+``holder`` is ``host:pid:random``: an operator finds the process by it. The holder raises the
 revision. An agent that sees one revision for the lease time on its own monotonic clock takes over
-by compare-and-set. The lease time is the longer of the holder's, which stands in the document, and
-the observer's. So no clock is compared with another one. The guard of the fold makes a late holder
+by compare-and-set. The lease time is the longer of the holder's, in the document, and the
+observer's. So no clock is compared with another one. The guard of the fold makes a late holder
 harmless.
 """
 

@@ -1,12 +1,9 @@
-"""The client, shared by all parts of the store.
-
-It has the collections, the server's quirks and clock, and causally consistent reads.
-"""
+"""The client of all parts of the store: collections, quirks, clock, causally consistent reads."""
 
 import contextlib
 import warnings
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
@@ -19,7 +16,6 @@ from pymongo.monitoring import CommandListener
 from pymongo.read_concern import ReadConcern
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.clock.ages import Present
 from oplogd.clock.guard import GuardedClock
 from oplogd.clock.rule import Saved
 from oplogd.store.mongo.link.damage import Damage, whole
@@ -46,8 +42,12 @@ _DEFAULTS = {
 _CLOCK_SECONDS = 10.0
 _STEPPED_SECONDS = 1.0
 
-# An answer that took longer does not tell the time well enough.
+# A later answer does not tell the time well enough.
 _PROMPT_SECONDS = 2.0
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class _Told(NamedTuple):
@@ -61,7 +61,7 @@ class Link:
     """One client of MongoDB.
 
     It reads at the primary with majority, and its writes wait for a majority, even if the URL says
-    otherwise. ``quirks`` describe MongoDB itself until ``greet`` was called.
+    otherwise. Until ``greet``, ``quirks`` describe MongoDB itself.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Link:
     ) -> None:
         """Contact no server yet. ``brief``: for one question only.
 
-        Raises StoreFlagError for a URL that cannot be used.
+        Raises StoreFlagError for an unusable URL.
         """
         self.hosts = shown(url)
         self.clock = clock
@@ -118,13 +118,21 @@ class Link:
         self.quirks = Quirks()
         self._operation_time: Any = None
         self._cluster_time: Any = None
-        # The guarded time of the server. It is unknown until the server's first answer.
+        # The guarded time of the server. It is unknown until the server's first answer. So an agent
+        # with a wrong clock does no harm.
         self.guarded = GuardedClock(clock, self.server_ms)
+        self.now_ms = self._asked(self.guarded.now_ms)
+        self.before_ms = self._asked(self.guarded.before_ms)
+        # The present for removals by age; and for stamps, reads and time-outs.
+        self.removal = self._asked(self.guarded.removal)
+        self.present = self._asked(self.guarded.present)
+        # The time for leases: terms make them safe.
+        self.raw_ms = self._asked(self.server_ms)
         self._told: _Told | None = None
         self._clock_asked = float("-inf")
 
     async def greet(self) -> None:
-        """Learn the quirks and the clock of the server. Raises PyMongoError."""
+        """Learn the quirks and the clock of the server."""
         command = Quirks().hello_command
         began = self.clock.boot()
         try:
@@ -142,35 +150,19 @@ class Link:
     async def close(self) -> None:
         await self.client.close()
 
-    async def now_ms(self) -> int:
-        """Return the guarded time of the server. So an agent with a wrong clock does no harm."""
-        await self._ask()
-        return self.guarded.now_ms()
+    def _asked(self, call: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+        """Return a call that first lets the server tell its time."""
 
-    async def removal(self) -> Present:
-        """Return the present for removals by age."""
-        await self._ask()
-        return self.guarded.removal()
+        async def ask(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            await self._ask()
+            return call(*args, **kwargs)
 
-    async def before_ms(self, age_ms: int) -> int:
-        """See ``GuardedClock.before_ms``."""
-        await self._ask()
-        return self.guarded.before_ms(age_ms)
-
-    async def present(self) -> Present:
-        """Return the present for stamps, reads, and time-outs."""
-        await self._ask()
-        return self.guarded.present()
-
-    async def raw_ms(self) -> int:
-        """Return the time of the server, for leases: terms make them safe."""
-        await self._ask()
-        return self.server_ms()
+        return ask
 
     def server_ms(self) -> int:
-        """Return the server's time as last read, and measured since then. Any thread may call it.
+        """Return the server's last read time plus the time since then. Any thread may call it.
 
-        Until the server's first answer: this machine's.
+        Before the server's first answer: this machine's.
         """
         told = self._told
         if told is None:
@@ -179,7 +171,6 @@ class Link:
         return self.clock.server_ms(int(told.ms + passed * 1000))
 
     async def keep_clock(self) -> None:
-        """See ``Store.keep_clock``."""
         await self._ask()
         if (saved := self.guarded.due()) is not None:
             row = {"$set": saved._asdict()}
@@ -188,7 +179,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncClientSession | None]:
-        """Provide a session that sees everything that earlier ones of this link saw.
+        """Provide a session whose reads see everything seen by earlier ones of this link.
 
         None if the server has no sessions.
         """
@@ -204,12 +195,11 @@ class Link:
             self.saw(session)
 
     def saw(self, session: AsyncClientSession | None) -> None:
-        """Let later sessions of ``reading`` see everything that this one saw."""
-        after = session.operation_time if session else None
-        if session is not None and after is not None:
-            before = self._operation_time
-            if before is None or after > before:
-                self._operation_time, self._cluster_time = after, session.cluster_time
+        """Let later sessions of ``reading`` see everything seen by this one."""
+        if session is None or session.operation_time is None:
+            return
+        if self._operation_time is None or session.operation_time > self._operation_time:
+            self._operation_time, self._cluster_time = session.operation_time, session.cluster_time
 
     def session(self) -> AsyncClientSession | None:
         """Return a new session; None if the server has no sessions."""
@@ -272,12 +262,12 @@ class Link:
             self._told = told
             self.guarded.begin(_saved(found))
         elif now - began <= _PROMPT_SECONDS:
-            # The time of a late answer is that of some moment while it was awaited.
+            # The time of a late answer is one of some moment while it was awaited.
             self._told = told
 
 
 def _saved(row: Document | None) -> Saved | None:
-    """Return the time that the store has kept; None if there is none that can be read."""
+    """Return the time kept in the store; None without a readable one."""
     if row is None:
         return None
     names = Saved._fields[:-1]

@@ -1,4 +1,4 @@
-"""Quirks of servers that speak MongoDB's protocol.
+"""Quirks of servers with MongoDB's protocol.
 
 They are one frozen value, chosen when the server is greeted. The defaults describe MongoDB itself.
 Code asks a field of the value, never the server's name.
@@ -13,39 +13,30 @@ from typing import Any
 class Quirks:
     """Differences of a server from MongoDB. Each comment names the servers that need the field."""
 
-    # The command that describes the server and returns its clock. mongo-java-server has only the
+    # The command for the description of the server and its clock. mongo-java-server has only the
     # older ``isMaster``.
     hello_command: str = "hello"
 
     # Whether reads can be causally consistent, in sessions. mongo-java-server has none.
     has_sessions: bool = True
 
-    # Documents that one insert command takes. FerretDB inserts by the hundred: after an error it
-    # continues with the next hundred, although the insert is ordered.
+    # Documents per insert command. FerretDB inserts by the hundred: after an error it continues
+    # with the next hundred, although the insert is ordered.
     inserts_per_command: int = 5_000
 
-    # Updates that one update command takes. FerretDB holds one of its hundred connections for each
-    # update until the command ends.
+    # Updates per update command. FerretDB holds one of its hundred connections for each update
+    # until the command ends.
     updates_per_command: int = 1_000
 
     # Whether a tailable cursor can wait for data. FerretDB reads the whole collection every 10 ms
-    # while it waits, and the end of the wait sometimes interrupts another query, which fails.
+    # while it waits, and the end of the wait sometimes breaks another query.
     awaits_tail: bool = True
 
-    # Whether a tailable cursor may skip an entry inserted during a read. FerretDB's does
-    # sometimes, and stays silent then.
+    # Whether a tailable cursor may skip an entry inserted during a read, as FerretDB's does.
     tail_misses_inserts: bool = False
 
     # Whether a range read may leave out a document inserted meanwhile. FerretDB's does.
     ranges_miss_inserts: bool = False
-
-    @property
-    def finds_by_index(self) -> bool:
-        """Whether a look-up of some entries is quick however many there are.
-
-        FerretDB reads the whole collection, for look-ups and for tails.
-        """
-        return self.awaits_tail
 
     # Whether aggregations have the stage ``$sample``. FerretDB does not.
     has_sample: bool = True

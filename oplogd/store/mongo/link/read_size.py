@@ -1,12 +1,12 @@
 """Bounding the size of a read. No I/O."""
 
-# Characters of keys and parents that one read brings at most, approximately. A single longer
-# document is still read.
+# Most characters of keys and parents in one read, approximately. A single longer document is still
+# read.
 READ_CHARACTERS = 1_000_000
 
 _FIRST_DOCUMENTS = 200
 
-# Characters that a document counts besides those of its key and parents.
+# Characters of a document besides those of its key and parents.
 _OVERHEAD = 50
 
 
@@ -22,7 +22,7 @@ class ReadSize:
     def documents(self, limit: int, characters: int = READ_CHARACTERS) -> int:
         """Return how many documents have about this many characters, at most ``limit`` + 1.
 
-        The one past the limit saves the request that would find the end.
+        The one past the limit saves the request for the end.
         """
         fitting = int(characters / self._mean) + 2 if self._mean else _FIRST_DOCUMENTS
         return min(limit + 1, fitting)

@@ -14,11 +14,13 @@ LookUp = Callable[[Sequence[int]], Awaitable[Mapping[int, Mark]]]
 async def last_before(
     low: Mark, high: Mark, is_before: Callable[[Mark], bool], look_up: LookUp, *, near: bool = False
 ) -> Mark:
-    """Return the last mark of which ``is_before`` holds. It holds of ``low``, not of ``high``.
+    """Return the last mark up to ``high`` that ``is_before``. It holds of ``low``.
 
-    ``near``: the mark is probably close to ``low``. An entry that leaves the log during the search
-    counts as before; all entries leave at the front.
+    ``near``: the mark is probably close to ``low``. An entry leaving the log during the search
+    counts as before: all entries leave at the front.
     """
+    if is_before(high):
+        return high
     while high.offset - low.offset > 1:
         if near:
             offsets = [each for each in spread(low.offset, high.offset) if each < high.offset]

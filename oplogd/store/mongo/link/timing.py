@@ -7,6 +7,9 @@ from dataclasses import dataclass
 # becomes one.
 RECENT_SECONDS = 1.0
 
+# Time limit of commands that go through a whole collection.
+LONG_SECONDS = 3600.0
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -16,19 +19,18 @@ class Timing:
     # three lease times, whichever is longer.
     stall_seconds: float | None = None
 
-    # Longest time that a majority may lack an entry of the primary before a writer gives up.
+    # Longest time for a majority to get an entry of the primary before a writer gives up.
     majority_seconds: float = 5.0
 
     # Time between two checks of the collections.
     keep_seconds: float = 1.0
 
-    # Time that an entry of a plain log stays after it was folded. A writer checks an insert that
-    # took longer than RECENT_SECONDS. A faster insert relies on this: nothing that was in its way
-    # is trimmed yet.
+    # Time of an entry in a plain log after it was folded. A writer checks an insert slower than
+    # RECENT_SECONDS. A faster insert relies on this: nothing in its way is trimmed yet.
     trim_seconds: float = 2 * RECENT_SECONDS
 
-    # How many lease times a tombstone stays at least. A late holder of the lease could bring back
-    # the state from before the deletion.
+    # Lease times of a tombstone at least. A late holder of the lease could bring back the state
+    # from before the deletion.
     purge_leases: int = 10
 
     # A sweep of topics removes only entries that an earlier sweep saw this long ago, and a log this
@@ -40,11 +42,11 @@ class Timing:
     # Time between two looks whether topics keep their bounds in bytes.
     bounds_seconds: float = 5.0
 
-    # Called with the name of each step of a transaction, or of a call under a pointer, when it is
-    # done. For tests only.
+    # Called with the name of each done step of a transaction, or of a call under a pointer. For
+    # tests only.
     at_step: Callable[[str], Awaitable[None]] | None = None
 
-    # Topics that get the entry of a commit, or of an abort, by one step.
+    # Topics per step of a commit or abort.
     topics_per_step: int = 1_000
 
 

@@ -1,19 +1,19 @@
 """The documents of the two collections of topics. No I/O.
 
 ``oplog_topics`` holds
+
 - the catalogue ``{_id: "#", version, default_ttl, logs, ended_stamp, repaired}``. ``logs``: the
-  largest log that was ever used. ``ended_stamp``: the largest stamp in the logs of deleted topics.
+  largest log ever used. ``ended_stamp``: the largest stamp in the logs of deleted topics.
   ``repaired``: ``[[first, last], …]``, see ``TopicBounds``.
 - per log a reservation of its number ``{_id: "#<6 hex digits>", name, generation, ended, swept}``.
-  ``ended``: time of the deletion in ms, missing while the topic exists. ``swept``: time in ms at
-  which its entries were removed.
+  ``ended``: time of the deletion in ms, missing while the topic exists. ``swept``: time in ms of
+  the removal of its entries.
 - per name of a deleted topic whose stamps were ahead ``{_id: "!namespace/topic", stamp}``: past all
   of them.
 - per topic ``{_id: "namespace/topic", log, generation, ttl, floor, floor_stamp, expired,
-  created}``.
-  ``log``: the number of its log. ``generation``: see ``numbers``; missing for the first. Entries up
-  to the offset ``floor`` are gone. Those up to ``expired`` had expired before the time to live
-  grew, so they stay expired. It is an offset, not a time: a message appended after the
+  created}``. ``log``: the number of its log. ``generation``: see ``numbers``; missing for the
+  first. Entries up to the offset ``floor`` are gone. Those up to ``expired`` had expired before the
+  time to live grew, so they stay expired. It is an offset, not a time: a message appended after the
   clock was set back is past it.
 
 ``left``: the sweep has left entries at or below the floor. ``pointers: "off"``: nothing is
@@ -22,18 +22,17 @@ for the default. ``purged``: see ``TopicBounds``; missing if it is 0.
 
 ``oplog_entries`` holds the entries ``{_id: place, ts, q, kind, data, expires, w, s, x, d, t}``. The
 place is 6 hex digits of the log and 10 of the offset, so the index on ``_id`` keeps offsets unique.
-``ts`` and ``q``: time in ms and sequence. ``kind``: an ``EntryKind``, or ``end``; that one ends the
+``ts`` and ``q``: time in ms and sequence. ``kind``: an ``EntryKind``, or ``end`` at the end of the
 log of a deleted topic. ``w`` and ``s``: token of the writer and its number of the entry. Only
 entries of transactions and pointers have ``x``, their identity: 16 hex digits of the transaction or
 pointer, 6 of the log and 10 of the lsn, or of a number past all of them. ``d``: the digest of a
 record. ``t``: time of writing in ms, only where the stamp is ahead of it. One more document, the
-seal, shows that the collection was not dropped, and by its ``ts`` that the other one was not.
+seal, shows by its presence and by its ``ts`` that neither collection was dropped.
 
-Under a pointer, the number of a DIRECT entry is its own offset. That of a PUBLISH entry is
-PUBLISH_BASE plus the number of the last message that it publishes. The COMMIT or ABORT entry has
-END_NUMBER, and in ``d`` the ``Decision``. An entry that was voided keeps its identity. The VOID
-entry of a rollback has a token in place of the number, which sorts past all numbers. So does a LATE
-entry: see ``late_identity``.
+Under a pointer, the number of a DIRECT entry is its own offset. The number of a PUBLISH entry is
+PUBLISH_BASE plus the number of its last message. The COMMIT or ABORT entry has END_NUMBER, and in
+``d`` the ``Decision``. A voided entry keeps its identity. The VOID entry of a rollback has a token
+in place of the number, which sorts past all numbers. So does a LATE entry: see ``late_identity``.
 """
 
 from collections.abc import Iterable
@@ -49,7 +48,15 @@ from oplogd.store import numbers
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.numbers import generation_of
 from oplogd.store.numbers import number_of as number_of_log
-from oplogd.store.topics import MAX_OFFSET, EntryKind, Topic, TopicEntry, TopicRecord
+from oplogd.store.topics import (
+    MAX_OFFSET,
+    EntryKind,
+    Topic,
+    TopicEntry,
+    TopicRecord,
+    dated_entry,
+    voided,
+)
 
 Document = dict[str, Any]
 
@@ -71,7 +78,7 @@ END = "end"
 # The index on ``x``.
 IDENTITY_INDEX = "x"
 
-# Numbers in place of the lsn in the identity of the entry that begins, or ends, a transaction in a
+# Numbers in place of the lsn in the identity of the first, or last, entry of a transaction in a
 # log. They are past every lsn.
 BEGIN_NUMBER = (1 << 40) - 2
 END_NUMBER = (1 << 40) - 1
@@ -176,29 +183,25 @@ def stamp_of(mark: Mark) -> int:
 
 
 def following(head: Mark, now_ms: int) -> Mark:
-    """Return the mark of the entry appended to a log now."""
+    """Return the mark of the next entry of a log."""
     return Mark(head.offset + 1, *unstamp(max(stamp(now_ms, 0), stamp_of(head) + 1)))
 
 
 def entry(document: Document, present: Present) -> TopicEntry:
     mark = mark_of(document)
-    expires = document.get("expires", 0)
-    date = mark.ms
+    kind, data, pointer = _KINDS.get(document.get("kind", "")), "", None
+    if kind is not None:
+        data = document["data"]
+        pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
+    kind, expires = kind or EntryKind.VOID, document.get("expires", 0)
+    found = TopicEntry(mark.offset, mark.ms, kind, data, mark.sequence, expires, pointer)
     if present.ages.lags or "t" in document:
-        date = present.date(mark.ms, document.get("t", 0))
-        expires = expires and expires - mark.ms + date
-    written_ms = 0 if date == mark.ms else date
-    kind = _KINDS.get(document.get("kind", ""))
-    if kind is None or 0 < expires < present.ms:
-        void = TopicEntry(mark.offset, mark.ms, EntryKind.VOID, "", mark.sequence, expires)
-        return void._replace(written_ms=written_ms)
-    pointer = owner_of(document["x"]) if kind in _WITH_POINTER else None
-    data = document["data"]
-    return TopicEntry(mark.offset, mark.ms, kind, data, mark.sequence, expires, pointer, written_ms)
+        found = dated_entry(found, document.get("t", 0), present)
+    return voided(found) if 0 < found.expires_ms < present.ms else found
 
 
 def record(document: Document, lsn: int, commit_ms: int, now_ms: int) -> TopicRecord:
-    """Return a record of a transaction that has committed at a time."""
+    """Return a record of a transaction committed at a time."""
     expires = document.get("expires", 0)
     if expires:
         expires += commit_ms - number(document, "ts")
@@ -237,7 +240,7 @@ def floor_of(document: Document) -> Mark:
 
 
 def number(document: Document, member: str) -> int:
-    """Return a member. Raises StoreUnavailableError if it is no whole number."""
+    """Return a member. Raises StoreUnavailableError unless it is a whole number."""
     found = whole(document.get(member))
     if found is None:
         raise StoreUnavailableError(

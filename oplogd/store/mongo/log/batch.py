@@ -12,7 +12,7 @@ from oplogd.store.mongo.link.fences import ended_meanwhile, holding
 from oplogd.store.mongo.link.layout import LOG, Numbered
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.conditional import ConditionalAppender, OrderedBatch
-from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.ends import Head
 from oplogd.store.mongo.log.log import Log
 
 
@@ -30,18 +30,22 @@ class OwnNumbers:
 
 
 class BatchAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
+    """Appends operations of producers. Each method has one caller at a time."""
 
     def __init__(self, link: Link, log: Log, appender: ConditionalAppender) -> None:
         self._link = link
         self._log = log
         self._appender = appender
-        self._numbers = OwnNumbers()
-        # Largest sequence in the log of each writer that is not in doubt.
+        self._numbers, self._fenced_numbers = OwnNumbers(), OwnNumbers()
+        # Largest sequence in the log of each writer without doubt.
         self._last: dict[str, int] = {}
 
-    async def append(self, operations: Sequence[Operation], batch_id: BatchId | None) -> None:
-        """Append the operations that are not in the log yet, by the writer's token and sequence."""
+    async def append(
+        self, operations: Sequence[Operation], batch_id: BatchId | None = None
+    ) -> None:
+        """Append the operations missing in the log, by the writer's token and sequence."""
+        if not operations:
+            return
         batch_id = batch_id or self._numbers.take(len(operations))
         last = self._last.pop(batch_id.writer, None)
         batch = WriterBatch(self._link, self._log, operations, batch_id, last)
@@ -50,33 +54,19 @@ class BatchAppender:
         if batch.last is not None:
             self._last[batch_id.writer] = batch.last
 
-
-class FencedAppender:
-    """Appends operations with fences: batches waiting at the same time share the inserts.
-
-    Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used. One
-    caller at a time.
-    """
-
-    def __init__(self, link: Link, log: Log, appender: ConditionalAppender) -> None:
-        self._link = link
-        self._log = log
-        self._appender = appender
-        self._numbers = OwnNumbers()
-
-    async def append(self, batches: Sequence[FencedBatch]) -> list[bool]:
-        """See ``Store.append_fenced``.
+    async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
+        """Batches share the inserts.
 
         Raises NotConfirmedError if a term ends after a part of its batch was appended.
         """
-        batch_id = self._numbers.take(sum(len(batch.operations) for batch in batches))
+        batch_id = self._fenced_numbers.take(sum(len(batch.operations) for batch in batches))
         writing = FencedWriterBatch(self._link, self._log, batches, batch_id)
         await self._appender.append(writing)
         return [place not in writing.stale for place in range(len(batches))]
 
 
 class WriterBatch(OrderedBatch):
-    """Its condition is that an operation is not in the log yet.
+    """Its condition: an operation is not in the log yet.
 
     ``last``: the writer's largest sequence in the log; None: in doubt.
     """
@@ -134,7 +124,7 @@ class WriterBatch(OrderedBatch):
 
 
 class FencedWriterBatch(WriterBatch):
-    """The operations of several batches, each with the condition that its fence holds.
+    """The operations of several batches, each with the condition of its fence.
 
     ``stale``: places of the batches whose fence does not hold. None of their operations is in the
     log.

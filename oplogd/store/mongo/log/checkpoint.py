@@ -6,8 +6,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier, wait
-from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.row import LogRow
+from oplogd.store.mongo.log.log import Log, LogRow
 
 ASK_SECONDS = 0.03
 
@@ -29,14 +28,14 @@ class CheckpointWaiter:
     async def reached(self, upto: int) -> LogRow:
         """Wait until the checkpoint is at an offset or past it. Return the row read then.
 
-        Raises PyMongo's errors, and StoreUnavailableError if it stands still for
-        ``FoldLease.stall_seconds``.
+        Raises StoreUnavailableError if it stands still for ``FoldLease.stall_seconds``.
         """
         folded, moved = -1, self._link.clock.monotonic()
         while True:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read(), name="checkpoint")
-                self._reading.add_done_callback(_retrieve)
+                # Its waiters may all have gone.
+                self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
             row = await asyncio.shield(self._reading)
             if row.folded.offset >= upto:
                 return row
@@ -62,9 +61,3 @@ class CheckpointWaiter:
             row = await self._log.row(session)
         self._read_at = self._link.clock.monotonic()
         return row
-
-
-def _retrieve(task: asyncio.Task[LogRow]) -> None:
-    """Retrieve the task's error: its waiters may all have gone."""
-    if not task.cancelled():
-        task.exception()

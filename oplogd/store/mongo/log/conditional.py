@@ -1,8 +1,7 @@
-"""The conditional append: everything written to the log goes through it.
+"""The conditional append: the only way into the log.
 
-See ``inserts``. The order of the steps matters. If operations are judged before the head is read,
-they may land in between, and are doubled. If the head is read without a majority, it may vanish in
-a fail-over, and leave a hole.
+See ``inserts``. The order of the steps matters. Operations judged before the head is read may land
+in between, and are doubled. A head without a majority may vanish in a fail-over, and leave a hole.
 
 A stray is before the front of the log, where no reader looks. So a late insert counts only if the
 checkpoint shows that it is folded or will be.
@@ -18,26 +17,26 @@ from oplogd.store.mongo.link.inserts import Obstacle, insert_until_taken
 from oplogd.store.mongo.link.layout import Numbered, OfTransaction, entry_document, entry_id
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.timing import RECENT_SECONDS
-from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.ends import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.log.room import LogRoom
 
-# As RECENT_SECONDS by the cluster's clock, for a machine whose own clock stood still. That clock
-# moves only with writes, such as renewals of the lease, in whole seconds.
+# As RECENT_SECONDS by the cluster's clock, for a machine whose own clock stood still. It moves only
+# with writes, such as renewals of the lease, in whole seconds.
 RECENT_SERVER_SECONDS = 3
 
-# A writer that inserts strays so often in a row was not late: the log does not fit its checkpoint.
+# A writer with so many strays in a row was not late: the log does not fit its checkpoint.
 _MOST_STRAYS = 3
 
 
 class ConditionalBatch(Protocol):
-    """Operations appended under one condition. ``todo``: the rest of them."""
+    """Operations with one condition. ``todo``: the rest of them."""
 
     todo: list[Numbered]
 
     @property
     def writer(self) -> str | OfTransaction | None:
-        """The token that the entries carry, or their transaction; None: neither."""
+        """The token of the entries, or their transaction; None: neither."""
 
     async def head(self) -> Head:
         """Return the head to append behind.
@@ -48,7 +47,7 @@ class ConditionalBatch(Protocol):
     async def judge(self, head: Head, chunk: Sequence[Numbered]) -> list[Numbered]:
         """Return the operations of the chunk that may go in behind ``head``.
 
-        Remove from ``todo`` all that are in already or may not go in.
+        Remove from ``todo`` all others: they are in already or may not go in.
         """
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
@@ -73,10 +72,7 @@ class OrderedBatch(ABC):
 
     @abstractmethod
     async def folded(self) -> tuple[int, int]:
-        """Return the checkpoint's offset, and the largest number folded at least.
-
-        -1: none is.
-        """
+        """Return the checkpoint's offset, and the largest number folded at least; -1: none is."""
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
         folded, last = await self.folded()
@@ -97,15 +93,13 @@ class LogLanding(NamedTuple):
 
 
 class ConditionalAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
-
     def __init__(self, link: Link, log: Log, room: LogRoom) -> None:
         self._link = link
         self._log = log
         self._room = room
 
     async def append(self, batch: ConditionalBatch) -> None:
-        """Append all operations of a batch that its condition lets in.
+        """Append the operations of a batch within its condition.
 
         Raises StoreUnavailableError if a majority lags for ``Timing.majority_seconds``.
         """
@@ -145,7 +139,7 @@ class ConditionalAppender:
     async def insert(
         self, head: Head, chunk: Sequence[Numbered], writer: str | OfTransaction | None
     ) -> LogLanding:
-        """Insert a chunk behind ``head``, up to the first offset that another entry has.
+        """Insert a chunk behind ``head``, up to the first taken offset.
 
         A majority has the operations that landed.
         """
@@ -173,7 +167,7 @@ class ConditionalAppender:
     ) -> None:
         """Delete strays of this insert before a plain log. A capped log drops them in time.
 
-        The gap between ``last`` and the log shows that they are strays.
+        They are strays if there is a gap between ``last`` and the log.
         """
         if self._log.known.capped_bytes or await self._log.has(last.offset + 1):
             return

@@ -1,42 +1,27 @@
-"""Corrections: appended only if no operation has touched their objects since the comparison.
+"""Appends corrections of objects without operations since the comparison.
 
 To judge corrections, read the checkpoint, then the states, then the log from the checkpoint to the
-head. After a duplicate key, read the log on from that head. If the log has a gap there, read the
-states again: they hold the entries that have left it. Corrections have no token: the states tell
-whether a late correction is in the log.
+head. After a duplicate key, read the log on from this head. If the log has a gap there, read the
+states again: they hold the entries that left it. Corrections have no token: the states tell whether
+a late correction is in the log.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
-from oplogd.store.base import Correction, CorrectionResult
+from oplogd.store.corrections import Correction, CorrectionResult, LastOperation, judged
+from oplogd.store.mongo.link import layout
 from oplogd.store.mongo.link.inserts import AskTime, server_seconds
-from oplogd.store.mongo.link.layout import (
-    Document,
-    Numbered,
-    key_of,
-    mark_of,
-    state,
-    state_document,
-)
+from oplogd.store.mongo.link.layout import Document, Numbered
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.conditional import ConditionalAppender
-from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.ends import Head
 from oplogd.store.mongo.log.log import Log
 
 PAGE = 1_000
 _PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.03
-
-
-class LastOperation(NamedTuple):
-    """The last operation of an object."""
-
-    offset: int
-    deleted: bool
-    data: str
 
 
 class ObjectsAtHead:
@@ -48,17 +33,15 @@ class ObjectsAtHead:
         self._keys = keys
 
     def take(self, key: str, document: Document) -> None:
-        """Take a state, or the state that an entry leaves, if it is newer."""
+        """Take a state, or the state after an entry, if it is newer."""
         offset = int(document.get("n") or 0)
         known = self.last.get(key)
         if key in self._keys and (known is None or offset > known.offset):
-            found = state({**document, "_id": key})
+            found = layout.state({**document, "_id": key})
             self.last[key] = LastOperation(offset, found.deleted, found.data)
 
 
 class CorrectionGuard:
-    """Methods raise PyMongo's errors, and StoreUnavailableError."""
-
     def __init__(self, link: Link, log: Log, appender: ConditionalAppender) -> None:
         self.clock = link.clock
         self._link = link
@@ -68,19 +51,10 @@ class CorrectionGuard:
     async def correct(
         self, corrections: Sequence[Correction]
     ) -> tuple[list[CorrectionResult], int]:
-        """Return the results, and the offset up to which the log was read or written.
-
-        A second correction of one object expects the object as it was before the first one, so it
-        does not pass.
-        """
+        """Return the results, and the offset up to which the log was read or written."""
         batch = CorrectionBatch(self, corrections)
         await self._appender.append(batch)
         return batch.results, batch.upto
-
-    async def objects(self, keys: set[str], known: ObjectsAtHead | None) -> ObjectsAtHead | None:
-        """Return the objects as of the log's head; None if entries left the log meanwhile."""
-        objects = known or await self.read_states(keys)
-        return objects if objects and await self.read_on(objects) else None
 
     async def folded(self, keys: set[str]) -> tuple[int, dict[str, int]]:
         """Return the checkpoint's offset, and the offset of each object's state read after it."""
@@ -129,8 +103,8 @@ class CorrectionGuard:
             if documents and documents[0]["n"] != objects.head.mark.offset + 1:
                 return False
             for document in documents:
-                objects.take(key_of(document), state_document(document))
-            mark = mark_of(documents[-1]) if documents else objects.head.mark
+                objects.take(layout.key_of(document), layout.state_document(document))
+            mark = layout.mark_of(documents[-1]) if documents else objects.head.mark
             objects.head = Head(mark, asked)
             if len(documents) < PAGE:
                 return True
@@ -148,9 +122,9 @@ class CorrectionBatch:
             (place, each.operation) for place, each in enumerate(corrections)
         ]
         self.results = [CorrectionResult.APPLIED] * len(corrections)
-        self._firsts = {operation.key: place for place, operation in reversed(self.todo)}
+        self._keys = {operation.key for _, operation in self.todo}
         self._objects: ObjectsAtHead | None = None
-        # Whether the objects are read up to their head, the last correction that was appended.
+        # Whether the objects are read up to their head, the last appended correction.
         self._is_read = False
         self._give_up_at = self._guard.clock.monotonic() + _PATIENCE_SECONDS
 
@@ -162,26 +136,26 @@ class CorrectionBatch:
         while not self._is_read or self._objects is None:
             if self._guard.clock.monotonic() > self._give_up_at:
                 raise self._guard.busy()
-            self._objects = await self._guard.objects(set(self._firsts), self._objects)
-            self._is_read = self._objects is not None
-            if self._objects is None:
+            objects = self._objects or await self._guard.read_states(self._keys)
+            self._is_read = objects is not None and await self._guard.read_on(objects)
+            self._objects = objects if self._is_read else None
+            if self._objects is None:  # entries left the log meanwhile
                 await self._guard.clock.sleep(_PAUSE_SECONDS)
         return self._objects.head
 
     async def judge(self, head: Head, chunk: Sequence[Numbered]) -> list[Numbered]:
         assert self._objects is not None
-        for place, operation in self.todo:
-            is_first = self._firsts[operation.key] == place
-            last = self._objects.last.get(operation.key)
-            self.results[place] = _result(self._corrections[place], last, is_first=is_first)
+        results = judged(self._corrections, self._objects.last)
+        for place, _ in self.todo:
+            self.results[place] = results[place]
         self.todo = [each for each in self.todo if self._is_accepted(each)]
         return [each for each in chunk if self._is_accepted(each)]
 
     async def standing(self, landed: Sequence[Numbered], first: int) -> list[Numbered]:
         """Return the corrections that are or will be folded.
 
-        A correction may be left out although it was folded, if another operation on its object
-        followed. Then it is judged again, by that operation.
+        A folded correction may be missing, if another operation on its object followed. Then it is
+        judged again, by this operation.
         """
         folded, last = await self._guard.folded({operation.key for _, operation in landed})
         return [
@@ -202,17 +176,3 @@ class CorrectionBatch:
 
     def _is_accepted(self, numbered: Numbered) -> bool:
         return self.results[numbered[0]] is CorrectionResult.APPLIED
-
-
-def _result(
-    correction: Correction, last: LastOperation | None, *, is_first: bool
-) -> CorrectionResult:
-    operation, expected = correction
-    if expected is None or (is_first and expected == (last.offset if last else 0)):
-        return CorrectionResult.APPLIED
-    has_same_effect = (
-        last
-        and last.deleted == (operation.event == "delete")
-        and last.data == operation.data.decode()
-    )
-    return CorrectionResult.PRESENT if has_same_effect else CorrectionResult.SKIPPED

@@ -1,28 +1,52 @@
 """Finding the newest and the oldest entry of the log.
 
 The log is dense from its oldest entry to its newest. An entry before the oldest is a stray: an
-insert carried out after the log had been trimmed past its place. No writer relies on it
-(see ``conditional``), and no reader counts it.
+insert carried out after the log was trimmed past its place. No writer relies on it (see
+``conditional``), and no reader counts it.
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.model.event_id import MAX_OFFSET, Mark
 from oplogd.store.mongo.link.damage import has_offset
+from oplogd.store.mongo.link.inserts import AskTime
 from oplogd.store.mongo.link.layout import Document, mark_of
 from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.link.notifier import Notifier
 from oplogd.store.mongo.link.search import PROBES, last_before, spread
-from oplogd.store.mongo.log.known import KnownLog
+from oplogd.store.mongo.link.timing import RECENT_SECONDS
 
 # Documents at an end of the log among which one is an entry. Other programs may have written the
 # rest by mistake.
 _FEW = 3
 
 _PLACE = {"n": 1, "w": 1, "s": 1}
+
+
+class Head(NamedTuple):
+    """The newest entry of the log, as a majority had it.
+
+    ``passed``: all entries after the offset ``known`` up to the newest; None if they were not read.
+    """
+
+    mark: Mark
+    asked: AskTime
+    known: int = 0
+    passed: tuple[Document, ...] | None = None
+
+    def last_of(self, writer: str, after: int) -> int | None:
+        """Return the largest sequence of a writer past an offset, -1 if it has no entry there.
+
+        None: ``passed`` does not reach back to that offset, so more must be read.
+        """
+        if self.passed is None or self.known > after:
+            return None
+        own = [each for each in self.passed if each.get("w") == writer and each["n"] > after]
+        return max((int(each["s"]) for each in own), default=-1)
 
 
 class Newest(NamedTuple):
@@ -37,9 +61,42 @@ class Newest(NamedTuple):
     found: dict[int, Document]
 
 
-class LogEnds:
-    """Methods raise PyMongo's errors."""
+class KnownLog:
+    """Hints about the log. Every use checks them."""
 
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._head_at = float("-inf")
+        # Notifies of entries appended or seen by this process.
+        self.appended = Notifier()
+        # The newest and the oldest entry seen, and the checkpoint's offset as last seen.
+        self.head = Mark(0, 0)
+        self.oldest = Mark(0, 0)
+        self.folded = 0
+        # Size of the capped collection, 0 for a plain log.
+        self.capped_bytes = 0
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether ``head`` was seen recently, so it is no stray."""
+        return self._clock() - self._head_at <= RECENT_SECONDS
+
+    def saw_entry(self, mark: Mark) -> None:
+        """Note an entry as the head if it is newer.
+
+        It is recent only behind a recent one. Otherwise it may be a stray.
+        """
+        if mark.offset > self.head.offset:
+            self.head = mark
+            if self.is_recent:
+                self._head_at = self._clock()
+
+    def saw_head(self, mark: Mark, asked_at: float) -> None:
+        """Note the head that a look-up found. After a restore it may be older."""
+        self.head, self._head_at = mark, asked_at
+
+
+class LogEnds:
     def __init__(self, link: Link, known: KnownLog) -> None:
         self._link = link
         self._known = known
@@ -73,8 +130,8 @@ class LogEnds:
         """Return the first entry after the last gap before ``head``; None if the log is empty.
 
         Without strays this is the entry with the smallest offset, and one more look-up confirms it.
-        The look-up probes at growing distances, so that it finds every gap that is at least as long
-        as the range of strays before it.
+        The look-up probes at growing distances. So it finds every gap at least as long as the range
+        of strays before it.
         """
         front = await self._end(1, session)
         if front is None:
@@ -104,8 +161,6 @@ class LogEnds:
         def is_before(mark: Mark) -> bool:
             return mark.ms <= ms
 
-        if is_before(head):
-            return head
         if not is_before(oldest):
             return Mark(oldest.offset - 1, 0)
         return await last_before(oldest, head, is_before, look_up)

@@ -1,4 +1,4 @@
-"""Reading the log collection in offset order. Every read sees entries that a majority has."""
+"""Reading the log collection in offset order. Every read sees entries of a majority."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,22 +7,45 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.store.base import Entry, LogBounds
-from oplogd.store.mongo.link.damage import has_offset
+from oplogd.store.mongo.link.damage import has_offset, whole
 from oplogd.store.mongo.link.inserts import AskTime, server_seconds
 from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, Document, entry, mark_of, weight
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
-from oplogd.store.mongo.log.ends import LogEnds
-from oplogd.store.mongo.log.head import Head
-from oplogd.store.mongo.log.known import KnownLog
-from oplogd.store.mongo.log.row import LogRow
+from oplogd.store.mongo.log.ends import Head, KnownLog, LogEnds
 
 _RANGE_READS = 5
 
+LOST_STATES = (
+    "oplog_states was dropped, and the log no longer holds everything: consumers that need a copy"
+    " wait. Run oplog-sync with a dump of all objects, then stop the agents and run one of them"
+    " once with --new-epoch"
+)
+
+
+class LogRow:
+    """The checked members of the row of the log. Times are milliseconds since 1970.
+
+    ``folded``: the checkpoint. ``set_aside``: spans of time, ends excluded, of logs set aside
+    because their clock was ahead. The rest: see ``LogBounds``.
+    """
+
+    def __init__(self, document: Document) -> None:
+        """Raise StoreUnavailableError if a member is missing or no whole number."""
+        self.folded = Mark(_number(document, "n"), _number(document, "ts"))
+        self.first = _number(document, "first")
+        self.created = _number(document, "created")
+        self.purged = _number(document, "purged")
+        self.adopted = _number(document, "adopted")
+        self.max_bytes = _number(document, "max_bytes")
+        self.has_lost_states = "states_lost" in document
+        spans = document.get("set_aside", [])
+        if not isinstance(spans, list) or not all(isinstance(span, dict) for span in spans):
+            raise _damaged("set_aside")
+        self.set_aside = tuple((_number(span, "after"), _number(span, "before")) for span in spans)
+
 
 class Log:
-    """Methods raise PyMongo's errors, and StoreUnavailableError for a log that cannot be used."""
-
     def __init__(self, link: Link) -> None:
         self._link = link
         self.known = KnownLog(link.clock.boot)
@@ -38,7 +61,7 @@ class Log:
                 f"MongoDB at {self._link.hosts}: the log is being rebuilt; this ends by itself"
             )
         row = LogRow(document)
-        self.known.saw_checkpoint(row.folded.offset)
+        self.known.folded = row.folded.offset
         return row
 
     async def documents(
@@ -68,7 +91,7 @@ class Log:
         return dense
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
-        """See ``Store.read``. With ``at_ms`` the entry at ``after`` is also read, and compared."""
+        """With ``at_ms`` the entry at ``after`` is also read, and compared."""
         async with self._link.reading() as session:
             if at_ms is None:
                 return [entry(document) for document in await self.documents(after, limit, session)]
@@ -85,7 +108,7 @@ class Log:
         return await self._link.log.find_one({"n": offset}, {"_id": 1}) is not None
 
     async def newest(self, known: Mark | None = None) -> Head:
-        """Return the newest entry; if the log is empty, the mark behind which it continues.
+        """Return the newest entry; of an empty log the mark before the next one.
 
         ``known``: a recent entry past which all others are wanted; by default the newest seen here.
         Raises as ``check_index``.
@@ -98,7 +121,7 @@ class Log:
                 await self.check_index()
             if mark is None:
                 mark = await self.empty_head(await self.row(session), session)
-                self.known.saw_empty(mark)
+                self.known.head = mark
             else:
                 self.known.saw_head(mark, asked_at)
             return Head(mark, AskTime(asked_at, server_seconds(session)), known.offset, passed)
@@ -135,8 +158,8 @@ class Log:
                 " nothing is appended until the agent that folds has set it up"
             )
 
-    async def locate(self, offset: int) -> LogBounds:
-        """Return the log's bounds and the time of the entry at ``offset``.
+    async def locate(self, offset: int = 0) -> LogBounds:
+        """See ``Store.locate``.
 
         One look-up is enough unless the log was idle or trimmed, or has grown much, since the last.
         """
@@ -154,7 +177,8 @@ class Log:
                 oldest = None
                 head = await self.empty_head(row, session)
             else:
-                self.known.saw_bounds(head, oldest, asked_at)
+                self.known.saw_head(head, asked_at)
+                self.known.oldest = oldest
         at = None if oldest is None or offset < oldest.offset else found.get(offset)
         return LogBounds(
             head=head,
@@ -169,15 +193,14 @@ class Log:
         )
 
     async def seek(self, ms: int) -> Mark:
-        """See ``Store.seek``."""
-        bounds = await self.locate(0)
+        bounds = await self.locate()
         if bounds.oldest is None:
             return Mark(0, 0)
         async with self._link.reading() as session:
             return await self._ends.last_upto(ms, bounds.oldest, bounds.head, session)
 
     async def empty_head(self, row: LogRow, session: AsyncClientSession | None = None) -> Mark:
-        """Return the mark behind which an empty log continues.
+        """Return the mark before the next entry of an empty log.
 
         No state and no folded entry has a larger offset or time.
         """
@@ -218,3 +241,17 @@ class Log:
         head = await self._ends.largest(session) or await self.empty_head(row, session)
         if row.created > missing.ms or not row.first - 1 <= missing.offset <= head.offset:
             raise LogReplacedError(f"the log has no entry at offset {missing.offset} any more")
+
+
+def _number(document: Document, member: str) -> int:
+    found = whole(document.get(member))
+    if found is None:
+        raise _damaged(member)
+    return found
+
+
+def _damaged(member: str) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"the document {LOG} of oplog_meta is damaged: its member {member} is missing or not of its"
+        " type; put it right, or restore oplog_ops, oplog_states and oplog_meta together"
+    )

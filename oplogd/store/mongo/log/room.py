@@ -10,7 +10,7 @@ _ASK_SECONDS = 0.05
 
 
 class LogRoom:
-    """Divides operations into chunks that fit, and lets writers wait for the fold.
+    """Divides operations into fitting chunks, and lets writers wait for the fold.
 
     A plain log needs no room: it is trimmed only behind the checkpoint.
     """
@@ -45,7 +45,7 @@ class LogRoom:
         return todo[:count]
 
     def is_crowded(self) -> bool:
-        """Return whether entries that are not yet folded fill more than half of the cap."""
+        """Return whether unfolded entries fill more than half of the cap."""
         known = self._log.known
         unfolded = known.head.offset - known.folded
         return unfolded * self._entry_bytes > known.capped_bytes / 2

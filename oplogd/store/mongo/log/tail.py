@@ -40,14 +40,14 @@ class Tail:
         self._cursor = _NONE
         self._session: AsyncClientSession | None = None
         self._followed_until = float("-inf")
-        # Duration of the last read. A server that reads the whole log each time rests as long.
+        # Duration of the last read. A server with reads of the whole log rests as long.
         self._took = 0.0
         # The offset behind which the cursor stands.
         self._at = -1
 
     @property
     def cursor_id(self) -> Int64:
-        """The server's id of the tailable cursor; 0 if there is none."""
+        """The server's id of the tailable cursor, 0 without one."""
         return self._cursor
 
     def is_followed(self, seconds: float) -> bool:
@@ -57,7 +57,6 @@ class Tail:
     async def follow(
         self, after: int, limit: int, seconds: float, at_ms: int | None = None
     ) -> list[Entry]:
-        """See ``Store.follow``."""
         deadline = self._followed_until = time.monotonic() + seconds
         if self._log.known.capped_bytes:
             if not self._cursor or self._at != after:
@@ -121,7 +120,7 @@ class Tail:
         return []
 
     async def _open(self, after: int, at_ms: int | None) -> None:
-        """Open a cursor at the entry ``after``. There is no cursor if that is not in the log."""
+        """Open a cursor at the entry ``after``, if it is in the log."""
         await self.close()
         self._session = self._link.session()
         awaits_tail = self._link.quirks.awaits_tail

@@ -6,7 +6,7 @@ from oplogd.store.mongo.link.layout import LOG
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.log import Log
 
-# A plain log is trimmed each time about a twentieth of its cap was added.
+# A plain log is trimmed after each twentieth of its cap.
 _TRIM_SHARE = 20
 
 _FOREIGN_ENTRIES = 1_000
@@ -20,8 +20,8 @@ class Trimmer:
         self._log = log
         self._seconds = seconds
         self._due_at = 0
-        # Offsets of the checkpoint with the monotonic time at which it was there: all of the last
-        # ``seconds``, and one before.
+        # Offsets of the checkpoint with their monotonic times: all of the last ``seconds``, and one
+        # before.
         self._folded: deque[tuple[float, int]] = deque()
 
     def is_due(self, folded: int) -> bool:
@@ -29,11 +29,11 @@ class Trimmer:
         return folded >= self._due_at
 
     async def trim(self, folded: int) -> None:
-        """Delete the oldest entries of a plain log that is larger than its cap.
+        """Delete the oldest entries of a plain log larger than its cap.
 
-        Only entries that were folded ``seconds`` ago go, and the last one stays. The number is
-        computed from the mean size of all entries, so the log meets its cap on average. ``folded``:
-        offset of the checkpoint.
+        Only entries folded ``seconds`` ago go, and the last one stays. The number is computed from
+        the mean size of all entries, so the log meets its cap on average. ``folded``: offset of the
+        checkpoint.
         """
         folded_before = self._folded_before(folded)
         cap = (await self._log.row()).max_bytes

@@ -31,7 +31,7 @@ from oplogd.store.mongo.pointers.published import LastPublish, published_of
 from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.transactions.payloads import MOST_PAYLOADS, PAYLOADS
 from oplogd.store.numbers import number_of
-from oplogd.store.topics import ENTRY_OCTETS, TopicEntry, TopicRecord
+from oplogd.store.topics import ENTRY_BYTES, TopicEntry, TopicRecord
 from oplogd.store.transactions import RecordLimits
 
 ROLLED_BACK = 1
@@ -83,7 +83,7 @@ class Stored(NamedTuple):
     def new_bytes(self) -> int:
         """Their bytes as counted in a topic."""
         count, size = self.waiting
-        return size + ENTRY_OCTETS * count
+        return size + ENTRY_BYTES * count
 
     @property
     def is_dropped(self) -> bool:

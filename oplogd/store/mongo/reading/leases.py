@@ -1,15 +1,14 @@
 """The leases of clients: one document for each in ``oplog_leases``, never removed.
 
 It is ``{_id: name, lease: {holder, term, until, ttl, note}, ended}``. The members of the lease are
-set as one value: from some servers a read returns old values of some members beside new ones of
-others. ``ended``: the transactions of all terms before this one have ended, missing: of none.
+set as one value: some servers return old values of some members beside new ones of others.
+``ended``: the transactions of all terms before this one have ended, missing: of none.
 
 A new term, and a release, is answered after the transactions of the terms before it have ended: see
-``fences``. A call cut short leaves that to the next one.
+``fences``. A call cut short leaves this to the next one.
 
-Each change is one compare-and-set of the document that was read, so one call raises a term at most
-once. Nothing is repeated after a lost answer: the next poll reads the outcome. If a poll
-raised the term and its answer was lost, the holder learns the new term by its next poll.
+Each change is one compare-and-set of the document, so one call raises a term at most once. Nothing
+is repeated after a lost answer: the next poll reads the outcome.
 
 The clock is the server's. Safety does not depend on it: see ``fences``.
 """
@@ -24,8 +23,7 @@ from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.lease import MAX_TERM
-from oplogd.store.lease_rule import NEVER_HELD, LeaseRow, polled
-from oplogd.store.leases import Lease, LeaseRequest, lease_conflict, no_lease
+from oplogd.store.leases import Lease, LeaseRequest, LeaseRow, no_lease, polled, released
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.mongo.link.fences import LEASES
 from oplogd.store.mongo.link.layout import Document
@@ -56,7 +54,7 @@ class MongoLeases:
             while True:
                 row, ended = await self._find(request.name)
                 now_ms = await self._link.raw_ms()
-                wanted = polled(row or NEVER_HELD, request, now_ms)
+                wanted = polled(row, request, now_ms)
                 if row is None:
                     wanted = wanted._replace(term=await self._first_term(now_ms))
                 if wanted == row or await self._swap(request.name, row, wanted):
@@ -72,13 +70,11 @@ class MongoLeases:
                 row, ended = await self._find(name)
                 if row is None:
                     raise no_lease(name)
-                if row.term != term or row.holder not in (holder, None):
-                    raise lease_conflict(row.lease(name, 0))
-                released = row._replace(holder=None, until=0)
-                if released == row or await self._swap(name, row, released):
+                wanted = released(row, name, holder, term)
+                if wanted == row or await self._swap(name, row, wanted):
                     if ended <= term:
                         await self._end_before(name, term + 1, began)
-                    return released.lease(name, 0)
+                    return wanted.lease(name, 0)
                 await self._pause(name, began)
 
     async def find(self, name: str) -> Lease:
@@ -113,9 +109,9 @@ class MongoLeases:
         await self._rows.update_one({"_id": name}, {"$max": {"ended": term}})
 
     async def _find(self, name: str) -> tuple[LeaseRow | None, int]:
-        """Return the row that a majority has, and the term before which transactions have ended.
+        """Return the row of a majority, and the term before which transactions have ended.
 
-        An answer from a newer one could be taken back by a fail-over, and the term be given twice.
+        A fail-over could take a newer row back, and the term would be given twice.
         """
         async with self._link.reading() as session:
             document = await self._rows.find_one({"_id": name}, session=session)
@@ -139,7 +135,7 @@ class MongoLeases:
         return swapped is not None
 
     async def _first_term(self, now_ms: int) -> int:
-        """Return the first term of a lease that has no document: 1.
+        """Return the first term of a lease without a document: 1.
 
         If documents were lost, for example with the collection, it is the time: larger than every
         term before. An old leader's fence must not hold again.
@@ -149,7 +145,7 @@ class MongoLeases:
         return now_ms if created > await self._rows.count_documents({}) else 1
 
     async def _pause(self, name: str, began: float) -> None:
-        """Wait a moment: another one has changed the row, or a majority does not have it yet.
+        """Wait a moment: another client has changed the row, or a majority does not have it yet.
 
         At most as long as the caller, who began at a time, has tried already.
         """

@@ -1,7 +1,9 @@
-"""Reading the log of one topic. Every read sees entries that a majority has."""
+"""Reading the log of one topic. Every read sees entries of a majority."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 
@@ -11,28 +13,14 @@ from oplogd.model.message_id import stamp
 from oplogd.model.names import no_topic
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import decode_marker, parse_id
+from oplogd.store.mongo.link import topic_layout as layout
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.link.search import last_before
-from oplogd.store.mongo.link.topic_layout import (
-    END,
-    MARK_FIELDS,
-    entry,
-    identity,
-    log_of,
-    mark_of,
-    number,
-    number_and_offset,
-    number_of,
-    place,
-    places_of,
-    record,
-    stamp_of,
-)
 from oplogd.store.mongo.pointers.published import decisions_of
 from oplogd.store.mongo.pointers.stored import StoredMessages
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.front import Front, last_written_before
+from oplogd.store.mongo.topics.front import Front, last_written_before, mark_at, marks_at
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.numbers import begin_of
 from oplogd.store.topic_bounds import TopicBounds
@@ -43,18 +31,30 @@ _READS = 5
 # Logs whose fronts are remembered.
 _REMEMBERED = 20_000
 
+# Guards a call: raises StoreUnavailableError while the log is not set up, and for PyMongo's errors.
 Working = Callable[[], AbstractAsyncContextManager[None]]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def guarded(
+    working: Working, call: Callable[_P, Awaitable[_T]]
+) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Return a method that makes a call while ``working``."""
+
+    async def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        async with working():
+            return await call(*args, **kwargs)
+
+    return run
 
 
 class TopicReader:
-    """Reads the logs of topics. Methods raise PyMongo's errors, and those of ``TopicLog``."""
+    """Reads the logs of topics. Methods raise also the errors of ``TopicLog``."""
 
     def __init__(
-        self,
-        link: Link,
-        catalogue: Catalogue,
-        heads: TopicHeads,
-        stored: StoredMessages,
+        self, link: Link, catalogue: Catalogue, heads: TopicHeads, stored: StoredMessages
     ) -> None:
         self._link = link
         self._catalogue = catalogue
@@ -110,21 +110,19 @@ class TopicReader:
         wanted = stamp(ms, sequence)
 
         def is_before(mark: Mark) -> bool:
-            return stamp_of(mark) <= wanted
+            return layout.stamp_of(mark) <= wanted
 
-        if not is_before(front) or front == newest:
-            at = front
-        elif is_before(newest):
-            at = newest
-        else:
-            at = await last_before(front, newest, is_before, self._look_up(topic))
+        at = front
+        if is_before(front):
+            look_up = partial(marks_at, self._link, topic.log)
+            at = await last_before(front, newest, is_before, look_up)
         now_ms, begin = await self._link.now_ms(), begin_of(topic.log)
         return TopicBounds(front, newest, at, now_ms, begin, rule.purged, rule.repaired)
 
     async def rule(self, topic: Topic, session: AsyncClientSession | None = None) -> Front:
         """Read the properties of the topic. Raises TopicNotFoundError."""
         catalogue, document = await self._catalogue.look_up(topic.name, session)
-        if document is None or log_of(document) != topic.log:
+        if document is None or layout.log_of(document) != topic.log:
             raise no_topic(topic.name)
         return Front(catalogue, document, await self._link.present())
 
@@ -133,14 +131,13 @@ class TopicReader:
         head = await self._heads.of(topic.log)
         if head is None:
             raise no_topic(topic.name)
-        front = newest = max(head.mark, low)
-        if not rule.is_gone(newest):
-            look_up = self._look_up(topic)
-            front = await last_before(low, newest, rule.is_gone, look_up, near=True)
-            if rule.is_ahead(newest):
-                written: dict[int, int] = {}
-                look_up = self._look_up(topic, written)
-                front = await last_written_before(front, newest, rule, look_up, written)
+        newest = max(head.mark, low)
+        look_up = partial(marks_at, self._link, topic.log)
+        front = await last_before(low, newest, rule.is_gone, look_up, near=True)
+        if front != newest and rule.is_ahead(newest):
+            written: dict[int, int] = {}
+            look_up = partial(marks_at, self._link, topic.log, written=written)
+            front = await last_written_before(front, newest, rule, look_up, written)
         if rule.present.ages.lags:
             front = await self._before_kept(topic, rule, low, front)
         if len(self._fronts) >= _REMEMBERED:
@@ -156,49 +153,28 @@ class TopicReader:
         ``front``, if there is none before it. Looks at all entries in between.
         """
         chosen = {
-            "_id": places_of(topic.log, low.offset, front.offset),
+            "_id": layout.places_of(topic.log, low.offset, front.offset),
             "t": {"$gte": rule.oldest_ms},
         }
         found = await self._link.entries.find(chosen, {"_id": 1}).sort("_id", 1).limit(1).to_list()
         if not found:
             return front
-        last = number_and_offset(found[0]["_id"])[1] - 1
-        return low if last == low.offset else await self.mark_at(topic, last) or low
+        last = layout.number_and_offset(found[0]["_id"])[1] - 1
+        return low if last == low.offset else await mark_at(self._link, topic.log, last) or low
 
     async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
         """Return the first entry past the floor of each log that has one."""
-        logs = {place(log, rule.floor.offset + 1): log for log, rule in rules.items()}
-        found = self._link.entries.find({"_id": {"$in": list(logs)}}, MARK_FIELDS)
+        logs = {layout.place(log, rule.floor.offset + 1): log for log, rule in rules.items()}
+        found = self._link.entries.find({"_id": {"$in": list(logs)}}, layout.MARK_FIELDS)
         return {
-            logs[each["_id"]]: mark_of(each)
+            logs[each["_id"]]: layout.mark_of(each)
             async for each in found.batch_size(len(logs) + 1)
-            if each["kind"] != END
+            if each["kind"] != layout.END
         }
 
     def _low(self, topic: Topic, floor: Mark) -> Mark:
         """Return the newest entry known to be gone."""
         return max(floor, self._fronts.get(topic.log, floor))
-
-    async def mark_at(self, topic: Topic, offset: int) -> Mark | None:
-        """Return the mark of an entry; None if it is gone."""
-        return (await self._look_up(topic)([offset])).get(offset)
-
-    def _look_up(
-        self, topic: Topic, written: dict[int, int] | None = None
-    ) -> Callable[[Sequence[int]], Awaitable[dict[int, Mark]]]:
-        """Return the look-up of marks. It notes times of writing in ``written``, by offset."""
-
-        async def look_up(offsets: Sequence[int]) -> dict[int, Mark]:
-            keys = [place(topic.log, offset) for offset in offsets]
-            found: dict[int, Mark] = {}
-            async for each in self._link.entries.find({"_id": {"$in": keys}}, MARK_FIELDS):
-                mark = mark_of(each)
-                found[mark.offset] = mark
-                if written is not None and "t" in each:
-                    written[mark.offset] = number(each, "t")
-            return found
-
-        return look_up
 
     async def _range(
         self, topic: Topic, after: int, limit: int, session: AsyncClientSession | None
@@ -210,16 +186,19 @@ class TopicReader:
         present = await self._link.present()
         entries: list[TopicEntry] = []
         size = 0
-        chosen = {"_id": places_of(topic.log, after)}
+        chosen = {"_id": layout.places_of(topic.log, after)}
         cursor = self._link.entries.find(chosen, session=session).sort("_id", 1).limit(limit)
         async with cursor.batch_size(self._size.documents(limit)):
             async for document in cursor:
-                if document["kind"] == END:
-                    await self._catalogue.forget(topic.log, mark_of(document))
+                if document["kind"] == layout.END:
+                    await self._catalogue.forget(topic.log, layout.mark_of(document))
                     raise no_topic(topic.name)
-                if entries and number_and_offset(document["_id"])[1] != entries[-1].offset + 1:
+                if (
+                    entries
+                    and layout.number_and_offset(document["_id"])[1] != entries[-1].offset + 1
+                ):
                     break
-                entries.append(entry(document, present))
+                entries.append(layout.entry(document, present))
                 size += len(document["data"])
                 # More than one: the first one may only be compared.
                 if size > READ_CHARACTERS and len(entries) > 1:
@@ -230,7 +209,6 @@ class TopicReader:
     async def expand(
         self, topic: Topic, given: TopicEntry, after: int, limit: int
     ) -> list[TopicRecord]:
-        """See ``TopicLog.expand``."""
         await self.rule(topic)
         marker = decode_marker(given.data)
         if marker.last <= after:
@@ -238,7 +216,7 @@ class TopicReader:
         if given.event == EntryKind.PUBLISH:
             return await self._stored.page(topic.log, given, after, limit)
         txn, log = parse_id(marker.txn), topic.log
-        first, last = identity(txn, log, after + 1), identity(txn, log, marker.last)
+        first, last = layout.identity(txn, log, after + 1), layout.identity(txn, log, marker.last)
         chosen = {"x": {"$gte": first, "$lte": last}}
         now_ms = await self._link.now_ms()
         records: list[TopicRecord] = []
@@ -247,26 +225,25 @@ class TopicReader:
             cursor = self._link.entries.find(chosen, session=session).sort("x", 1).limit(limit)
             async with cursor.batch_size(self._record_size.documents(limit)):
                 async for document in cursor:
-                    lsn = number_of(document["x"])
+                    lsn = layout.number_of(document["x"])
                     # A late copy of an entry may be on its way out.
                     if records and records[-1].number == lsn:
                         continue
                     size += len(document["data"])
                     if records and size > READ_CHARACTERS:
                         break
-                    records.append(record(document, lsn, given.written_ms or given.ms, now_ms))
+                    records.append(
+                        layout.record(document, lsn, given.written_ms or given.ms, now_ms)
+                    )
         self._record_size.saw(size, len(records))
         return records
 
     async def decisions(self, topic: Topic, pointers: Collection[int]) -> dict[int, Decision]:
-        """See ``TopicLog.decisions``."""
         await self.rule(topic)
         return await decisions_of(self._link, topic.log, pointers)
 
 
 class MongoTopicLog:
-    """See ``TopicLog``. ``working`` guards each call."""
-
     def __init__(self, reader: TopicReader, topic: Topic, working: Working) -> None:
         self._reader = reader
         self._topic = topic

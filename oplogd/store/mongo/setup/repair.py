@@ -16,24 +16,17 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import MAX_OFFSET, Mark
-from oplogd.store.mongo.link.layout import (
-    LOG,
-    OFFSET_INDEX,
-    Document,
-    entry_id,
-    id_has_offset,
-    mark_of,
-)
+from oplogd.store.mongo.link import layout
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.row import LogRow
+from oplogd.store.mongo.log.log import Log, LogRow
 
 # Beginnings of the names of collections: a log without its index, the log of an earlier epoch, and
 # the new log until it is complete.
-WITHOUT_INDEX_PREFIX = f"{LOG}_without_index_at_"
-SET_ASIDE_PREFIX = f"{LOG}_set_aside_at_"
-_NEW_LOG_PREFIX = f"{LOG}_being_made_"
+WITHOUT_INDEX_PREFIX = f"{layout.LOG}_without_index_at_"
+SET_ASIDE_PREFIX = f"{layout.LOG}_set_aside_at_"
+_NEW_LOG_PREFIX = f"{layout.LOG}_being_made_"
 _BATCH = 200
 # Renew the lease after reading this many entries.
 _HOLD_EVERY = 5_000
@@ -56,10 +49,7 @@ class Scan(NamedTuple):
 
 
 class Repair:
-    """Only the holder of the lease calls ``finish``.
-
-    Methods raise PyMongo's errors and StoreUnavailableError.
-    """
+    """Only the holder of the lease calls ``finish``."""
 
     def __init__(self, link: Link, log: Log, lost: Callable[[int], None]) -> None:
         """``lost`` is called with the number of entries that are neither folded nor stored."""
@@ -70,9 +60,9 @@ class Repair:
     async def begin(self, aside: str, size: int, epoch_ms: int | None = None) -> None:
         """Note that the log must be set aside as ``aside`` and rebuilt.
 
-        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: time at which a new epoch
-        begins. The states get this time, and only entries that are not folded go into the new log.
-        None: all entries go into the new log.
+        ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: begin of a new epoch. The
+        states get this time, and only unfolded entries go into the new log. None: all entries go
+        there.
         """
         repair: Document = {
             "id": aside,
@@ -81,21 +71,14 @@ class Repair:
             "sources": [{"name": aside}],
         }
         await self._link.meta.update_one(
-            {"_id": LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}}
+            {"_id": layout.LOG, "repair": {"$exists": False}}, {"$set": {"repair": repair}}
         )
-
-    async def noted(self) -> str | None:
-        """Return the id of the noted repair; None if there is none."""
-        row = await self._link.meta.find_one(
-            {"_id": LOG, "repair": {"$exists": True}}, {"repair": 1}
-        )
-        return str(row["repair"]["id"]) if row else None
 
     async def finish(self, hold: HoldLease) -> None:
         """Carry out the noted repair, if there is one, to its end."""
         while (
             row := await self._link.meta.find_one(
-                {"_id": LOG, "repair": {"$exists": True}}, {"writers": 0}
+                {"_id": layout.LOG, "repair": {"$exists": True}}, {"writers": 0}
             )
         ) is not None:
             await self._step(row, row["repair"], hold)
@@ -116,18 +99,18 @@ class Repair:
                 without += 1
                 continue
             is_next = n == previous + 1 or not previous
-            dense = dense and is_next and id_has_offset(document)
+            dense = dense and is_next and layout.id_has_offset(document)
             unfolded += n > row.folded.offset and n != previous
             previous = n
-            if id_has_offset(document):
-                mark = mark_of(document)
+            if layout.id_has_offset(document):
+                mark = layout.mark_of(document)
                 dense = dense and (n != row.folded.offset or mark == row.folded)
                 last = max(last, mark)
         dense = dense and last.offset >= max(row.folded.offset, self._log.known.head.offset, 1)
         return Scan(dense, last, unfolded, without)
 
     async def floor(self, row: LogRow) -> Mark:
-        """Return the mark behind which a new log continues if the log is lost.
+        """Return the mark before a new log if the log is lost.
 
         No entry ever seen here has a larger offset or time.
         """
@@ -137,19 +120,19 @@ class Repair:
 
     async def _step(self, row: Document, repair: Document, hold: HoldLease) -> None:
         await self._keep_lease(hold)
-        new_name = f"{_NEW_LOG_PREFIX}{repair['id'].removeprefix(f'{LOG}_')}"
+        new_name = f"{_NEW_LOG_PREFIX}{repair['id'].removeprefix(f'{layout.LOG}_')}"
         source = repair["sources"][-1]
-        is_there = await self._link.options(LOG) is not None
+        is_there = await self._link.options(layout.LOG) is not None
         if await self._link.options(source["name"]) is None:
             if is_there:
-                await self._link.rename(LOG, source["name"])
-        elif is_there and OFFSET_INDEX in await self._link.log.index_information():
+                await self._link.rename(layout.LOG, source["name"])
+        elif is_there and layout.OFFSET_INDEX in await self._link.log.index_information():
             await self._end(repair)
             return
         if "n" not in source:
             await self._decide(row, repair, new_name, hold)
         await self._copy(repair, source, new_name, hold)
-        if await self._link.rename(new_name, LOG):
+        if await self._link.rename(new_name, layout.LOG):
             await self._end(repair)
         else:
             # A late insert has created the collection again, and may have been acknowledged.
@@ -171,7 +154,7 @@ class Repair:
         source |= {"as_is": False, "after": 0}
         if len(repair["sources"]) > 1:  # late inserts: they follow the entries copied before
             newest = await self._link.database[new_name].find_one({}, {"n": 1}, sort=[("n", -1)])
-            base = mark_of(newest) if newest else await self.floor(known)
+            base = layout.mark_of(newest) if newest else await self.floor(known)
         elif repair["epoch"] is not None:  # a new epoch
             epoch = int(repair["epoch"])
             base = Mark(known.folded.offset, epoch)
@@ -199,7 +182,7 @@ class Repair:
                 logger.warning(
                     "%s had lost its index and is rebuilt: its entries continue after offset %d,"
                     " and the old collection is kept as %s",
-                    LOG,
+                    layout.LOG,
                     base.offset,
                     source["name"],
                 )
@@ -217,7 +200,7 @@ class Repair:
         options: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
         await self._link.create(new_name, **options)
         target = self._link.database[new_name]
-        await target.create_index([("n", 1)], unique=True, name=OFFSET_INDEX)
+        await target.create_index([("n", 1)], unique=True, name=layout.OFFSET_INDEX)
         newest = await target.find_one({}, {"n": 1}, sort=[("n", -1)])
         number = int(source["n"])
         wanted: Document = {"n": {"$gt": source["after"]}}
@@ -233,7 +216,7 @@ class Repair:
             if not source["as_is"]:
                 number += 1
                 mark = Mark(number, int(source["ts"]))
-                document |= {"_id": entry_id(mark), "n": mark.offset}
+                document |= {"_id": layout.entry_id(mark), "n": mark.offset}
             batch.append(document)
             if len(batch) == min(_BATCH, self._link.quirks.inserts_per_command):
                 await self._keep_lease(hold)
@@ -244,7 +227,9 @@ class Repair:
             await target.insert_many(batch)
 
     async def _note(self, repair: Document, change: Document) -> None:
-        noted = await self._link.meta.update_one({"_id": LOG, "repair.id": repair["id"]}, change)
+        noted = await self._link.meta.update_one(
+            {"_id": layout.LOG, "repair.id": repair["id"]}, change
+        )
         if not noted.matched_count:
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: another agent has rebuilt the log"
@@ -252,7 +237,7 @@ class Repair:
 
     async def _end(self, repair: Document) -> None:
         await self._link.meta.update_one(
-            {"_id": LOG, "repair.id": repair["id"]}, {"$unset": {"repair": ""}}
+            {"_id": layout.LOG, "repair.id": repair["id"]}, {"$unset": {"repair": ""}}
         )
 
     async def _keep_lease(self, hold: HoldLease) -> None:
@@ -272,14 +257,16 @@ async def _spans_set_aside(
         if before > now_ms + 1
     ]
     newest = await log.find_one({"n": {"$gt": 0}}, {"n": 1}, sort=[("_id", -1)])
-    head_ms = max(mark_of(newest).ms if newest else 0, row.folded.ms)
+    head_ms = max(layout.mark_of(newest).ms if newest else 0, row.folded.ms)
     if head_ms > now_ms:
-        max_id = entry_id(Mark(MAX_OFFSET, now_ms))
+        max_id = layout.entry_id(Mark(MAX_OFFSET, now_ms))
         first = None
         # If no entry is as old as now, the first entries after now may have left the log.
         if await log.find_one({"n": {"$gt": 0}, "_id": {"$lte": max_id}}, {"_id": 1}) is not None:
             first = await log.find_one(
                 {"n": {"$gt": 0}, "_id": {"$gt": max_id}}, {"n": 1}, sort=[("_id", 1)]
             )
-        spans.append({"after": mark_of(first).ms - 1 if first else now_ms, "before": head_ms + 1})
+        spans.append(
+            {"after": layout.mark_of(first).ms - 1 if first else now_ms, "before": head_ms + 1}
+        )
     return spans

@@ -14,12 +14,11 @@ from oplogd.errors import StoreError, StoreFlagError, StoreUnavailableError
 from oplogd.store.mongo.link.layout import LOG, OFFSET_INDEX, STATES, STATES_INDEXES, Document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.log.log import Log
-from oplogd.store.mongo.log.row import LOST_STATES, LogRow
-from oplogd.store.mongo.setup.identity import read_identity
+from oplogd.store.mongo.link.timing import LONG_SECONDS
+from oplogd.store.mongo.log.log import LOST_STATES, Log, LogRow
 from oplogd.store.mongo.setup.repair import SET_ASIDE_PREFIX, WITHOUT_INDEX_PREFIX, Repair
 from oplogd.store.mongo.setup.states import StatesKeeper, date_states
-from oplogd.store.mongo.setup.take_over import create_row, set_first_log_aside
+from oplogd.store.mongo.setup.take_over import create_row, read_identity, set_first_log_aside
 from oplogd.store.mongo.topics.setup import TopicsSetup
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
@@ -30,9 +29,6 @@ LEAST_CAPPED_BYTES = 1024 * 1024
 # MongoDB rounds the cap to a multiple of this.
 _CAP_ROUNDING = 256
 
-# Time limit of commands that go through all states.
-_LONG_SECONDS = 3600.0
-
 CollectionKind = Literal["capped", "plain"]
 
 logger = logging.getLogger("oplogd.store")
@@ -41,8 +37,8 @@ logger = logging.getLogger("oplogd.store")
 class Setup:
     """See ``MongoStore`` for the parameters. The constructor raises StoreFlagError.
 
-    ``warnings``: problems that a person must solve, each under a key for its kind. ``identity``:
-    see ``Store``. The last ``check`` or ``keep`` has read it.
+    ``warnings``: problems for a person, each under a key for its kind. ``identity``: see ``Store``.
+    The last ``check`` or ``keep`` has read it.
     """
 
     def __init__(
@@ -96,7 +92,7 @@ class Setup:
         noted = await self._link.meta.find_one({"_id": LOG}, {"repair": 1})
         is_whole = noted is not None and "repair" not in noted
         if not is_whole:
-            with pymongo.timeout(_LONG_SECONDS):
+            with pymongo.timeout(LONG_SECONDS):
                 if noted is None:
                     await self._take_over()
                 await self._repair.finish(hold)
@@ -108,7 +104,7 @@ class Setup:
             await self._create_log()
         elif OFFSET_INDEX not in await self._link.log.index_information():
             is_whole = False
-            with pymongo.timeout(_LONG_SECONDS):
+            with pymongo.timeout(LONG_SECONDS):
                 await self._repair_index(options, row, hold)
         else:
             self._check_collection(options)
@@ -148,7 +144,8 @@ class Setup:
         await self._repair.begin(aside, size, now_ms)
 
     async def is_under_repair(self) -> bool:
-        return await self._repair.noted() is not None
+        noted = {"_id": LOG, "repair": {"$exists": True}}
+        return await self._link.meta.find_one(noted, {"_id": 1}) is not None
 
     async def _take_over(self) -> None:
         """Take over a first server's database: set its log aside, give its states ``n: 0``."""
@@ -163,7 +160,7 @@ class Setup:
         await create_row(self._link, self._max_bytes or self._new_bytes)
 
     async def _raise_floor(self, row: LogRow) -> None:
-        """Let the log that follows a lost one continue behind every entry ever seen here."""
+        """Let the log after a lost one continue behind every entry ever seen here."""
         floor = await self._repair.floor(row)
         lost = floor.offset - row.folded.offset
         if floor.offset:
@@ -233,7 +230,7 @@ class Setup:
         await self._repair.finish(hold)
 
     def _size(self, options: Document, row: LogRow) -> int:
-        """Return the cap of the log that replaces one with these options; 0 for a plain log."""
+        """Return the cap of a log that replaces one with these options; 0 for a plain log."""
         if self._kind == "plain" or (self._kind is None and not options.get("capped")):
             return 0
         own = int(options.get("size", 0)) if options.get("capped") else 0
@@ -251,7 +248,7 @@ class Setup:
                     f"MongoDB at {self._link.hosts}: {LOG} is a capped collection; use"
                     " --log-collection capped"
                 )
-            self._log.known.saw_cap(0)
+            self._log.known.capped_bytes = 0
             return
         if not is_capped:
             raise StoreError(
@@ -260,8 +257,7 @@ class Setup:
                 f" size: {wanted or DEFAULT_CAP_BYTES}}}) while no agent runs, or use"
                 " --log-collection plain"
             )
-        size = int(options.get("size", 0))
-        self._log.known.saw_cap(size)
+        size = self._log.known.capped_bytes = int(options.get("size", 0))
         warning = None
         if wanted is not None and abs(size - wanted) >= _CAP_ROUNDING:
             warning = (

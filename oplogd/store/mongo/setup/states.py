@@ -9,9 +9,9 @@ from bson.datetime_ms import DatetimeMS
 from oplogd.store.mongo.link.damage import FIRST_MS, LAST_MS
 from oplogd.store.mongo.link.layout import LOG, STATES, STATES_INDEXES, Document, key_of
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.log.row import LogRow
+from oplogd.store.mongo.link.timing import LONG_SECONDS
+from oplogd.store.mongo.log.log import LogRow
 
-_LONG_SECONDS = 3600.0
 _DAY_MS = 86_400_000
 _SAMPLE = 500
 logger = logging.getLogger("oplogd.store")
@@ -26,9 +26,7 @@ class StatesKeeper:
         self._seen_whole: tuple[int, int] | None = None
 
     async def keep(self, row: LogRow, *, exists: bool) -> bool:
-        """Create the missing indexes, and repair states that were dropped.
-
-        Return whether there was nothing to do.
+        """Create missing indexes, repair dropped states. Return whether there was nothing to do.
 
         After a drop all indexes are missing, although the fold may have filled the collection
         again. If the log still holds everything, it is folded again. Otherwise the row says that
@@ -51,7 +49,7 @@ class StatesKeeper:
             was_dropped = had_states and is_new and not (exists and await self._is_whole(row))
             if was_dropped:
                 await self._start_over(row)
-            with pymongo.timeout(_LONG_SECONDS):
+            with pymongo.timeout(LONG_SECONDS):
                 await states.create_indexes(missing)
             logger.warning("created %d indexes of %s that were missing", len(missing), STATES)
             if was_dropped:
@@ -81,7 +79,7 @@ class StatesKeeper:
     async def _is_whole(self, row: LogRow) -> bool:
         """Return whether only the indexes are gone.
 
-        If so, there are states older than any that the fold may have written since a drop.
+        Then some states are older than any that the fold may have written since a drop.
         """
         if self._seen_whole is not None and self._seen_whole[0] == row.created:
             return await self._has_older_than(self._seen_whole[1] + 1)
@@ -100,10 +98,10 @@ class StatesKeeper:
 
 
 async def date_states(link: Link) -> str | None:
-    """Replace dates of the first server's states that cannot be expressed.
+    """Replace impossible dates of the first server's states. Return a warning if there were any.
 
-    The first server stored any date. The time of a state is a position with which consumers come
-    back, so it must lie between 1970 and now. Returns a warning if dates were replaced.
+    The first server stored any date. The time of a state is a position of consumers, so it must lie
+    between 1970 and now.
     """
     now = await link.now_ms()
     unusable = {"$not": {"$gte": DatetimeMS(1), "$lte": DatetimeMS(now + _DAY_MS)}}

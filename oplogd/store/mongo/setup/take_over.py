@@ -1,13 +1,18 @@
-"""Taking over a database: a new one, or the first server's."""
+"""Taking over a database: a new one, or the first server's. Its identity."""
 
 import contextlib
 import logging
+import secrets
 
+from pymongo import ReturnDocument
+from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import StoreUnavailableError
+from oplogd.store.base import sound_identity
 from oplogd.store.mongo.link.damage import offset_of
-from oplogd.store.mongo.link.layout import FIRST_SERVERS_LOG, LOG, Document
+from oplogd.store.mongo.link.errors import translating
+from oplogd.store.mongo.link.layout import FIRST_SERVERS_LOG, IDENTITY, LOG, Document
 from oplogd.store.mongo.link.link import Link
 
 logger = logging.getLogger("oplogd.store")
@@ -54,3 +59,38 @@ async def create_row(link: Link, max_bytes: int) -> None:
     }
     with contextlib.suppress(DuplicateKeyError):
         await link.meta.insert_one(row)
+
+
+async def read_identity(meta: AsyncCollection[Document]) -> str | None:
+    """Return the identity. Make it if the store has none: all agents then get the same one.
+
+    A majority has it when this returns. None: the document is damaged.
+    """
+    chosen = {"_id": IDENTITY}
+    found = await meta.find_one(chosen)
+    if found is None:
+        made = {"$setOnInsert": {"identity": secrets.token_hex(16)}}
+        try:
+            found = await meta.find_one_and_update(
+                chosen, made, upsert=True, return_document=ReturnDocument.AFTER
+            )
+        except DuplicateKeyError:  # another agent was faster
+            found = await meta.find_one(chosen)
+    return sound_identity(found and found.get("identity"))
+
+
+async def look_for_log(url: str) -> tuple[str, bool]:
+    """Return the database's name, and whether it holds a log or states, or the first server's.
+
+    Raises StoreError for a URL that cannot be used, StoreUnavailableError if MongoDB is
+    unreachable.
+    """
+    link = Link(url, brief=True)
+    try:
+        with translating(link.hosts):
+            for collection in (link.meta, link.log, link.states):
+                if await collection.find_one({}, {"_id": 1}) is not None:
+                    return link.database.name, True
+    finally:
+        await link.close()
+    return link.database.name, False

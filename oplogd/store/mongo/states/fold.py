@@ -57,11 +57,11 @@ async def raise_checkpoint(
 ) -> bool:
     """Record that entries are folded, and the last sequence of each writer among them.
 
-    The places of transactions' operations are noted before.
-    Offset, time and writers are set together, since they must fit each other. They are set only if
-    the checkpoint still is ``after``, behind which the entries were read: it goes back when states
-    were dropped or a backup was restored, and then the entries in between must be folded first.
-    ``first``: first offset of the epoch in which they were read. Returns whether it was raised.
+    The places of transactions' operations are noted before. Offset, time and writers must fit each
+    other, so they are set together, and only if the checkpoint still is ``after``, behind which the
+    entries were read. It goes back after dropped states or a restored backup: then the entries in
+    between must be folded first. ``first``: first offset of the epoch in which they were read.
+    Returns whether it was raised.
     """
     await note_folded(link, documents)
     mark = mark_of(documents[-1])

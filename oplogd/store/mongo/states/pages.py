@@ -8,13 +8,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.base import State, StateCursor, StatesPage
-from oplogd.store.mongo.link.layout import (
-    LIVE_STATES_ORDER,
-    STATES,
-    STATES_ORDER,
-    state,
-    states_past,
-)
+from oplogd.store.mongo.link import layout
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 
@@ -23,8 +17,6 @@ _COUNT_SECONDS = 60.0
 
 
 class StatePages:
-    """``page`` raises PyMongo's errors and StoreUnavailableError."""
-
     def __init__(self, link: Link) -> None:
         self._link = link
         self._read_size = ReadSize()
@@ -32,15 +24,16 @@ class StatePages:
     async def page(
         self, start: StateCursor, upto: int, limit: int, *, live_only: bool
     ) -> StatesPage:
-        """See ``Store.states``."""
         async with self._link.reading() as session:
             if live_only:
                 # The agent that folds may not have created the index of live states yet.
                 with contextlib.suppress(OperationFailure):
                     return await self._page(
-                        start, upto, limit, LIVE_STATES_ORDER, session, live_only=True
+                        start, upto, limit, layout.LIVE_STATES_ORDER, session, live_only=True
                     )
-            return await self._page(start, upto, limit, STATES_ORDER, session, live_only=live_only)
+            return await self._page(
+                start, upto, limit, layout.STATES_ORDER, session, live_only=live_only
+            )
 
     async def count_deleted(self) -> tuple[int | None, float]:
         """Return the number of tombstones, None if counting takes too long; and the seconds."""
@@ -68,13 +61,17 @@ class StatePages:
         """
         found: list[State] = []
         size = 0
-        for chosen in states_past(start, upto, live_only=live_only):
-            cursor = self._link.states.find(chosen, session=session).sort(STATES_ORDER).hint(index)
+        for chosen in layout.states_past(start, upto, live_only=live_only):
+            cursor = (
+                self._link.states.find(chosen, session=session)
+                .sort(layout.STATES_ORDER)
+                .hint(index)
+            )
             left = limit - len(found)
             batch_size = self._read_size.documents(left, READ_CHARACTERS - size)
             async with cursor.limit(left).batch_size(batch_size):
                 async for document in cursor:
-                    found.append(state(document, self._link.damage))
+                    found.append(layout.state(document, self._link.damage))
                     size += len(found[-1].data)
                     if size > READ_CHARACTERS:
                         break
@@ -82,14 +79,11 @@ class StatePages:
                 break
         self._read_size.saw(size, len(found))
         is_full = len(found) == limit or size > READ_CHARACTERS
-        if not is_full and upto:
-            await self._check_states(session)
-        return StatesPage(found, found[-1].cursor if is_full else None)
-
-    async def _check_states(self, session: AsyncClientSession | None) -> None:
-        """Raise StoreUnavailableError if the states were dropped: a copy would be incomplete."""
-        if len(await self._link.states.index_information(session=session)) < 2:
+        # States that were dropped would make an incomplete copy.
+        states = self._link.states
+        if not is_full and upto and len(await states.index_information(session=session)) < 2:
             raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: the collection {STATES} was dropped; the agent"
-                " that folds repairs it"
+                f"MongoDB at {self._link.hosts}: the collection {layout.STATES} was dropped; the"
+                " agent that folds repairs it"
             )
+        return StatesPage(found, found[-1].cursor if is_full else None)

@@ -1,4 +1,4 @@
-"""The task of each agent that folds, trims and maintains, as long as the agent holds the lease."""
+"""The task of each agent for folding, trimming and maintenance, while the agent holds the lease."""
 
 import asyncio
 import logging
@@ -48,10 +48,10 @@ class Projection:
         self._task: asyncio.Task[None] | None = None
         self._is_greeted = False
         self._keep_next_at = 0.0
-        # The checkpoint that this agent has raised as holder of the lease; None: not the holder,
-        # or the collections must be checked before it folds.
+        # The checkpoint raised by this agent as holder of the lease; None: not the holder, or the
+        # collections must be checked before it folds.
         self._checkpoint: Mark | None = None
-        # First offset of the epoch that the checkpoint belongs to.
+        # First offset of the checkpoint's epoch.
         self._first = 0
         self._batch = _LEAST_BATCH
 
@@ -163,7 +163,10 @@ class Projection:
         if not await fold(self._link, documents, self._lease.hold):
             self._checkpoint = None
             return False
-        self._adapt_batch(time.monotonic() - began)
+        # Batches that take long delay renewals of the lease.
+        is_slow = time.monotonic() - began > self._lease.seconds / 4
+        wanted = self._batch // 2 if is_slow else 2 * self._batch
+        self._batch = min(max(wanted, _LEAST_BATCH), BATCH)
         if not self._lease.held or not await raise_checkpoint(
             self._link, documents, self._first, checkpoint.offset
         ):
@@ -171,18 +174,11 @@ class Projection:
             self._checkpoint = None
             return False
         self._checkpoint = mark_of(documents[-1])
-        self._log.known.saw_checkpoint(self._checkpoint.offset)
+        self._log.known.folded = self._checkpoint.offset
         self.changed.notify()
         if not self._log.known.capped_bytes and self.trimmer.is_due(self._checkpoint.offset):
             await self.trimmer.trim(self._checkpoint.offset)
         return True
-
-    def _adapt_batch(self, took: float) -> None:
-        """Halve batches that take long: they delay renewals of the lease. Double the others."""
-        is_slow = took > self._lease.seconds / 4
-        self._batch = (
-            max(_LEAST_BATCH, self._batch // 2) if is_slow else min(BATCH, 2 * self._batch)
-        )
 
     def _report(self, trouble: StoreError | None) -> None:
         if trouble is not None and (self.trouble is None or str(trouble) != str(self.trouble)):

@@ -3,9 +3,9 @@
 See ``inserts`` and ``judgement``. Plain batches have one condition: the topic still exists. A
 deletion appends an entry, so the heads tell the judgement. A batch may also have a fence.
 
-If a connection breaks during an insert, it is repeated: then the entries in its places tell which
-ones have landed. They carry the writer's token and number, and the repetition has the same places,
-so none lands twice. The rest is judged again.
+After a broken connection an insert is repeated: the entries in its places tell which ones have
+landed. They carry the writer's token and number, and the repetition has the same places, so none
+lands twice. The rest is judged again.
 
 If the term of a fence ends before all of its batch is in the log, the rest is refused. If a part of
 it is in the log, or may still land because an answer was lost, the append raises: the answer must
@@ -24,7 +24,7 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.topic_layout import END, floor_of, parts
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.groups import Attempt, Group, Numbered, entry_document, new_entry
-from oplogd.store.mongo.topics.heads import Heads, TopicHeads
+from oplogd.store.mongo.topics.heads import Heads, LogHead, TopicHeads
 from oplogd.store.mongo.topics.judgement import Chunk, entries_of, judge
 from oplogd.store.topics import EntryKind, MessageBatch
 
@@ -34,13 +34,11 @@ _MOST_ENTRIES = 1_000
 # Characters of messages in one insert, approximately.
 _MOST_CHARACTERS = 8_000_000
 
-# Repetitions of an insert whose answer was lost.
+# Repetitions of an insert with a lost answer.
 _REPETITIONS = 2
 
 
 class TopicAppender:
-    """Methods raise PyMongo's errors, and StoreUnavailableError."""
-
     def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads) -> None:
         self._link = link
         self._catalogue = catalogue
@@ -65,7 +63,7 @@ class TopicAppender:
         """Append the entry that ends a log. Return its mark; None if the log is gone.
 
         If the log has ended already, return the mark of its end. ``behind``: only behind an entry
-        with this offset; None is returned if the log has another one behind it.
+        with this offset; None is returned if another one is there.
         """
         group = Group(log, [new_entry(END)], behind=behind)
         await self.run([group])
@@ -158,7 +156,7 @@ class TopicAppender:
                 self._heads.forget(each.group.log)
             return
         for each in landed:
-            self._heads.saw(each.group.log, each.mark, asked_at)
+            self._heads.saw(each.group.log, LogHead(each.mark), asked_at)
         if landed:
             self._heads.appended.notify()
 

@@ -1,25 +1,28 @@
-"""The front of a topic: which of its entries are gone."""
+"""The front of a topic."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from oplogd.clock.ages import MAX_LEAD_MS, Present
 from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link import topic_layout as layout
+from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.search import LookUp, last_before
-from oplogd.store.mongo.link.topic_layout import Document, floor_of, number
 
 
 class Front:
-    """The topic's document, and the rule that tells which of its entries are gone."""
+    """The topic's document, with the rule of the entries that are gone."""
 
     def __init__(self, catalogue: Document, document: Document, present: Present) -> None:
         own = document["ttl"]
-        ttl = number(catalogue, "default_ttl") if own is None else own
-        self.floor = floor_of(document)
+        ttl = layout.number(catalogue, "default_ttl") if own is None else own
+        self.floor = layout.floor_of(document)
         self.repaired = [(first, last) for first, last in catalogue.get("repaired", ())]
-        self.purged = number(document, "purged") if "purged" in document else 0
-        self._expired = max(self.floor.offset, number(document, "expired"))
+        self.purged = layout.number(document, "purged") if "purged" in document else 0
+        self._expired = max(self.floor.offset, layout.number(document, "expired"))
         self.present = present
-        # What is dated before this is gone, and what has a time in the store before the other one.
+        # Entries dated before this are gone, and those with a time in the store before the other
+        # one.
         self.oldest_date = present.ms - 1000 * ttl
         self.oldest_ms = present.ages.oldest(self.oldest_date)
         self._latest_ms = present.ms + MAX_LEAD_MS
@@ -32,20 +35,39 @@ class Front:
         return mark.ms > self._latest_ms
 
     def date(self, document: Document) -> int:
-        """Return the time from which the topic's time to live counts for an entry."""
-        return self.present.date(number(document, "ts"), document.get("t", 0))
+        """Return the start of the topic's time to live for an entry."""
+        return self.present.date(layout.number(document, "ts"), document.get("t", 0))
 
     def is_gone(self, mark: Mark) -> bool:
         return mark.offset <= self._expired or mark.ms < self.oldest_ms
 
 
+async def marks_at(
+    link: Link, log: int, offsets: Iterable[int], written: dict[int, int] | None = None
+) -> dict[int, Mark]:
+    """Look up the marks of entries by offset. Note their times of writing in ``written``."""
+    keys = [layout.place(log, offset) for offset in offsets]
+    found: dict[int, Mark] = {}
+    async for each in link.entries.find({"_id": {"$in": keys}}, layout.MARK_FIELDS):
+        mark = layout.mark_of(each)
+        found[mark.offset] = mark
+        if written is not None and "t" in each:
+            written[mark.offset] = layout.number(each, "t")
+    return found
+
+
+async def mark_at(link: Link, log: int, offset: int) -> Mark | None:
+    """Return the mark of an entry; None if it is gone."""
+    return (await marks_at(link, log, [offset])).get(offset)
+
+
 async def last_written_before(
     low: Mark, newest: Mark, rule: Front, look_up: LookUp, times: Mapping[int, int]
 ) -> Mark:
-    """Return the last mark of an entry that is gone by its time of writing; else ``low``.
+    """Return the last mark of an entry gone by its time of writing; else ``low``.
 
     For a log whose newest stamp is ahead. ``look_up`` notes times of writing in ``times``, by
-    offset. Entries without that time were stamped while the clock was ahead: before all others.
+    offset. Entries without such a time were stamped while the clock was ahead: before all others.
     """
 
     def is_before(mark: Mark) -> bool:
@@ -54,7 +76,5 @@ async def last_written_before(
     await look_up([newest.offset])
     if newest.offset not in times or newest.offset == low.offset:
         return low
-    front = newest
-    if not is_before(newest):
-        front = await last_before(low, newest, is_before, look_up)
+    front = await last_before(low, newest, is_before, look_up)
     return front if front.offset in times and rule.is_ahead(front) else low

@@ -15,7 +15,7 @@ class Once(NamedTuple):
     """The condition of an entry of a transaction.
 
     ``identity``: see ``layout``. An entry with the same one counts as this one. ``end``: identity
-    of the entry behind which this one may not go in; None: there is none. ``digest``: of a record;
+    of an entry behind which this one may not go in; None: there is none. ``digest``: of a record;
     an entry with the same identity must have the same.
     """
 
@@ -41,7 +41,7 @@ class Under(NamedTuple):
 class Numbered(NamedTuple):
     """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds.
 
-    It has ``once`` or ``under`` or none of them. ``more``: bytes that it counts beside its data.
+    It has ``once`` or ``under`` or none of them. ``more``: further bytes that it counts.
     """
 
     number: int
@@ -71,11 +71,11 @@ def new_entry(
 class Group:
     """A batch on its way. ``todo``: the rest of it. ``ended``: the end of the log met instead.
 
-    For entries with a condition: ``repeated`` are those that were in the log before. The group ends
-    with ``is_closed`` if its transaction has ended in this log, or its condition ``unless`` does
-    not hold, and with ``clash``, an entry that is in the log with another digest. ``is_stale``: its
-    fence did not hold before its last entry was in the log. ``behind``: the group is closed unless
-    the head of the log has this offset; None: it may have any.
+    ``repeated``: entries with a condition that were in the log before. The group ends with
+    ``is_closed`` if its transaction has ended in this log, or its condition ``unless`` does not
+    hold, and with ``clash``, an entry in the log with another digest. ``is_stale``: its fence did
+    not hold before its last entry was in the log. ``behind``: the group is closed unless the head
+    of the log has this offset; None: it may have any.
     """
 
     def __init__(
@@ -136,9 +136,9 @@ class Group:
 
 
 class Attempt(NamedTuple):
-    """An entry with the place that an insert gives it.
+    """An entry with the place given by an insert.
 
-    ``written_ms``: time of writing if the stamp is ahead of it; None: it is not.
+    ``written_ms``: time of writing if the stamp is ahead of it, else None.
     """
 
     group: Group

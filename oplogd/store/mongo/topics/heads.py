@@ -8,20 +8,12 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
+from oplogd.store.mongo.link import topic_layout as layout
 from oplogd.store.mongo.link.inserts import AskTime, server_seconds
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.notifier import Notifier
 from oplogd.store.mongo.link.search import PROBES
-from oplogd.store.mongo.link.topic_layout import (
-    END,
-    MARK_FIELDS,
-    SEAL,
-    Document,
-    floor_of,
-    mark_of,
-    place,
-    places_of,
-)
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.numbers import begin_of
 
@@ -35,7 +27,7 @@ _REMEMBERED = 20_000
 class LogHead(NamedTuple):
     """The newest entry of a log, as a majority had it.
 
-    In an empty log the mark behind which it continues. ``is_ended``: the topic was deleted.
+    In an empty log the mark before the next one. ``is_ended``: the topic was deleted.
     """
 
     mark: Mark
@@ -43,17 +35,17 @@ class LogHead(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """The heads of logs; logs that are gone are missing."""
+    """The heads of logs without those that are gone."""
 
     logs: Mapping[int, LogHead]
     asked: AskTime
 
 
 class TopicHeads:
-    """Methods raise PyMongo's errors, and StoreUnavailableError if ``oplog_entries`` was dropped.
+    """Methods raise StoreUnavailableError if ``oplog_entries`` was dropped.
 
-    ``recent_seconds``: age up to which a remembered head is certainly not being swept. ``appended``
-    notifies of entries that this process has appended.
+    ``recent_seconds``: up to this age no sweep removes a remembered head. ``appended`` notifies of
+    entries appended by this process.
     """
 
     def __init__(self, link: Link, catalogue: Catalogue, recent_seconds: float) -> None:
@@ -61,8 +53,8 @@ class TopicHeads:
         self._catalogue = catalogue
         self._recent_seconds = recent_seconds
         self._known: dict[int, tuple[LogHead, float]] = {}
-        # The time in the seal, and the time at which another one was found: heads that were
-        # remembered before do not count.
+        # The time in the seal, and the time at which another one was found: older heads do not
+        # count.
         self._seal: object = None
         self._sealed_at = float("-inf")
         self.appended = Notifier()
@@ -86,7 +78,7 @@ class TopicHeads:
         }
         probes = max(1, min(PROBES, _PLACES // max(1, len(known))))
         keys = [
-            place(log, offset)
+            layout.place(log, offset)
             for log, head in known.items()
             for offset in range(head.mark.offset, head.mark.offset + 1 + probes)
         ]
@@ -95,7 +87,7 @@ class TopicHeads:
             documents = {
                 each["_id"]: each
                 async for each in self._link.entries.find(
-                    {"_id": {"$in": [SEAL, *keys]}}, MARK_FIELDS, session=session
+                    {"_id": {"$in": [layout.SEAL, *keys]}}, layout.MARK_FIELDS, session=session
                 ).batch_size(len(keys) + 2)
             }
             if self._is_sealed_again(documents):
@@ -107,12 +99,8 @@ class TopicHeads:
                     self._known.pop(log, None)
                 else:
                     found[log] = head
-                    self._remember(log, head, asked_at)
+                    self.saw(log, head, asked_at)
             return Heads(found, AskTime(asked_at, server_seconds(session)))
-
-    def saw(self, log: int, mark: Mark, asked_at: float) -> None:
-        """Note an own entry behind the head asked for at a time."""
-        self._remember(log, LogHead(mark), asked_at)
 
     def past(self, ms: int) -> dict[int, int]:
         """Return the times of the remembered heads past a time, by log."""
@@ -124,12 +112,12 @@ class TopicHeads:
 
     def _is_sealed_again(self, documents: Mapping[str, Document]) -> bool:
         """Return whether the catalogue was created again: then its logs may be gone."""
-        if SEAL not in documents:
+        if layout.SEAL not in documents:
             raise StoreUnavailableError(
                 f"MongoDB at {self._link.hosts}: the collection {self._link.entries.name} is gone"
                 " or was created again; topics wait until the agent that folds has set it up"
             )
-        before, self._seal = self._seal, documents[SEAL].get("ts")
+        before, self._seal = self._seal, documents[layout.SEAL].get("ts")
         if before in (None, self._seal):
             return False
         self._sealed_at = self._link.clock.boot()
@@ -138,19 +126,20 @@ class TopicHeads:
     async def by_range(self, log: int, session: AsyncClientSession | None = None) -> LogHead | None:
         """Return the head of a log; None if the log is gone."""
         newest = await self._link.entries.find_one(
-            {"_id": places_of(log)}, MARK_FIELDS, sort=[("_id", -1)], session=session
+            {"_id": layout.places_of(log)}, layout.MARK_FIELDS, sort=[("_id", -1)], session=session
         )
         document = await self._catalogue.of_log(log, session)
         if document is None:
-            if newest is not None and newest["kind"] == END:
-                return LogHead(mark_of(newest), is_ended=True)
+            if newest is not None and newest["kind"] == layout.END:
+                return LogHead(layout.mark_of(newest), is_ended=True)
             return None
-        floor = floor_of(document)
-        if newest is None or mark_of(newest).offset < floor.offset:
+        floor = layout.floor_of(document)
+        if newest is None or layout.mark_of(newest).offset < floor.offset:
             return LogHead(floor)
         return _head(newest)
 
-    def _remember(self, log: int, head: LogHead, asked_at: float) -> None:
+    def saw(self, log: int, head: LogHead, asked_at: float) -> None:
+        """Remember a head asked for at a time, or an own entry behind it."""
         if len(self._known) >= _REMEMBERED and log not in self._known:
             self._known.clear()
         self._known[log] = head, asked_at
@@ -159,17 +148,19 @@ class TopicHeads:
 def _behind(
     documents: Mapping[str, Document], log: int, known: Mark, probes: int
 ) -> LogHead | None:
-    """Return the head by the entries around a known one; None if they do not show it."""
-    ahead = [place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)]
+    """Return the head by the entries around a known one; None if it is not among them."""
+    ahead = [
+        layout.place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)
+    ]
     passed = [documents[key] for key in itertools.takewhile(documents.__contains__, ahead)]
     if len(passed) == probes or any(key in documents for key in ahead[len(passed) :]):
         return None
-    at = documents.get(place(log, known.offset))
-    if at is not None and mark_of(at) == known:
+    at = documents.get(layout.place(log, known.offset))
+    if at is not None and layout.mark_of(at) == known:
         return _head((passed or [at])[-1])
     # The log was empty. If its first entries are not there, they may have left meanwhile.
     return _head(passed[-1]) if known.offset == begin_of(log) and passed else None
 
 
 def _head(document: Document) -> LogHead:
-    return LogHead(mark_of(document), is_ended=document.get("kind") == END)
+    return LogHead(layout.mark_of(document), is_ended=document.get("kind") == layout.END)

@@ -2,8 +2,8 @@
 
 A topic must exist. An entry of a transaction is appended once, and only while the transaction has
 not ended in this log: see ``Once``. Entries under a pointer go in while it is open: see ``Unless``.
-Whatever changes an answer is itself an entry of the same log and takes the place behind the head,
-so an outdated judgement meets a duplicate key. The fence of a batch is judged here, too: see
+Any change of an answer is itself an entry of the same log and takes the place behind the head, so
+an outdated judgement meets a duplicate key. The fence of a batch is judged here, too: see
 ``fences``.
 """
 
@@ -31,10 +31,7 @@ class Found(NamedTuple):
 async def entries_of(
     link: Link, conditions: Iterable[Once], others: Sequence[Unless] = ()
 ) -> dict[str, Found]:
-    """Look up the entries that the conditions ask for. Return them by identity.
-
-    Raises PyMongo's errors.
-    """
+    """Look up the entries of the conditions. Return them by identity."""
     clauses = _clauses(conditions, others)
     found: dict[str, Found] = {}
     if not clauses:
@@ -51,7 +48,7 @@ async def entries_of(
 
 
 def _clauses(conditions: Iterable[Once], others: Sequence[Unless]) -> list[Document]:
-    """Return one range of identities per transaction and log. Few entries are in it.
+    """Return one range of identities per transaction and log, with few entries.
 
     Another one per pointer and log: see ``Unless``.
     """
@@ -80,9 +77,8 @@ def judge(
 ) -> list[Attempt]:
     """Return the places of the entries that may go in. Take the others out of their groups.
 
-    An entry waits for the next judgement if one before it in the chunk decides about it.
-    ``known``: see ``entries_of``. ``held``: the fences that hold. Both were asked for after the
-    heads.
+    An entry waits for the next judgement if one before it in the chunk decides about it. ``known``:
+    see ``entries_of``. ``held``: the fences that hold. Both were asked for after the heads.
     """
     lasts = {log: head.mark for log, head in heads.logs.items()}
     attempts = []
@@ -118,9 +114,9 @@ def judge(
 def _accepted(
     group: Group, entries: Sequence[Numbered], known: Mapping[str, Found], identities: set[str]
 ) -> Sequence[Numbered]:
-    """Return the entries whose conditions let them in. Take the others out of the group.
+    """Return the entries with fulfilled conditions. Take the others out of the group.
 
-    ``identities``: of the entries that this chunk lets in. Another copy waits for the next round.
+    ``identities``: of the accepted entries of this chunk. Another copy waits for the next round.
     """
     if entries[0].once is None:  # none of them has one
         if group.unless is not None:
@@ -147,7 +143,7 @@ def _accepted(
 
 
 def _numbered(group: Group, entries: Sequence[Numbered]) -> Iterable[str]:
-    """Return the identities that another condition may ask for: none of DIRECT entries."""
+    """Return the identities for other conditions: none of DIRECT entries."""
     for entry in entries:
         if entry.under is not None and entry.under.number is not None:
             yield identity(entry.under.pointer, group.log, entry.under.number)

@@ -22,30 +22,29 @@ _PACE_SHARE = 5
 # A log is active for so long after its last news.
 _ACTIVE_SECONDS = 60.0
 
-# Other logs that one look-up asks for.
+# Other logs in one look-up.
 _IDLE_LOGS = 500
 
 
 class NewsWatcher:
-    """Asks for the next place of each log. Methods raise PyMongo's errors."""
+    """Asks for the next place of each log."""
 
     def __init__(self, link: Link, catalogue: Catalogue, heads: TopicHeads) -> None:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
         self._version: int | None = None
-        # Floors raised by bounds in bytes, that the last call returned.
+        # Floors raised by bounds in bytes, as of the last call.
         self._floors = 0
         self._active: dict[int, float] = {}
         # The last idle log asked for.
         self._turn = 0
-        # Logs that existed when a call first named them, and logs that did not exist.
+        # Logs that existed when a call first named them, and the others.
         self._present: set[int] = set()
         self._gone: set[int] = set()
         self._asked_at = float("-inf")
 
     async def news(self, heads: Mapping[int, int], seconds: float) -> News:
-        """See ``Topics.news``."""
         give_up_at = time.monotonic() + seconds
         while True:
             await self._check_presence(heads)
@@ -67,7 +66,8 @@ class NewsWatcher:
                 if heads:
                     self._floors = turn
                 return News(logs, version, floors)
-            is_quick = heads and self._link.quirks.finds_by_index
+            # FerretDB reads the whole collection, for look-ups and for tails.
+            is_quick = heads and self._link.quirks.awaits_tail
             pace = _PACE_SECONDS if is_quick else _SLOW_PACE_SECONDS
             pause = min(max(pace, _PACE_SHARE * (now - began)), give_up_at - now)
             await _either(appended, changed, pause)

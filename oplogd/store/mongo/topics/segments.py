@@ -1,8 +1,8 @@
 """The bytes of a topic by segments of its log. No I/O.
 
 The holder of the lease counts entries once, in order, and keeps the sums in the topic's document:
-``sizes``: ``[{last, octets, ms}, ...]``, see ``Segment``. A segment leaves
-as a whole, so nothing is ever subtracted, and a step that was cut leaves no error behind.
+``sizes``: ``[{last, octets, ms}, ...]``. A segment leaves as a whole, so nothing is ever
+subtracted, and a cut step leaves no error behind.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,62 +18,62 @@ _OF_BOUND = 32
 _LEAST = 16 * 1024
 
 
-class Segment(NamedTuple):
+class TopicSegment(NamedTuple):
     """``last``: offset of its last entry. ``ms``: time of that entry."""
 
     last: int
-    octets: int
+    size: int
     ms: int
 
 
 class Sized(NamedTuple):
     """A topic, with its head, floor and segments.
 
-    ``kept``: bytes of records that the front has passed, by transaction. ``waiting``: bytes of
-    messages that are stored and not published.
+    ``kept``: bytes of records behind the front, by transaction. ``waiting``: bytes of messages that
+    are stored and not published.
     """
 
     document: Document
     log: int
     head: Mark
     floor: Mark
-    segments: Sequence[Segment]
+    segments: Sequence[TopicSegment]
     kept: Mapping[str, int]
     waiting: int = 0
 
     @property
-    def octets(self) -> int:
+    def size(self) -> int:
         return total(self.segments) + sum(self.kept.values()) + self.waiting
 
 
-def segments_of(document: Document, floor: int) -> list[Segment]:
-    """Return the segments of a topic that are not gone. One that is gone in part counts whole."""
+def segments_of(document: Document, floor: int) -> list[TopicSegment]:
+    """Return the segments of a topic behind its floor. One that is gone in part counts whole."""
     found = [
-        Segment(number(each, "last"), number(each, "octets"), number(each, "ms"))
+        TopicSegment(number(each, "last"), number(each, "octets"), number(each, "ms"))
         for each in document.get("sizes") or []
     ]
     return [each for each in found if each.last > floor]
 
 
 def counted(
-    segments: Sequence[Segment], entries: Iterable[Segment], max_bytes: int
-) -> list[Segment]:
+    segments: Sequence[TopicSegment], entries: Iterable[TopicSegment], max_bytes: int
+) -> list[TopicSegment]:
     """Return the segments with further entries, each given as a segment of its own."""
     least = max(_LEAST, max_bytes // _OF_BOUND)
     result = list(segments)
     for entry in entries:
-        if result and result[-1].octets + entry.octets <= least:
-            result[-1] = Segment(entry.last, result[-1].octets + entry.octets, entry.ms)
+        if result and result[-1].size + entry.size <= least:
+            result[-1] = TopicSegment(entry.last, result[-1].size + entry.size, entry.ms)
         else:
             result.append(entry)
     while len(result) > _MOST:
         pairs = [result[place : place + 2] for place in range(0, len(result), 2)]
-        result = [Segment(pair[-1].last, total(pair), pair[-1].ms) for pair in pairs]
+        result = [TopicSegment(pair[-1].last, total(pair), pair[-1].ms) for pair in pairs]
     return result
 
 
-def total(segments: Iterable[Segment]) -> int:
-    return sum(each.octets for each in segments)
+def total(segments: Iterable[TopicSegment]) -> int:
+    return sum(each.size for each in segments)
 
 
 def has_one(topic: Sized) -> bool:
@@ -81,17 +81,17 @@ def has_one(topic: Sized) -> bool:
     return bool(topic.segments) and topic.floor.offset == topic.head.offset - 1
 
 
-def octets_of(topics: Iterable[Sized]) -> int:
-    return sum(each.octets for each in topics)
+def size_of(topics: Iterable[Sized]) -> int:
+    return sum(each.size for each in topics)
 
 
 def passed(topics: Iterable[Sized]) -> int:
-    """Return the number of entries that fronts have ever passed."""
+    """Return the number of entries ever passed by fronts."""
     return sum(each.floor.offset for each in topics)
 
 
-def members(segments: Sequence[Segment], kept: Mapping[str, int]) -> Document:
+def members(segments: Sequence[TopicSegment], kept: Mapping[str, int]) -> Document:
     return {
-        "sizes": [each._asdict() for each in segments],
-        "kept": [{"txn": txn, "octets": octets} for txn, octets in kept.items()],
+        "sizes": [{"last": last, "octets": size, "ms": ms} for last, size, ms in segments],
+        "kept": [{"txn": txn, "octets": size} for txn, size in kept.items()],
     }

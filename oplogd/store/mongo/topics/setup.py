@@ -9,38 +9,22 @@ import pymongo
 from pymongo.errors import DuplicateKeyError, OperationFailure
 
 from oplogd.model.message_id import stamp
+from oplogd.store.mongo.link import topic_layout as layout
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.lease import HoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.topic_layout import (
-    CATALOGUE,
-    ENTRIES,
-    IDENTITY_INDEX,
-    NAMES_FROM,
-    SEAL,
-    TOPICS,
-    Document,
-    log_of,
-    name_of,
-    number,
-    numbered,
-    reserved,
-)
+from oplogd.store.mongo.link.timing import LONG_SECONDS
 from oplogd.store.mongo.topics.catalogue import Catalogue, new_log
 from oplogd.store.numbers import MAX_LOG
 from oplogd.store.topics import DEFAULT_TTL
-
-# Time limit of a command that goes through all entries.
-_LONG_SECONDS = 3600.0
 
 logger = logging.getLogger("oplogd.store")
 
 
 class TopicsSetup:
-    """``ttl``: the default of topics in seconds; None keeps the one in the store.
-    ``set_default_ttl`` changes it. ``max_bytes``: bound of all topics together, 0 for none; None
-    keeps the one in the store.
+    """``ttl``: the default of topics in seconds. ``set_default_ttl`` changes it.
 
-    Methods raise PyMongo's errors, and StoreUnavailableError.
+    ``max_bytes``: bound of all topics together, 0 for none. None keeps the values in the store.
     """
 
     def __init__(
@@ -64,21 +48,23 @@ class TopicsSetup:
         Return whether there was nothing to do.
         """
         is_whole = False
-        if await self._link.entries.find_one({"_id": SEAL}, {"_id": 1}) is None:
-            await self._link.create(TOPICS)
-            await self._link.create(ENTRIES)
+        if await self._link.entries.find_one({"_id": layout.SEAL}, {"_id": 1}) is None:
+            await self._link.create(layout.TOPICS)
+            await self._link.create(layout.ENTRIES)
             await self.create_index()
             await self._insert_catalogue()
             if not await self._renew(hold):
                 return False
             try:
-                await self._link.entries.insert_one({"_id": SEAL, "ts": await self._link.now_ms()})
+                await self._link.entries.insert_one(
+                    {"_id": layout.SEAL, "ts": await self._link.now_ms()}
+                )
             except DuplicateKeyError:
                 return False
-        elif await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
-            # No writer may go on with a log that it remembers: no reader finds it any more.
+        elif await self._link.topics.find_one({"_id": layout.CATALOGUE}, {"_id": 1}) is None:
+            # No writer may go on with a remembered log: no reader finds it any more.
             sealed = {"$set": {"ts": await self._link.now_ms()}}
-            await self._link.entries.update_one({"_id": SEAL}, sealed)
+            await self._link.entries.update_one({"_id": layout.SEAL}, sealed)
             await self._insert_catalogue()
         else:
             is_whole = True
@@ -89,29 +75,31 @@ class TopicsSetup:
         """Take over the given time to live and bound, once. Any agent may do that."""
         if self._is_applied:
             return
-        if await self._link.topics.find_one({"_id": CATALOGUE}, {"_id": 1}) is None:
+        if await self._link.topics.find_one({"_id": layout.CATALOGUE}, {"_id": 1}) is None:
             return
         if self._ttl is not None:
             await self._set_default_ttl(self._ttl)
         if self._max_bytes is not None:
             bound = {"$set": {"topics_max_bytes": self._max_bytes or None}}
-            await self._link.topics.update_one({"_id": CATALOGUE}, bound)
+            await self._link.topics.update_one({"_id": layout.CATALOGUE}, bound)
         self._is_applied = True
 
     async def create_index(self) -> None:
-        """Create the index that only entries of transactions are in, unless it is there.
+        """Create the index of entries of transactions, unless it is there.
 
         Transactions are slow without it. In a large collection of an older version it takes a
         while, so the fold must not wait for it.
         """
         try:
-            with pymongo.timeout(_LONG_SECONDS):
-                await self._link.entries.create_index([("x", 1)], name=IDENTITY_INDEX, sparse=True)
+            with pymongo.timeout(LONG_SECONDS):
+                await self._link.entries.create_index(
+                    [("x", 1)], name=layout.IDENTITY_INDEX, sparse=True
+                )
         except OperationFailure as error:
             logger.warning(
                 "the index %s of %s cannot be created (%s): transactions are slow",
-                IDENTITY_INDEX,
-                ENTRIES,
+                layout.IDENTITY_INDEX,
+                layout.ENTRIES,
                 error.code,
             )
 
@@ -120,7 +108,7 @@ class TopicsSetup:
         # No follower has seen this version, even if the collection was dropped.
         version = await self._link.now_ms()
         document = {
-            "_id": CATALOGUE,
+            "_id": layout.CATALOGUE,
             "version": version,
             "default_ttl": ttl,
             # Random: running agents know logs of a catalogue that was dropped, perhaps empty ones.
@@ -137,25 +125,28 @@ class TopicsSetup:
         lease was lost meanwhile.
         """
         topics = self._link.topics
-        catalogue: Document = await topics.find_one({"_id": CATALOGUE}) or {}
+        catalogue: Document = await topics.find_one({"_id": layout.CATALOGUE}) or {}
         count = 0
-        for old in await topics.find({"_id": {"$gte": NAMES_FROM}}).to_list():
+        for old in await topics.find({"_id": {"$gte": layout.NAMES_FROM}}).to_list():
             if not await hold():
                 return False
-            log = await self._catalogue.reserve(name_of(old["_id"]))
+            log = await self._catalogue.reserve(layout.name_of(old["_id"]))
             now_ms = await self._link.now_ms()
             last = max(
-                stamp(now_ms, 0), number(catalogue, "ended_stamp"), number(old, "floor_stamp")
+                stamp(now_ms, 0),
+                layout.number(catalogue, "ended_stamp"),
+                layout.number(old, "floor_stamp"),
             )
             renewed = await topics.update_one(
-                {"_id": old["_id"], **numbered(log_of(old))}, {"$set": new_log(log, last, now_ms)}
+                {"_id": old["_id"], **layout.numbered(layout.log_of(old))},
+                {"$set": new_log(log, last, now_ms)},
             )
-            unused = log if not renewed.matched_count else log_of(old)
-            await topics.update_one(reserved(unused), {"$set": {"ended": now_ms}})
+            unused = log if not renewed.matched_count else layout.log_of(old)
+            await topics.update_one(layout.reserved(unused), {"$set": {"ended": now_ms}})
             count += 1
         if count:
             logger.warning(
-                "the collection %s was dropped: %d topics begin again, empty", ENTRIES, count
+                "the collection %s was dropped: %d topics begin again, empty", layout.ENTRIES, count
             )
             await self._catalogue.bump()
         return True

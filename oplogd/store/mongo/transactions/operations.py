@@ -8,7 +8,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.store.mongo.link.layout import Numbered, OfTransaction
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.log.conditional import ConditionalAppender, OrderedBatch
-from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.ends import Head
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.places import OperationPlaces

@@ -1,61 +1,49 @@
 """The bounds in bytes of topics. The holder of the lease counts new entries, and raises floors.
 
-A floor that is raised hides its entries from all agents at once. They are removed when no writer
-can insert at their places any more, as by the sweep. The front stops before an entry that readers
-of an open or just decided pointer, or of a commit that is just decided, need. It passes the records
-of transactions, which stay as long as after a sweep. Those of a transaction that is open, or whose
-COMMIT entry the front has not passed, go on counting: ``kept`` in the topic's document,
-``[{txn: hexadecimal digits, octets}, ...]``.
+A raised floor hides its entries from all agents at once. They are removed when no writer can insert
+at their places any more, as by the sweep. The front stops before an entry that readers of an open
+or just decided pointer, or of a commit that is just decided, need. It passes the records of
+transactions, which stay as long as after a sweep. Those of a transaction that is open, or whose
+COMMIT entry is past the front, go on counting: ``kept`` in the topic's document, ``[{txn:
+hexadecimal digits, octets}, ...]``.
 
 ``full`` in the catalogue: ``[{log, reason}, ...]``, log 0 for all topics together. Every agent
 reads it and refuses publishes.
 """
 
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from oplogd.errors import TopicFullError
 from oplogd.model.event_id import Mark
 from oplogd.store.bounds import RECORDS_FILL, full_topic, full_total, slack
+from oplogd.store.mongo.link import topic_layout as layout
+from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import Link
-from oplogd.store.mongo.link.topic_layout import (
-    CATALOGUE,
-    NAMES_FROM,
-    Document,
-    floor_of,
-    log_of,
-    name_of,
-    number,
-    numbered,
-    stamp_of,
-)
 from oplogd.store.mongo.topics.catalogue import Catalogue
-from oplogd.store.mongo.topics.front import Front
+from oplogd.store.mongo.topics.front import Front, mark_at
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.mongo.topics.segments import (
     Sized,
     counted,
     has_one,
     members,
-    octets_of,
     passed,
     segments_of,
+    size_of,
     total,
 )
 from oplogd.store.mongo.upkeep.look_ups import LookUps
 
-# Entries of one topic that one round counts. The others come in the next one.
+# Entries of one topic in a round. The others come in the next one.
 _ROUND = 50_000
-_PAGE = 500
 
 # Removes the entries of a topic up to an offset: the document, the rule, the offset.
 Remove = Callable[[Document, Front, int], Awaitable[int]]
 
 
 class Bounds:
-    """Methods raise PyMongo's errors, and StoreUnavailableError."""
-
     def __init__(
         self,
         link: Link,
@@ -77,7 +65,7 @@ class Bounds:
         self._next = float("-inf")
         # Reasons why publishes are refused, by log.
         self._full: dict[int, str] = {}
-        # Per log with entries that have left and are still there: a floor, and when it was seen.
+        # Per log with hidden entries that are still there: a floor, and when it was seen.
         self._left: dict[int, tuple[int, float]] = {}
 
     def reason(self, log: int) -> str | None:
@@ -91,13 +79,12 @@ class Bounds:
                 raise TopicFullError(reason)
 
     async def shrink(self) -> int:
-        """See ``Topics.shrink``."""
         wanted = {"full": 1, "topics_max_bytes": 1, "default_ttl": 1, "octets": 1}
-        catalogue = await self._link.topics.find_one({"_id": CATALOGUE}, wanted)
+        catalogue = await self._link.topics.find_one({"_id": layout.CATALOGUE}, wanted)
         if catalogue is None:
             return 0
         self._full = {
-            number(each, "log"): str(each["reason"]) for each in catalogue.get("full") or []
+            layout.number(each, "log"): str(each["reason"]) for each in catalogue.get("full") or []
         }
         now = self._link.clock.monotonic()
         if not self._lease.held or now < self._next:
@@ -110,54 +97,44 @@ class Bounds:
         full: dict[int, str] = {}
         sized: list[Sized] = []
         removed = 0
-        async for page in self._pages(every=most is not None):
-            heads = (await self._heads.newest(list(map(log_of, page)))).logs
+        chosen = None if most is not None else {"$or": [{"max_bytes": {"$gt": 0}}, {"shed": True}]}
+        async for page in self._catalogue.pages(chosen):
+            heads = (await self._heads.newest(list(map(layout.log_of, page)))).logs
             for document in page:
-                head = heads.get(log_of(document))
+                head = heads.get(layout.log_of(document))
                 if head is None or head.is_ended or not self._lease.held:
                     continue
-                removed += await self._remove_left(catalogue, document, head.mark)
+                await self._remove_left(catalogue, document, head.mark)
                 found = await self._count(document, head.mark, most)
                 bound = document.get("max_bytes")
-                if bound is not None and found.octets > bound:
+                if bound is not None and found.size > bound:
                     before = found.floor.offset
-                    excess = found.octets - bound
+                    excess = found.size - bound
                     found, held_by = await self._shed(found, excess + slack(bound))
                     if held_by is not None and await self._spare(found) > bound:
-                        excess = found.octets - bound
+                        excess = found.size - bound
                         found, held_by = await self._shed(found, excess, newest=True)
                     removed += found.floor.offset - before
-                    if held_by is not None and found.octets > bound:
-                        full[found.log] = full_topic(name_of(document["_id"]), bound, held_by)
+                    if held_by is not None and found.size > bound:
+                        full[found.log] = full_topic(
+                            layout.name_of(document["_id"]), bound, held_by
+                        )
                 sized.append(found)
         if most is not None:
             before = passed(sized)
             sized = await self._keep_total(sized, most)
             removed += passed(sized) - before
-        octets = octets_of(sized)
-        if most is not None and octets > most:
+        size = size_of(sized)
+        if most is not None and size > most:
             full[0] = full_total(most)
-        await self._note(catalogue, full, octets)
+        await self._note(catalogue, full, size)
         return removed
-
-    async def _pages(self, *, every: bool) -> AsyncIterator[list[Document]]:
-        """Return the documents of topics with a bound, or of all topics, some at a time."""
-        last = NAMES_FROM
-        while True:
-            chosen: Document = {"_id": {"$gt": last}}
-            if not every:
-                chosen["$or"] = [{"max_bytes": {"$gt": 0}}, {"shed": True}]
-            page = await self._link.topics.find(chosen).sort("_id", 1).limit(_PAGE).to_list()
-            if not page:
-                return
-            yield page
-            last = page[-1]["_id"]
 
     # --- Counting ---
 
     async def _count(self, document: Document, head: Mark, most: int | None) -> Sized:
-        """Count the entries of a topic that are new."""
-        log, floor = log_of(document), floor_of(document)
+        """Count the new entries of a topic."""
+        log, floor = layout.log_of(document), layout.floor_of(document)
         known = segments = segments_of(document, floor.offset)
         bound = document.get("max_bytes") or most or 0
         after = max(floor.offset, segments[-1].last if segments else 0)
@@ -165,7 +142,9 @@ class Bounds:
         while after < end and (entries := await self._look_ups.sizes(log, after, end)):
             segments = counted(segments, entries, bound)
             after = entries[-1].last
-        given = {str(each["txn"]): number(each, "octets") for each in document.get("kept") or []}
+        given = {
+            str(each["txn"]): layout.number(each, "octets") for each in document.get("kept") or []
+        }
         kept = await self._look_ups.still_kept(log, given, floor.offset)
         if segments != known or len(segments) != len(document.get("sizes") or []) or kept != given:
             await self._save(document, members(segments, kept))
@@ -183,7 +162,7 @@ class Bounds:
         head, segments = topic.head.offset, list(topic.segments)
         floor, kept = topic.floor.offset, dict(topic.kept)
         held_by = None
-        least = topic.octets - wanted
+        least = topic.size - wanted
         while topic.waiting + total(segments) + sum(kept.values()) > least and most > 0:
             last = min(segments[0].last, head - (not newest)) if segments else floor
             if last <= floor:
@@ -192,8 +171,8 @@ class Bounds:
                 break
             if held_by := await self._look_ups.needed(topic.log, floor, last):
                 break
-            for txn, octets in (await self._look_ups.records(topic.log, floor, last)).items():
-                kept[txn] = kept.get(txn, 0) + octets
+            for txn, size in (await self._look_ups.records(topic.log, floor, last)).items():
+                kept[txn] = kept.get(txn, 0) + size
             kept = await self._look_ups.still_kept(topic.log, kept, last)
             is_whole = segments[0].last == last
             segments = (
@@ -202,29 +181,31 @@ class Bounds:
             floor, most = last, most - 1
         if floor == topic.floor.offset:
             return topic, held_by
-        mark = await self._look_ups.mark_at(topic.log, floor)
+        mark = await mark_at(self._link, topic.log, floor)
         if mark is None:
             return topic, held_by
         update = {**members(segments, kept), "shed": True}
-        await self._save(topic.document, update, {"floor": floor, "floor_stamp": stamp_of(mark)})
+        await self._save(
+            topic.document, update, {"floor": floor, "floor_stamp": layout.stamp_of(mark)}
+        )
         await self._link.topics.update_one(
-            {"_id": CATALOGUE}, {"$inc": {"turn": 1, "left": floor - topic.floor.offset}}
+            {"_id": layout.CATALOGUE}, {"$inc": {"turn": 1, "left": floor - topic.floor.offset}}
         )
         return topic._replace(floor=mark, segments=segments, kept=kept), held_by
 
     async def _keep_total(self, topics: Sequence[Sized], most: int) -> list[Sized]:
         """Let the oldest segments of all topics leave while they exceed their bound together."""
-        excess = octets_of(topics) - most
+        excess = size_of(topics) - most
         if excess <= 0:
             return [*topics]
         kept = await self._shed_oldest(topics, excess + slack(most))
-        if octets_of(kept) <= most or octets_of(filter(has_one, kept)) <= most:
+        if size_of(kept) <= most or size_of(filter(has_one, kept)) <= most:
             return kept
         spare = [await self._spare(each) for each in kept]
         if (alone := sum(spare) - most) <= 0:
             return kept
-        newest = [each for each, octets in zip(kept, spare, strict=True) if octets]
-        others = [each for each, octets in zip(kept, spare, strict=True) if not octets]
+        newest = [each for each, size in zip(kept, spare, strict=True) if size]
+        others = [each for each, size in zip(kept, spare, strict=True) if not size]
         return others + await self._shed_oldest(newest, alone, newest=True)
 
     async def _shed_oldest(
@@ -240,56 +221,56 @@ class Bounds:
             _, place_ = heapq.heappop(fronts)
             topic = current[place_]
             left, held_by = await self._shed(topic, wanted, most=1, newest=newest)
-            wanted -= topic.octets - left.octets
+            wanted -= topic.size - left.size
             current[place_] = left
             if held_by is None and left is not topic and left.segments:
                 heapq.heappush(fronts, (left.segments[0].ms, place_))
         return current
 
     async def _spare(self, topic: Sized) -> int:
-        """Return the bytes that the newest entry would free, if it alone is left and may leave."""
+        """Return the bytes of the newest entry, if it alone is left and may leave."""
         log, floor, head = topic.log, topic.floor.offset, topic.head.offset
         if not has_one(topic) or await self._look_ups.needed(log, floor, head):
             return 0
         if await self._look_ups.records(log, floor, head):
             return 0
         kept = await self._look_ups.still_kept(log, topic.kept, head)
-        return topic.octets - topic.waiting - sum(kept.values())
+        return topic.size - topic.waiting - sum(kept.values())
 
-    async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> int:
+    async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> None:
         """Remove entries that left long enough ago."""
-        log, floor = log_of(document), floor_of(document).offset
+        log, floor = layout.log_of(document), layout.floor_of(document).offset
         if not document.get("shed"):
             self._left.pop(log, None)
-            return 0
+            return
         now = self._link.clock.boot()
         upto, seen_at = self._left.setdefault(log, (floor, now))
         if now - seen_at < self._settle_seconds:
-            return 0
+            return
         del self._left[log]
         rule = Front(catalogue, document, await self._link.removal())
         await self._remove(document, rule, min(upto, head.offset - 1))
         if upto == floor:
             await self._link.topics.update_one(
-                {"_id": document["_id"], **numbered(log), "floor": floor}, {"$set": {"shed": False}}
+                {"_id": document["_id"], **layout.numbered(log), "floor": floor},
+                {"$set": {"shed": False}},
             )
-        return 0
 
     # --- Documents ---
 
     async def _save(
-        self, document: Document, update: Document, most: Document | None = None
+        self,
+        document: Document,
+        update: Document,
+        most: Document | None = None,
     ) -> None:
-        same = {"_id": document["_id"], **numbered(log_of(document))}
-        await self._link.topics.update_one(
-            same, {"$set": update, **({} if most is None else {"$max": most})}
-        )
+        await self._catalogue.update(document, {"$set": update, **({"$max": most} if most else {})})
         document |= update | (most or {})
 
-    async def _note(self, catalogue: Document, full: dict[int, str], octets: int) -> None:
+    async def _note(self, catalogue: Document, full: dict[int, str], size: int) -> None:
         """Tell all agents which topics are full."""
         self._full = full
         listed = [{"log": log, "reason": reason} for log, reason in full.items()]
-        if listed != (catalogue.get("full") or []) or octets != catalogue.get("octets", 0):
-            update = {"$set": {"full": listed, "octets": octets}}
-            await self._link.topics.update_one({"_id": CATALOGUE}, update)
+        if listed != (catalogue.get("full") or []) or size != catalogue.get("octets", 0):
+            update = {"$set": {"full": listed, "octets": size}}
+            await self._link.topics.update_one({"_id": layout.CATALOGUE}, update)

@@ -1,24 +1,24 @@
 """The tables that count the bytes of topics.
 
 Entries are counted some time after their append, in the order of their offsets. A counter in the
-append's own transaction would write one more page for each publish. What was counted is exact:
-triggers follow all that changes or removes it, also in an agent of a version before.
+append's own transaction would write one more page for each publish. Triggers follow all later
+changes and removals, also in an agent of a version before.
 """
 
 from oplogd.store.numbers import MAX_LOG
-from oplogd.store.topics import ENTRY_OCTETS, MAX_OFFSET
+from oplogd.store.topics import ENTRY_BYTES, MAX_OFFSET
 
 
 def size(data: str) -> str:
     """Return the SQL for the bytes that a row counts. ``data``: its column."""
-    return f"({ENTRY_OCTETS} + length(CAST({data} AS BLOB)))"
+    return f"({ENTRY_BYTES} + length(CAST({data} AS BLOB)))"
 
 
 # `octets`: of the entries up to the offset `counted`, and of stored messages. `swept`: the last
-# look for entries to remove has seen all offsets up to this one. `gone`: the newest offset that has
-# left because of a bound, and `turn`: the number of that change in the store. The row of log 0
-# stands for all topics together: its `octets` are more than its bound only while nothing may leave,
-# its `gone` is the number of entries that have left in all topics, its `turn` the newest one.
+# look for entries to remove saw all offsets up to this one. `gone`: the newest offset that left
+# because of a bound, and `turn`: the number of this change in the store. The row of log 0 stands
+# for all topics together: its `octets` exceed its bound only while nothing may leave, its `gone` is
+# the number of entries that have left in all topics, its `turn` the newest one.
 _CREATE_SIZES = """
     CREATE TABLE topic_sizes (
         log INTEGER PRIMARY KEY, octets INTEGER NOT NULL, max_bytes INTEGER,
@@ -57,7 +57,7 @@ MIGRATION = (
     "CREATE INDEX topics_over_bound ON topic_sizes (log) WHERE octets > max_bytes",
     "CREATE INDEX topics_with_bound ON topic_sizes (log) WHERE max_bytes IS NOT NULL",
     "CREATE INDEX topics_by_turn ON topic_sizes (turn) WHERE turn > 0 AND log > 0",
-    # Whether a DEFERRED entry belongs to a transaction that is not over.
+    # Finds whether a DEFERRED entry belongs to a transaction that is not over.
     "CREATE INDEX records_by_place ON records (place) WHERE place IS NOT NULL",
     """
     CREATE TRIGGER size_of_topic AFTER INSERT ON topics BEGIN

@@ -5,10 +5,10 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from oplogd.clock import now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -32,13 +32,14 @@ _NOT_WRITABLE = (
 Identity = tuple[int, int]
 _GONE: Identity = (-1, -1)
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 
 class StoreFile:
-    """The file that all connections of a store use.
+    """The file of all connections of a store.
 
     ``on_replaced`` is called on the first connection after another file took its place. ``disk``:
-    the disk under it; None: one without a reserve. ``present_ms``: see ``connect``.
+    None for one without a reserve. ``present_ms``: see ``connect``.
     """
 
     def __init__(
@@ -53,8 +54,8 @@ class StoreFile:
         self.disk = disk or Disk(path)
         self._on_replaced = on_replaced
         self._present_ms = present_ms
-        # Grows when a connection finds damage. The others then reconnect: their cached pages may
-        # still look sound.
+        # Grows with damage that a connection finds. The others then reconnect: their cached pages
+        # may still look sound.
         self.damage_count = 0
         self._seen: Identity | None = None
 
@@ -80,16 +81,11 @@ class StoreFile:
         return db, identity
 
 
-def _caller_is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 class ConnectionPool:
     """Threads with a connection each. A connection that failed is replaced at the next call.
 
-    ``writes``: a call fails if the file is no longer at its path when the call returns, because
-    its work would be lost. ``prepare`` is called before the first call, until it succeeds.
+    ``writes``: a call fails if the file has left its path when the call returns, because its work
+    would be lost. ``prepare`` is called before the first call, until it succeeds.
     """
 
     def __init__(
@@ -119,25 +115,36 @@ class ConnectionPool:
         A call that ``frees_space`` is made again if the disk was full and the reserve was freed.
         """
         if self._closing:
-            raise StoreUnavailableError(f"store {self._file.path}: it is closed")
+            raise self._closed()
         try:
             return await asyncio.get_running_loop().run_in_executor(
                 self._pool, self._run, call, frees_space
             )
         except asyncio.CancelledError:
-            if self._closing and not _caller_is_cancelled():  # `close` cancelled the call
-                raise StoreUnavailableError(f"store {self._file.path}: it is closed") from None
+            task = asyncio.current_task()
+            if self._closing and not (task and task.cancelling()):  # `close` cancelled the call
+                raise self._closed() from None
             raise
+
+    def _closed(self) -> StoreUnavailableError:
+        return StoreUnavailableError(f"store {self._file.path}: it is closed")
+
+    def method(
+        self, call: Callable[Concatenate[sqlite3.Connection, _P], _T]
+    ) -> Callable[_P, Coroutine[Any, Any, _T]]:
+        """Return a method that does ``run`` with a call and its other arguments."""
+
+        async def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            return await self.run(lambda db: call(db, *args, **kwargs))
+
+        return run
 
     @property
     def is_prepared(self) -> bool:
         return self._prepare is None
 
     async def close(self, *, interrupt: bool = False) -> None:
-        """Drop waiting calls and wait for running ones.
-
-        With ``interrupt`` the running ones raise StoreUnavailableError.
-        """
+        """Drop waiting calls and wait for running ones. ``interrupt``: those raise."""
         self._closing = True
         if interrupt:
             for db in tuple(self._open):
@@ -165,12 +172,12 @@ class ConnectionPool:
                 self._prepare(db)
                 self._prepare = None
             result = call(db)
-            if self._writes and _identity(self._file.path) != self._local.identity:
-                self._forget(db)
-                raise StoreUnavailableError(
-                    f"store {self._file.path}: the file was moved away while it was written to"
-                )
             if self._writes:
+                if _identity(self._file.path) != self._local.identity:
+                    self._forget(db)
+                    raise StoreUnavailableError(
+                        f"store {self._file.path}: the file was moved away while it was written to"
+                    )
                 self._file.wal.look()
             return result
         except sqlite3.Error as error:
@@ -190,7 +197,7 @@ class ConnectionPool:
 
 
 class Pools(NamedTuple):
-    """The threads that the parts of a store share. No look-up waits for a page of entries."""
+    """The threads shared by the parts of a store. No look-up waits for a page of entries."""
 
     writer: ConnectionPool
     readers: ConnectionPool
@@ -261,31 +268,27 @@ def _translate(error: sqlite3.Error, path: Path, *, is_full: bool) -> StoreUnava
 
 
 @contextlib.contextmanager
-def transaction(db: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+def transaction(
+    db: sqlite3.Connection,
+    begin: str = "BEGIN IMMEDIATE",
+    commit: str = "COMMIT",
+    rollback: str = "ROLLBACK",
+) -> Iterator[None]:
     """Commit at the end of the block; roll back if it raises."""
     db.execute(begin)
     try:
         yield
-        db.execute("COMMIT")
+        db.execute(commit)
     except BaseException:
-        if db.in_transaction:
+        if db.in_transaction:  # some errors have ended it
             with contextlib.suppress(sqlite3.Error):  # the first error is raised
-                db.execute("ROLLBACK")
+                db.execute(rollback)
         raise
 
 
-@contextlib.contextmanager
-def savepoint(db: sqlite3.Connection) -> Iterator[None]:
+def savepoint(db: sqlite3.Connection) -> contextlib.AbstractContextManager[None]:
     """Undo the block alone if it raises, in the caller's transaction."""
-    db.execute("SAVEPOINT step")
-    try:
-        yield
-    except BaseException:
-        if db.in_transaction:  # some errors have ended the transaction
-            with contextlib.suppress(sqlite3.Error):  # the first error is raised
-                db.execute("ROLLBACK TO step")
-        raise
-    db.execute("RELEASE step")
+    return transaction(db, "SAVEPOINT step", "RELEASE step", "ROLLBACK TO step")
 
 
 def snapshot(db: sqlite3.Connection) -> contextlib.AbstractContextManager[None]:

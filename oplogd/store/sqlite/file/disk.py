@@ -53,17 +53,13 @@ class Disk:
         self._reserve = Reserve(path)
         # The file may have the size of an earlier start. Later another agent may want it larger.
         self._has_fitted = False
-        self._refused = False
+        self.refused = False
         self._backoff = Backoff(_FIRST_PAUSE, _LAST_PAUSE)
         self._try_at = 0.0
         self._passed_at = -_SAME_EPISODE
 
-    @property
-    def refused(self) -> bool:
-        return self._refused
-
     def pragmas(self) -> str:
-        """Return the SQL that keeps the write-ahead log small on a small disk, empty if it is not.
+        """Return the SQL for a small write-ahead log on a small disk, else an empty text.
 
         The log and the room for its checkpoint then fit into the space that intake leaves free.
         """
@@ -81,7 +77,7 @@ class Disk:
             self._reserve.release()
 
     def is_refusal(self, error: sqlite3.Error) -> bool:
-        """Return whether the error means that the disk is full, and take note of that."""
+        """Return whether the error means a full disk, and take note of it."""
         name = getattr(error, "sqlite_errorname", "")
         is_full = name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")) or (
             # SQLite does not tell a quota or a lack of inodes from other errors.
@@ -90,13 +86,13 @@ class Disk:
         )
         if is_full:
             now = self._clock()
-            if not self._refused:
+            if not self.refused:
                 if now - self._passed_at >= _SAME_EPISODE:
                     self._backoff.reset()
                 else:
                     self._backoff.grow()
             self._try_at = now + self._backoff.pause
-            self._refused = True
+            self.refused = True
         return is_full
 
     def free_reserve(self) -> bool:
@@ -104,18 +100,18 @@ class Disk:
         return self._reserve.release()
 
     def look(self, in_file: int = 0) -> SpaceFigures:
-        """Make the reserve again if it fits, and return the figures. ``in_file``: see them."""
+        """Make the reserve again if it fits. Return the figures. ``in_file``: see them."""
         total, free = self._measure()
         limits = limits_of(total, self._size)
         if self._keep(limits, free, in_file):
             total, free = self._measure()
-        return SpaceFigures(free, in_file, self._reserve.size(), self._refused, limits)
+        return SpaceFigures(free, in_file, self._reserve.size(), self.refused, limits)
 
     def _keep(self, limits: SpaceLimits, free: int, in_file: int) -> bool:
         """Return whether the reserve was changed."""
         present = self._reserve.size()
         missing = limits.reserve - present
-        if self._refused:
+        if self.refused:
             return self._try(limits, free, in_file, present)
         is_too_large, self._has_fitted = missing < 0 and not self._has_fitted, True
         if is_too_large or (missing > 0 and has_room_for_reserve(limits, free, in_file, missing)):
@@ -124,7 +120,7 @@ class Disk:
         return False
 
     def _try(self, limits: SpaceLimits, free: int, in_file: int, present: int) -> bool:
-        """Ask the system for the room that intake needs: quotas and inodes are known to it only.
+        """Ask the system for the room of intake, because only the system knows quotas and inodes.
 
         Return whether the reserve was changed.
         """
@@ -133,7 +129,7 @@ class Disk:
         if self._clock() < self._try_at or free < wanted:
             return False
         if self._reserve.make(present + added, beyond=wanted - added):
-            self._refused = False
+            self.refused = False
             self._passed_at = self._clock()
         else:
             self._backoff.grow()

@@ -11,8 +11,7 @@ from oplogd.errors import ForeignStoreError
 from oplogd.store.sqlite.file.schema import ADDED, APPLICATION_ID, MIGRATIONS
 
 PROGRESS_SECONDS = 5.0
-# Instructions of SQLite's virtual machine between two looks at the clock: some hundredths of a
-# second.
+# Instructions of SQLite's virtual machine between two looks at the clock: some 10 ms.
 PROGRESS_STEPS = 1_000_000
 
 logger = logging.getLogger("oplogd.store")
@@ -59,7 +58,7 @@ def migrate(db: sqlite3.Connection, path: Path) -> None:
 
 @contextlib.contextmanager
 def _progress(db: sqlite3.Connection, path: Path, version: int) -> Iterator[None]:
-    """Log that a migration begins, and every few seconds that it still runs."""
+    """Log the begin of a migration, and every few seconds that it still runs."""
     began = logged = time.monotonic()
     logger.info(
         "store %s: bringing the file to schema version %d; a large one takes a while",

@@ -5,7 +5,9 @@ from typing import TypeVar
 
 import msgspec
 
-from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+# Bounds of one append statement. Larger statements cost memory and save no time.
+STATEMENT_BYTES = 1 << 20
+STATEMENT_OPERATIONS = 5_000
 
 _T = TypeVar("_T")
 
@@ -16,13 +18,14 @@ def as_json(value: object) -> str:
 
 def parts(items: Sequence[_T], size_of: Callable[[_T], int]) -> Iterator[Sequence[_T]]:
     """Divide items so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES, or is one item."""
+    sizes = [size_of(item) for item in items]
     start = size = 0
-    for number, item in enumerate(items):
-        own = size_of(item)
-        size += own
-        count = number - start
-        if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
-            yield items[start:number]
-            start, size = number, own
+    if len(items) > STATEMENT_OPERATIONS or sum(sizes) > STATEMENT_BYTES:
+        for number, own in enumerate(sizes):
+            size += own
+            count = number - start
+            if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
+                yield items[start:number]
+                start, size = number, own
     if items:
         yield items[start:]

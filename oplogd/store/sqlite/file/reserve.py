@@ -1,4 +1,4 @@
-"""The reserve: a file that holds room on the disk until the disk is full."""
+"""The reserve: a file to hold room on the disk until the disk is full."""
 
 import contextlib
 import errno
@@ -25,7 +25,7 @@ logger = logging.getLogger("oplogd.store")
 class Reserve:
     """The file ``STORE-reserve``. All agents of a store share it. Methods raise no OSError.
 
-    Whatever else is at its path is left alone, and logged once: a link, a folder, another content.
+    Anything else at its path is left alone, and logged once: a link, a folder, another content.
     """
 
     def __init__(self, store: Path) -> None:
@@ -41,7 +41,7 @@ class Reserve:
             return 0
 
     def release(self) -> bool:
-        """Remove the file. Return whether that gave room back."""
+        """Remove the file. Return whether this gave room back."""
         try:
             with self._opened(os.O_RDONLY) as file:
                 had = os.fstat(file).st_size > 0
@@ -53,8 +53,8 @@ class Reserve:
     def make(self, size: int, beyond: int = 0) -> bool:
         """Make the file this large. Return whether the disk has room for ``beyond`` more bytes.
 
-        Without that room the file stays as it was. While another agent makes it, nothing is done,
-        and False is returned. If there can be no reserve, only the room is tried.
+        Without this room the file stays as it was. While another agent makes the file, do nothing
+        and return False. If there can be no reserve, only the room is tried.
         """
         try:
             with self._opened(os.O_RDWR | os.O_CREAT) as file:

@@ -47,16 +47,15 @@ CREATE_SET_ASIDE = """
     CREATE TABLE set_aside (after INTEGER NOT NULL, before INTEGER NOT NULL)"""
 
 # One row. `ttl`: seconds to live of topics without their own. `version`: grows with every change of
-# the catalogue. `ended_stamp`: past all stamps in deleted topics, so that even the last id of one
-# is before the front of the next.
+# the catalogue. `ended_stamp`: past all stamps in deleted topics, so even the last id of one is
+# before the front of the next.
 CREATE_CATALOGUE = """
     CREATE TABLE catalogue (
         ttl INTEGER NOT NULL, version INTEGER NOT NULL, last_log INTEGER NOT NULL,
         ended_stamp INTEGER NOT NULL
     )"""
-# A row for each generation of a topic; those that were deleted have no name. `log`: see `numbers`.
-# `floor`: entries up to it are gone, whatever their age. Deleting them may take until the next
-# sweep.
+# A row for each generation of a topic; deleted ones have no name. `log`: see `numbers`. `floor`:
+# entries up to it are gone, whatever their age. Deleting them may take until the next sweep.
 CREATE_TOPICS = """
     CREATE TABLE topics (
         log INTEGER PRIMARY KEY, namespace TEXT, name TEXT, ttl INTEGER,
@@ -73,8 +72,8 @@ CREATE_ENTRIES = """
         expires INTEGER NOT NULL
     )"""
 # A row for each transaction. `grp`: its group. `ends`: the time-out while it is open, afterwards
-# the time of the decision. `logs`: JSON array of the logs it has touched. `result`: all that the
-# answer of its commit needs, compressed.
+# the time of the decision. `logs`: JSON array of its logs. `result`: the answer of its commit,
+# compressed.
 CREATE_TXNS = """
     CREATE TABLE txns (
         id INTEGER PRIMARY KEY, log INTEGER NOT NULL, grp TEXT, only_log INTEGER,
@@ -93,8 +92,8 @@ CREATE_RECORDS = """
         PRIMARY KEY (txn, lsn)
     ) WITHOUT ROWID"""
 
-# A row for each lease that was ever held; rows stay. `ends`: time at which anyone may acquire it.
-# `ttl`: time to live in ms of the last extension.
+# A row for each lease that was ever held; rows stay. `ends`: any client may acquire it from then
+# on. `ttl`: time to live in ms of the last extension.
 CREATE_LEASES = """
     CREATE TABLE leases (
         name TEXT PRIMARY KEY, holder TEXT, term INTEGER NOT NULL, ends INTEGER NOT NULL,
@@ -102,10 +101,10 @@ CREATE_LEASES = """
     ) WITHOUT ROWID"""
 
 # A row for each pointer in a topic. `state`: `open`, or the decision. `expires`: it times out then.
-# `has_entries`: something was published under it, and the sweep has not voided all of that. `last`:
-# the largest write stamp, 0 if nothing was stored. `published`: the largest one that was published
-# or rolled back; `records` and `octets`: of the stored messages past it. `publish_…`: of the last
-# PUBLISH entry, NULL if there is none or if it was rolled back. `end_…`: of the decision.
+# `has_entries`: something was published under it and is not void. `last`: the largest write stamp,
+# 0 if nothing was stored. `published`: the largest one that was published or rolled back; `records`
+# and `octets`: of the stored messages past it. `publish_…`: of the last PUBLISH entry, NULL without
+# one or after its rollback. `end_…`: of the decision.
 CREATE_POINTERS = """
     CREATE TABLE pointers (
         log INTEGER NOT NULL, pointer INTEGER NOT NULL, state TEXT NOT NULL,
@@ -149,18 +148,17 @@ CREATE_TXN_FENCES_LEAVE = """
     CREATE TRIGGER txn_fences_leave AFTER DELETE ON txns BEGIN
         DELETE FROM txn_fences WHERE txn = OLD.id;
     END"""
-# A row for each topic that lost messages by a forced rollback. `stamp`: of the newest of them.
+# A row for each topic after a forced rollback. `stamp`: of the newest lost message.
 CREATE_PURGES = """
     CREATE TABLE purges (log INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)"""
 
-# Tables that came without a new version: an agent of the version before works without them.
+# Tables without a new version: an agent of the version before works without them.
 #
-# `guarded_clock`: one row, the guarded time (see `oplogd/clock/rule.py`).
-# `dated`: the entries of the log with this number from `first` to `offset` were written at `ms`.
-# Only for entries whose stamps were ahead then: their stamps do not tell it.
-# `repaired`: spans of ms whose ids may be from before a repair of topics that were ahead.
-# `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead.
-# `identity`: one row, the identity of the store in 32 hexadecimal digits.
+# `guarded_clock`: one row, the guarded time (see `oplogd/clock/rule.py`). `dated`: the entries of
+# the log with this number from `first` to `offset` were written at `ms`. Only for entries whose
+# stamps were ahead then. `repaired`: spans of ms with ids from before a repair of topics ahead.
+# `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead. `identity`:
+# one row, 32 hexadecimal digits.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS guarded_clock (
         id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, times INTEGER NOT NULL,
@@ -194,8 +192,8 @@ MIGRATIONS = (
             "CREATE INDEX tombstones ON states (ts) WHERE deleted",
         ),
     ),
-    # A read of live states no longer looks at tombstones. One index in place of two leaves the
-    # cost of an append as it was.
+    # A read of live states passes over tombstones. One index in place of two keeps the cost of an
+    # append.
     Migration(
         "live states apart from tombstones",
         (
@@ -208,7 +206,7 @@ MIGRATIONS = (
         ),
     ),
     # The tables of the oplog stay as they are: an agent of the version before, beside this one,
-    # goes on with the connections that it has open. It refuses to open more of them.
+    # goes on with its open connections. It opens no others.
     Migration(
         "topics",
         (
@@ -245,16 +243,16 @@ MIGRATIONS = (
     ),
     # As above.
     Migration("rules for pointers", (CREATE_POINTER_RULES, CREATE_POINTER_RULES_LEAVE)),
-    # As above. Older agents do not know logs whose numbers are used again.
+    # As above. Older agents do not know numbers in use again.
     Migration(
         "numbers of logs are used again",
         (f"CREATE UNIQUE INDEX topics_by_number ON topics (log & {MAX_LOG})",),
     ),
     # As above. Such an agent would commit without judging a fence.
     Migration("fences of transactions", (CREATE_TXN_FENCES, CREATE_TXN_FENCES_LEAVE)),
-    # An agent of the version before, beside this one, would roll back what was reported as
-    # committed, and void entries without telling other agents. So the tables of pointers change:
-    # it can still read and publish other messages. `late_…`: mark of the last LATE entry.
+    # An agent of the version before, beside this one, would roll back reported commits, and void
+    # entries without telling other agents. So the tables of pointers change: it can still read and
+    # publish other messages. `late_…`: mark of the last LATE entry.
     Migration(
         "late reports",
         (

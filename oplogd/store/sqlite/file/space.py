@@ -16,7 +16,7 @@ _PATIENCE = "; PRAGMA busy_timeout = 250"
 
 
 class SqliteSpace:
-    """See ``Space``. ``opened``: completes an opening for which there was no room."""
+    """See ``Space``. ``opened``: completes an opening without room."""
 
     def __init__(self, file: StoreFile, opened: Callable[[], Awaitable[None]]) -> None:
         self.name = f"store {file.path}"

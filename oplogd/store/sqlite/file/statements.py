@@ -5,12 +5,8 @@ from collections.abc import Callable
 from oplogd.store.sqlite.file.schema import NEVER
 from oplogd.store.sqlite.file.template import READ_CHARACTERS, search, steps
 
-# Bounds of one append statement. Larger statements cost memory and save no time.
-STATEMENT_BYTES = 1 << 20
-STATEMENT_OPERATIONS = 5_000
-
-# FAST: without it some builds of SQLite overwrite all pages that a deletion frees. A rollback of
-# large messages then writes as many bytes as they had, takes that memory, and delays all writers.
+# FAST: without it some builds of SQLite overwrite all freed pages. A rollback of large messages
+# then writes as many bytes as they had, takes this memory, and delays all writers.
 PRAGMAS = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = FULL;
@@ -47,8 +43,8 @@ def advance(ts: str, count: str) -> str:
         WHERE name = 'ops'"""
 
 
-# One statement numbers, appends, folds and trims. Each further statement would take the GIL back
-# from the event loop, which at full load costs half a millisecond.
+# One statement numbers, appends, folds and trims. Each further statement would take the GIL from
+# the event loop, which at full load costs half a millisecond.
 APPENDER = f"""
     CREATE TEMP TABLE IF NOT EXISTS cut (seq INTEGER NOT NULL, total INTEGER NOT NULL);
     CREATE TEMP VIEW batch AS SELECT 0 AS ts, '[["event", "key", "data"]]' AS body;
@@ -84,22 +80,8 @@ APPENDER = f"""
 """
 APPEND = "INSERT INTO batch VALUES (?, ?)"
 TRIM = "INSERT INTO batch VALUES (0, '[]')"
-# `turn` numbers the corrections of one object in a batch: the second one expects a state that the
-# first one has changed.
-JUDGE = """
-    WITH given AS (
-        SELECT key AS place, json_extract(value, '$[0]') AS event,
-        json_extract(value, '$[1]') AS key, json_extract(value, '$[2]') AS data,
-        json_extract(value, '$[3]') AS expected FROM json_each(?)
-    ), turns AS (SELECT *, row_number() OVER (PARTITION BY key ORDER BY place) AS turn FROM given)
-    SELECT json_group_array(result) FROM (
-        SELECT CASE
-        WHEN expected IS NULL OR (turn = 1 AND expected = coalesce(n, 0)) THEN 'applied'
-        WHEN n IS NOT NULL AND deleted = (event = 'delete') AND states.data = turns.data
-        THEN 'present'
-        ELSE 'skipped' END AS result
-        FROM turns LEFT JOIN states USING (key) ORDER BY place
-    )
+LAST_OPERATIONS = """
+    SELECT key, n, deleted, data FROM states WHERE key IN (SELECT value FROM json_each(?))
 """
 READ = f"""
     WITH RECURSIVE {

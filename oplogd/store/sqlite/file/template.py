@@ -1,4 +1,4 @@
-"""SQL that the oplog and the topics share: both number their entries without holes."""
+"""SQL for the oplog and the topics: both number their entries without holes."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ READ_CHARACTERS = 1_000_000
 def steps(table: str, number: str, columns: Sequence[str], first: str) -> str:
     """Return the SQL of ``step``: at most ``:limit`` entries from number ``first`` on.
 
-    A read steps from entry to entry and stops at its bound, so later entries are not touched.
+    A read steps from entry to entry and stops at its bound, so it does not touch later entries.
     """
     names = ", ".join((number, *columns))
     following = ", ".join(f"{table}.{name}" for name in (number, *columns))
@@ -24,11 +24,11 @@ def steps(table: str, number: str, columns: Sequence[str], first: str) -> str:
 
 
 def search(name: str, table: str, number: str, time: str, *, start: str) -> str:
-    """Return the SQL of a binary search: ``max(low)`` of ``name`` is the number that it finds.
+    """Return the SQL of a binary search: ``max(low)`` of ``name`` is the number found.
 
-    That is the last number whose time is less than ``wanted``. ``start`` selects low, high and
-    wanted: low is known to be less, or stands before the first entry; numbers after high are not
-    looked at. ``time`` ascends with ``number``.
+    It is the last number whose time is less than ``wanted``. ``start`` selects low, high and
+    wanted: low is known to be less, or is before the first entry; no number after high is looked
+    at. ``time`` ascends with ``number``.
     """
     middle = "(low + high + 1) / 2"
     return f"""{name} (low, high, wanted) AS (

@@ -26,7 +26,7 @@ class WriteAheadLog:
             return 0
 
     def look(self) -> None:
-        """Log the begin and the end of the time in which it is large. Called by one thread."""
+        """Log the begin and the end of the time in which it is large. One thread calls it."""
         if self.size() > LARGE_BYTES:
             self._large.occurred(detail=_REASON)
         elif self._large.active:

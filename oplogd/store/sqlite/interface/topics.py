@@ -1,16 +1,14 @@
 """The topics in the embedded store: see ``Topics``."""
 
 import sqlite3
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import TypeVar
 
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.model.names import TopicName, no_topic
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
-from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile
 from oplogd.store.sqlite.pointers import rows as pointer_rows
 from oplogd.store.sqlite.topics import catalogue
@@ -19,16 +17,9 @@ from oplogd.store.sqlite.topics.news import Follower
 from oplogd.store.sqlite.upkeep import room, sweep
 from oplogd.store.sqlite.upkeep.bounds import BoundsKeeper, bound_figures
 from oplogd.store.topic_bounds import TopicBounds
-from oplogd.store.topics import (
-    MessageBatch,
-    Namespace,
-    News,
-    Outcome,
-    Topic,
-    TopicEntry,
-    TopicRecord,
-    TopicStats,
-)
+from oplogd.store.topics import MessageBatch, Outcome, Topic, TopicEntry, TopicRecord, TopicStats
+
+_T = TypeVar("_T")
 
 
 class SqliteTopicLog:
@@ -38,65 +29,56 @@ class SqliteTopicLog:
         _, self._readers, self._lookups = pools
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
-        with self._naming():
-            return await self._readers.run(
-                lambda db: topic_entries.read(
-                    db, self._topic.log, after, limit, at_ms, self._present()
-                )
-            )
+        return await self._run(
+            self._readers,
+            lambda db, log: topic_entries.read(db, log, after, limit, at_ms, self._present()),
+        )
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
-        with self._naming():
-            return await self._lookups.run(
-                lambda db: topic_entries.locate(db, self._topic.log, ms, sequence, self._present())
-            )
+        return await self._run(
+            self._lookups,
+            lambda db, log: topic_entries.locate(db, log, ms, sequence, self._present()),
+        )
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
-        with self._naming():
-            return await self._readers.run(
-                lambda db: pointer_rows.expand(
-                    db, self._topic.log, entry, after, limit, self._present()
-                )
-            )
+        return await self._run(
+            self._readers,
+            lambda db, log: pointer_rows.expand(db, log, entry, after, limit, self._present()),
+        )
 
     async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
-        with self._naming():
-            return await self._lookups.run(
-                lambda db: pointer_rows.decisions(db, self._topic.log, pointers)
-            )
+        return await self._run(
+            self._lookups, lambda db, log: pointer_rows.decisions(db, log, pointers)
+        )
 
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Let the error of a deleted topic name the topic: its row no longer does."""
+    async def _run(self, pool: ConnectionPool, call: Callable[[sqlite3.Connection, int], _T]) -> _T:
+        """Call. The error of a deleted topic names the topic: its row has no name any more."""
         try:
-            yield
+            return await pool.run(lambda db: call(db, self._topic.log))
         except TopicNotFoundError:
             raise no_topic(self._topic.name) from None
 
 
 class SqliteTopics:
-    """Uses the pools of its store, and a thread of its own waiting for news.
-
-    That thread begins with the first call of ``news``.
-    """
+    """Uses the pools of its store. ``wake`` lets the follower look for news."""
 
     def __init__(
-        self,
-        file: StoreFile,
-        pools: Pools,
-        clock: GuardedClock,
-        monotonic: Callable[[], float],
+        self, file: StoreFile, pools: Pools, clock: GuardedClock, monotonic: Callable[[], float]
     ) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
         self._pools = pools
         self._writer, self._readers, self._lookups = pools
-        self._news = ConnectionPool(file, "store-news", 1, sql.SMALL_CACHE)
-        self._follower = Follower()
-        # The version that the follower knows; none before its first call.
-        self._version: int | None = None
-        self._turn = 0
-        self._bounds = BoundsKeeper(pools, self._follower.wake, clock, monotonic)
+        follower = Follower(file)
+        self.news, self.wake, self.close = follower.news, follower.wake, follower.close
+        self._bounds = BoundsKeeper(pools, follower.wake, clock, monotonic)
+        self.shrink = self._bounds.shrink
+        self.find = pools.lookups.method(catalogue.find)
+        self.current = pools.lookups.method(catalogue.current)
+        self.default_ttl = pools.lookups.method(catalogue.default_ttl)
+        self.stats = pools.lookups.method(_stats)
+        self.in_namespace = pools.readers.method(catalogue.in_namespace)
+        self.namespaces = pools.readers.method(catalogue.namespaces)
 
     async def create(
         self,
@@ -106,12 +88,10 @@ class SqliteTopics:
         *,
         max_bytes: int | None = None,
     ) -> Topic:
-        topic = await self._writer.run(
-            lambda db: catalogue.create(db, name, ttl, pointers, max_bytes, self._now_ms())
+        topic = Topic(0, name, ttl, pointers, max_bytes)
+        return self._changed(
+            await self._writer.run(lambda db: catalogue.create(db, topic, self._now_ms()))
         )
-        self._bounds.has_bound(topic)
-        self._follower.wake()
-        return topic
 
     async def change(
         self,
@@ -121,38 +101,23 @@ class SqliteTopics:
         *,
         max_bytes: int | None = None,
     ) -> Topic:
-        topic = await self._writer.run(
-            lambda db: catalogue.change(db, name, ttl, pointers, max_bytes, self._clock.removal()),
-            frees_space=True,
+        topic = Topic(0, name, ttl, pointers, max_bytes)
+        return self._changed(
+            await self._writer.run(
+                lambda db: catalogue.change(db, topic, self._clock.removal()), frees_space=True
+            )
         )
+
+    def _changed(self, topic: Topic) -> Topic:
         self._bounds.has_bound(topic)
-        self._follower.wake()
+        self.wake()
         return topic
 
     async def delete(self, name: TopicName) -> None:
         await self._writer.run(
             lambda db: catalogue.delete(db, name, self._now_ms()), frees_space=True
         )
-        self._follower.wake()
-
-    async def find(self, name: TopicName) -> Topic | None:
-        return await self._lookups.run(lambda db: catalogue.find(db, name))
-
-    async def in_namespace(
-        self, namespace: str, after: str = "", limit: int | None = None
-    ) -> list[Topic]:
-        return await self._readers.run(
-            lambda db: catalogue.in_namespace(db, namespace, after, limit)
-        )
-
-    async def namespaces(self, after: str, limit: int) -> list[Namespace]:
-        return await self._readers.run(lambda db: catalogue.namespaces(db, after, limit))
-
-    async def current(self, logs: Collection[int]) -> dict[int, Topic]:
-        return await self._lookups.run(lambda db: catalogue.current(db, logs))
-
-    async def default_ttl(self) -> int:
-        return await self._lookups.run(catalogue.default_ttl)
+        self.wake()
 
     def log(self, topic: Topic) -> SqliteTopicLog:
         return SqliteTopicLog(topic, self._pools, self._clock)
@@ -168,30 +133,11 @@ class SqliteTopics:
             outcomes = await self._writer.run(
                 lambda db: topic_entries.append(db, batches, self._now_ms())
             )
-        self._follower.wake()
+        self.wake()
         return outcomes
 
-    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
-        ended = threading.Event()
-        known = self._version
-        try:
-            news, turn = await self._news.run(
-                lambda db: self._follower.wait(db, heads, known, self._turn, seconds, ended)
-            )
-        finally:  # a wait that was cancelled must not delay the next one
-            ended.set()
-            self._follower.wake()
-        self._version, self._turn = news.version, turn
-        return news
-
-    async def stats(self) -> TopicStats:
-        return await self._lookups.run(_stats)
-
-    async def shrink(self) -> int:
-        return await self._bounds.shrink()
-
     async def sweep(self) -> int:
-        """Do ``Topics.sweep``: each step is a call of the writer, so that appends interleave."""
+        """Each step is a call of the writer, so that appends interleave."""
         if not await self._lookups.run(sweep.is_needed):
             return 0  # the readers' thread and its connection cost memory
         removed = 0
@@ -202,29 +148,17 @@ class SqliteTopics:
             steps.append(partial(sweep.trim, log=log, now=now))
         steps.append(partial(sweep.void_aborted, now=self._now_ms()))
         for step in steps:
-            progress = sweep.Progress()
             try:
-                while not progress.has_ended:
-                    removed += await self._writer.run(
-                        partial(step, progress=progress), frees_space=True
-                    )
+                removed += await sweep.complete(self._writer, step)
             except StoreUnavailableError as error:
                 trouble = error  # a broken table of transactions concerns only some of the logs
         while count := await self._writer.run(partial(sweep.void, now=now)):
             removed += count
         await self._writer.run(partial(sweep.forget_dated, now=now))
-        self._follower.wake()
+        self.wake()
         if trouble is not None:
             raise trouble
         return removed
-
-    def wake(self) -> None:
-        """Let the follower look for news now."""
-        self._follower.wake()
-
-    async def close(self) -> None:
-        self._follower.close()
-        await self._news.close()
 
 
 def _stats(db: sqlite3.Connection) -> TopicStats:

@@ -18,7 +18,7 @@ _EXISTS = "SELECT count(*) FROM sqlite_master WHERE name = 'guarded_clock'"
 
 
 def find(db: sqlite3.Connection) -> Saved | None:
-    """Return the time that the file has kept; None if it has kept none, or is of an older agent."""
+    """Return the time in the file; None if it has none, or is of an older agent."""
     if not db.execute(_EXISTS).fetchone()[0]:
         return None
     row = db.execute(_FIND).fetchone()
@@ -30,6 +30,6 @@ def save(db: sqlite3.Connection, saved: Saved) -> None:
 
 
 def ahead(db: sqlite3.Connection, now: int) -> int:
-    """Return by how many ms the newest time in the store leads, 0 if that is allowed."""
+    """Return by how many ms the newest time in the store leads, 0 if allowed."""
     (newest,) = db.execute(_NEWEST).fetchone()
     return lead(newest, now)

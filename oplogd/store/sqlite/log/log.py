@@ -1,11 +1,11 @@
 """Reads and writes of the log and the states, each one call on a connection.
 
-Batches go in as JSON and come out as one string (see ``statements``).
+Batches go in as JSON and come out as one string: see ``statements``.
 """
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,8 +16,6 @@ from oplogd.errors import LogReplacedError
 from oplogd.model.event_id import MAX_MS, Mark
 from oplogd.model.operation import Operation
 from oplogd.store.base import (
-    Correction,
-    CorrectionResult,
     Entry,
     FencedBatch,
     LogBounds,
@@ -26,30 +24,32 @@ from oplogd.store.base import (
     StatesPage,
     sound_identity,
 )
+from oplogd.store.corrections import Correction, CorrectionResult, LastOperation, judged
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import snapshot, transaction
 from oplogd.store.sqlite.file.migration import migrate
-from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.file.schema import CREATE_OPS
 from oplogd.store.sqlite.file.template import READ_CHARACTERS
-from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.log import clock_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import epoch as topic_epoch
+from oplogd.store.sqlite.topics.bound_statements import SET_MAX, TOTAL_LOG
 
 
 def prepare(
     db: sqlite3.Connection,
     path: Path,
+    clock: GuardedClock,
     max_bytes: int | None,
     new_bytes: int,
     topic_ttl: int | None,
-    clock: GuardedClock,
     topics_max_bytes: int | None,
 ) -> None:
     """Create or migrate the file, and set the cap and the values of all topics.
 
-    The clock begins with the time that the file has kept.
+    The clock begins with the time in the file.
     """
     with transaction(db):
         migrate(db, path)
@@ -62,7 +62,7 @@ def prepare(
         if topic_ttl is not None:
             catalogue.set_default_ttl(db, topic_ttl, clock.removal())
         if topics_max_bytes is not None:
-            catalogue.set_total_bound(db, topics_max_bytes)
+            db.execute(SET_MAX, (topics_max_bytes or None, TOTAL_LOG))
         db.execute(sql.OPENED)
         db.execute(sql.FORGET_OPENINGS)
     db.execute(sql.TRIM)  # the cap may be lower than before
@@ -84,21 +84,22 @@ def append(db: sqlite3.Connection, operations: Sequence[Operation], clock: Clock
 
     A large batch takes several statements, since Python and SQLite copy a statement's input.
     """
-    parts = list(_parts(operations))
+    chunks = list(parts(operations, lambda operation: len(operation.data)))
     now = clock.now_ms()  # all operations of a batch share their time
-    needs_transaction = len(parts) > 1 and not db.in_transaction
+    needs_transaction = len(chunks) > 1 and not db.in_transaction
     with transaction(db) if needs_transaction else contextlib.nullcontext():
-        for part in parts:
-            _add(db, [(event, key, msgspec.Raw(data)) for event, key, data in part], now)
+        for chunk in chunks:  # each statement appends, folds and trims
+            rows = [(event, key, msgspec.Raw(data)) for event, key, data in chunk]
+            db.execute(sql.APPEND, (now, as_json(rows)))
 
 
 def append_fenced(
     db: sqlite3.Connection, batches: Sequence[FencedBatch], clock: Clock = SYSTEM
 ) -> list[bool]:
-    """Append the batches whose fences hold, in one transaction. Return for each if it did."""
+    """Append the batches whose fences hold, in one transaction. Return which ones did."""
     with transaction(db):
-        holding = lease_rows.holding(db, [batch.fence for batch in batches])
-        results = [batch.fence in holding for batch in batches]
+        held = holding(db, [batch.fence for batch in batches])
+        results = [batch.fence in held for batch in batches]
         operations = [
             operation
             for batch, holds in zip(batches, results, strict=True)
@@ -110,50 +111,26 @@ def append_fenced(
     return results
 
 
-def _parts(operations: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
-    """Halve until a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES, or is one operation."""
-    count = len(operations)
-    fits = (
-        count <= sql.STATEMENT_OPERATIONS
-        and sum(map(len, [op.data for op in operations])) <= sql.STATEMENT_BYTES
-    )
-    if fits or count == 1:
-        yield operations
-        return
-    for half in (operations[: count // 2], operations[count // 2 :]):
-        yield from _parts(half)
-
-
-def _add(db: sqlite3.Connection, rows: Sequence[tuple[str, str, msgspec.Raw]], now: int) -> None:
-    """Append, fold and trim, in the open transaction or in one of its own."""
-    db.execute(sql.APPEND, (now, as_json(rows)))
-
-
 def correct(
     db: sqlite3.Connection, corrections: Sequence[Correction], clock: Clock
 ) -> list[CorrectionResult]:
     """Judge, append and fold corrections in one transaction."""
-    rows = [
-        (event, key, msgspec.Raw(data), expected) for (event, key, data), expected in corrections
-    ]
-    batch = as_json(rows)
+    keys = as_json([operation.key for operation, _ in corrections])
     with transaction(db):
-        results = [
-            CorrectionResult(text)
-            for text in msgspec.json.decode(db.execute(sql.JUDGE, (batch,)).fetchone()[0])
-        ]
+        found = db.execute(sql.LAST_OPERATIONS, (keys,))
+        last = {key: LastOperation(n, bool(deleted), data) for key, n, deleted, data in found}
+        results = judged(corrections, last)
         passed = [
-            row[:3]
-            for row, result in zip(rows, results, strict=True)
+            operation
+            for (operation, _), result in zip(corrections, results, strict=True)
             if result is CorrectionResult.APPLIED
         ]
         if passed:
-            _add(db, passed, clock.now_ms())
+            append(db, passed, clock)
     return results
 
 
 def read_identity(db: sqlite3.Connection) -> str | None:
-    """Return the identity of the store. The file has one since ``prepare``."""
     return sound_identity(db.execute(sql.IDENTITY).fetchone()[0])
 
 
@@ -199,7 +176,7 @@ def states(
 
 
 def read_bounds(db: sqlite3.Connection, offset: int, clock: Clock = SYSTEM) -> LogBounds:
-    """Do ``Store.locate`` on a connection, in the open transaction or in one of its own."""
+    """See ``Store.locate``. Runs in the open transaction or in one of its own."""
     with contextlib.nullcontext() if db.in_transaction else snapshot(db):
         head, head_ts, created, first, purged = db.execute(sql.LOCATE).fetchone()
         oldest = db.execute(sql.OLDEST).fetchone()
@@ -221,7 +198,6 @@ def read_bounds(db: sqlite3.Connection, offset: int, clock: Clock = SYSTEM) -> L
 
 
 def seek(db: sqlite3.Connection, ms: int) -> Mark:
-    """Return the mark of the last entry at or before a time, as ``Store.seek`` does."""
     offset, found_ms = db.execute(sql.SEEK, {"ms": min(ms, MAX_MS)}).fetchone()
     return Mark(offset or 0, found_ms or 0)
 

@@ -17,7 +17,7 @@ FIND = """
     SELECT octets, max_bytes, swept, counted, floor, head, namespace, name
     FROM topic_sizes CROSS JOIN topics USING (log) WHERE log = ? AND name IS NOT NULL
 """
-OCTETS = "SELECT octets FROM topic_sizes WHERE log = ?"
+SIZE = "SELECT octets FROM topic_sizes WHERE log = ?"
 TOTAL = "SELECT coalesce(sum(octets), 0) FROM topic_sizes WHERE log > 0"
 TOTAL_MAX = "SELECT max_bytes FROM topic_sizes WHERE log = 0"
 TOTAL_ROW = "SELECT octets, max_bytes, gone FROM topic_sizes WHERE log = 0"
@@ -48,23 +48,23 @@ LOOK = f"""
     FROM entries WHERE place > :base + :after AND place <= :base + :head ORDER BY place LIMIT :limit
 """
 END_OF_POINTER = "SELECT state, end_offset, end_stamp FROM pointers WHERE log = ? AND pointer = ?"
-# The time of writing of the entries from an offset to another one that is not before this.
+# The time of writing of the entries from an offset to another one not before this.
 WRITTEN = f"""
     SELECT first, ms FROM dated WHERE number = ? & {MAX_LOG} AND offset >= ? ORDER BY offset LIMIT 1
 """
 REMOVE = "DELETE FROM entries WHERE place IN (SELECT value + :base FROM json_each(:offsets))"
-OCTETS_OF_RECORDS = f"""
+SIZE_OF_RECORDS = f"""
     SELECT coalesce(sum({size("entries.data")}), 0) FROM records CROSS JOIN entries USING (place)
     WHERE txn = ? AND log = ?
 """
 SET_SWEPT = "UPDATE topic_sizes SET swept = ? WHERE log = ?"
-# Counts the entries that have left, too.
+# Counts the removed entries, too.
 NEXT_TURN = "UPDATE topic_sizes SET turn = turn + 1, gone = gone + ? WHERE log = 0"
 SET_GONE = """
     UPDATE topic_sizes SET gone = ?, turn = (SELECT turn FROM topic_sizes WHERE log = 0)
     WHERE log = ?
 """
-# A transaction has ended: look again for its records: they are of no use any more.
+# A transaction has ended: look again for its records, now without use.
 LOOK_AGAIN = """
     UPDATE topic_sizes SET swept = 0
     WHERE log IN (SELECT value FROM json_each(?)) AND swept > 0
@@ -76,7 +76,7 @@ GONE_SINCE = """
 
 # --- Counting ---
 
-# Topics with entries that are not counted; those with a bound that store more than it, too.
+# Topics with uncounted entries; those with a bound that exceed it, too.
 BEHIND = """
     SELECT log FROM topics CROSS JOIN topic_sizes USING (log)
     WHERE name IS NOT NULL AND head > counted

@@ -12,7 +12,7 @@ from oplogd.store.numbers import MAX_LOG, begin_of, is_log, used_up
 from oplogd.store.sqlite.file.connection import transaction
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.topics import entries as topic_entries
-from oplogd.store.sqlite.topics.bound_statements import SET_MAX, TOTAL_LOG
+from oplogd.store.sqlite.topics.bound_statements import SET_MAX
 from oplogd.store.topics import Namespace, Topic
 
 # Logs that one creation looks at for a free number: some hundredths of a second.
@@ -42,7 +42,7 @@ _COUNT_CHANGE = "UPDATE catalogue SET version = version + 1"
 _USE_LOG = "UPDATE catalogue SET last_log = ?"
 _SET_DEFAULT_TTL = "UPDATE catalogue SET ttl = ?"
 _CREATE = """
-    INSERT INTO topics VALUES (:log, :namespace, :name, :ttl, :begin, :stamp, :begin, :stamp)
+    INSERT INTO topics VALUES (:log, :namespace, :name, NULL, :begin, :stamp, :begin, :stamp)
 """
 # The first log from :log on whose number no topic has, or the last one of some looked at.
 _IN_USE = f"SELECT 1 FROM topics WHERE (log & {MAX_LOG}) = (candidate.log & {MAX_LOG})"
@@ -72,14 +72,9 @@ def _topic(row: tuple[int, str, str, int | None, int, int | None, int | None]) -
     return Topic(log, TopicName(namespace, name), ttl, rules, max_bytes)
 
 
-def create(
-    db: sqlite3.Connection,
-    name: TopicName,
-    ttl: int | None,
-    pointers: PointerRules,
-    max_bytes: int | None,
-    now: int,
-) -> Topic:
+def create(db: sqlite3.Connection, topic: Topic, now: int) -> Topic:
+    """Create a topic. Return it with its log."""
+    name = topic.name
     with transaction(db):
         if find(db, name):
             raise topic_exists(name)
@@ -87,37 +82,26 @@ def create(
         given = {"log": last_log + 1, "limit": _LOOKED_AT}
         log, is_free = db.execute(_NEXT_LOG, given).fetchone()
         if is_free and is_log(log):
-            row = {"log": log, "namespace": name.namespace, "name": name.topic, "ttl": ttl}
+            row = {"log": log, "namespace": name.namespace, "name": name.topic}
             # One more than any old id: so a position at the last old one has a gap.
             ahead = db.execute(_ENDED_AHEAD, name).fetchone()
             last = max(ended_stamp, stamp(now, 0), ahead[0] if ahead else 0)
             db.execute(_CREATE, row | {"begin": begin_of(log), "stamp": last})
-            _set_rules(db, log, pointers)
-            db.execute(SET_MAX, (max_bytes, log))
-            db.execute(_COUNT_CHANGE)
+            _set_properties(db, topic._replace(log=log))
         # If none is free, the next creation looks at the numbers that follow.
         db.execute(_USE_LOG, (log,))
     if not is_free or not is_log(log):
         raise NoLogNumberError(used_up("the store"))
-    return Topic(log, name, ttl, pointers, max_bytes)
+    return topic._replace(log=log)
 
 
-def change(
-    db: sqlite3.Connection,
-    name: TopicName,
-    ttl: int | None,
-    pointers: PointerRules,
-    max_bytes: int | None,
-    now: Present,
-) -> Topic:
+def change(db: sqlite3.Connection, topic: Topic, now: Present) -> Topic:
+    """Set the properties of a topic. Return it with its log."""
     with transaction(db):
-        topic = _existing(db, name)
+        topic = topic._replace(log=_existing(db, topic.name).log)
         topic_entries.raise_floor(db, topic.log, now)  # a longer time to live brings nothing back
-        db.execute(_SET_TTL, (ttl, topic.log))
-        _set_rules(db, topic.log, pointers)
-        db.execute(SET_MAX, (max_bytes, topic.log))
-        db.execute(_COUNT_CHANGE)
-    return topic._replace(ttl=ttl, pointers=pointers, max_bytes=max_bytes)
+        _set_properties(db, topic)
+    return topic
 
 
 def delete(db: sqlite3.Connection, name: TopicName, now: int) -> None:
@@ -151,11 +135,6 @@ def set_default_ttl(db: sqlite3.Connection, ttl: int, now: Present) -> None:
     db.execute(_COUNT_CHANGE)
 
 
-def set_total_bound(db: sqlite3.Connection, max_bytes: int) -> None:
-    """Set the bound of all topics together in bytes; 0: none."""
-    db.execute(SET_MAX, (max_bytes or None, TOTAL_LOG))
-
-
 def default_ttl(db: sqlite3.Connection) -> int:
     ttl: int = db.execute(_CATALOGUE).fetchone()[0]
     return ttl
@@ -167,7 +146,7 @@ def find(db: sqlite3.Connection, name: TopicName) -> Topic | None:
 
 
 def in_namespace(
-    db: sqlite3.Connection, namespace: str, after: str, limit: int | None
+    db: sqlite3.Connection, namespace: str, after: str = "", limit: int | None = None
 ) -> list[Topic]:
     given = {"namespace": namespace, "after": after, "limit": -1 if limit is None else limit}
     return list(map(_topic, db.execute(_IN_NAMESPACE, given)))
@@ -189,11 +168,14 @@ def count(db: sqlite3.Connection) -> tuple[int, int]:
     return topics, numbers
 
 
-def _set_rules(db: sqlite3.Connection, log: int, pointers: PointerRules) -> None:
-    if pointers == DEFAULT_RULES:
-        db.execute(_RESET_RULES, (log,))
+def _set_properties(db: sqlite3.Connection, topic: Topic) -> None:
+    db.execute(_SET_TTL, (topic.ttl, topic.log))
+    if topic.pointers == DEFAULT_RULES:
+        db.execute(_RESET_RULES, (topic.log,))
     else:
-        db.execute(_SET_RULES, (log, *pointers))
+        db.execute(_SET_RULES, (topic.log, *topic.pointers))
+    db.execute(SET_MAX, (topic.max_bytes, topic.log))
+    db.execute(_COUNT_CHANGE)
 
 
 def _existing(db: sqlite3.Connection, name: TopicName) -> Topic:

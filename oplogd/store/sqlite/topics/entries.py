@@ -6,7 +6,7 @@ Batches go in as JSON and come out as one string, as in ``log``.
 import bisect
 import contextlib
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,15 +14,13 @@ from oplogd.clock.ages import MAX_LEAD_MS, Present
 from oplogd.errors import LogReplacedError, TopicNotFoundError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
-from oplogd.model.message import Message
 from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.names import no_topic
 from oplogd.store.numbers import begin_of
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
-from oplogd.store.sqlite.file.parts import as_json
-from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
-from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite.file.parts import as_json, parts
+from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
@@ -41,10 +39,7 @@ _PLAIN = EntryKind.MESSAGE.value
 # A larger time would overflow SQLite's integers as a stamp.
 _MAX_MS = (1 << 46) - 1
 
-# The messages of a statement by their log. A log is in it once.
-_Part = Mapping[int, Sequence[Message]]
-# New entries by their log: own time to live in ms, and data, which ``Raw`` is JSON. A log is in it
-# once.
+# New entries, each log once: own time to live in ms, and data. ``Raw`` is JSON.
 Groups = Sequence[tuple[int, Sequence[tuple[int | None, str | msgspec.Raw]]]]
 # Characters or bytes of an entry given to SQLite outside of JSON if it is alone.
 LARGE = 64 * 1024
@@ -55,16 +50,16 @@ Firsts = dict[int, tuple[int, int]]
 def append(
     db: sqlite3.Connection, batches: Sequence[MessageBatch], now: int, bounded: bool = False
 ) -> list[Outcome]:
-    """Append the batches of topics that exist and whose fences hold, in one transaction.
+    """Append the batches of existing topics whose fences hold, in one transaction.
 
-    ``bounded``: those of topics over their bound in bytes count as deleted. Only for batches that
-    fit one statement together.
+    ``bounded``: topics over their bound in bytes count as deleted. Only for batches of one
+    statement.
     """
     fences = {batch.fence for batch in batches if batch.fence is not None}
     if not fences:
         return _append(db, batches, (), now, bounded)
     with transaction(db):
-        stale = fences - lease_rows.holding(db, fences)
+        stale = fences - holding(db, fences)
         return _append(db, batches, stale, now, bounded)
 
 
@@ -79,12 +74,12 @@ def _append(
 
     It runs in the open transaction or in one of its own.
     """
-    parts = list(_parts(batch for batch in batches if batch.fence not in stale))
+    statements = list(_groups(batch for batch in batches if batch.fence not in stale))
     firsts: Firsts = {}
-    needs_transaction = len(parts) > 1 and not db.in_transaction
+    needs_transaction = len(statements) > 1 and not db.in_transaction
     with transaction(db) if needs_transaction else contextlib.nullcontext():
-        for part in parts:
-            firsts = place(db, EntryKind.MESSAGE, _contents(part), now, bounded=bounded) | firsts
+        for groups in statements:
+            firsts = place(db, EntryKind.MESSAGE, groups, now, bounded=bounded) | firsts
     return _outcomes(batches, stale, firsts)
 
 
@@ -102,20 +97,15 @@ def place(
     return {log: (head + 1, first) for log, head, first in placed}
 
 
-def _parts(batches: Iterable[MessageBatch]) -> Iterator[_Part]:
-    """Divide the messages so that a part fits STATEMENT_OPERATIONS and STATEMENT_BYTES."""
-    part: dict[int, list[Message]] = {}
-    count = size = 0
-    for log, messages, _ in batches:
-        for message in messages:
-            size += len(message.data)
-            if count == STATEMENT_OPERATIONS or (count and size > STATEMENT_BYTES):
-                yield part
-                part, count, size = {}, 0, len(message.data)
-            part.setdefault(log, []).append(message)
-            count += 1
-    if part:
-        yield part
+def _groups(batches: Iterable[MessageBatch]) -> Iterator[Groups]:
+    """Divide messages into parts of one statement each."""
+    messages = [(log, message) for log, messages, _ in batches for message in messages]
+    for part in parts(messages, lambda each: len(each[1].data)):
+        groups: dict[int, list[tuple[int | None, msgspec.Raw]]] = {}
+        for log, (data, ttl) in part:
+            own = None if ttl is None else ttl * 1000
+            groups.setdefault(log, []).append((own, msgspec.Raw(data)))
+        yield list(groups.items())
 
 
 def take_lone(groups: Groups) -> tuple[Groups, str | None]:
@@ -129,13 +119,6 @@ def take_lone(groups: Groups) -> tuple[Groups, str | None]:
         if len(text) > LARGE:
             return [(log, [(ttl, "")])], text if isinstance(text, str) else str(text, "utf-8")
     return groups, None
-
-
-def _contents(part: _Part) -> Groups:
-    return [
-        (log, [(None if ttl is None else ttl * 1000, msgspec.Raw(data)) for data, ttl in messages])
-        for log, messages in part.items()
-    ]
 
 
 def _outcomes(
@@ -161,7 +144,6 @@ def _outcomes(
 
 
 def mark_of(offset: int, number: int) -> Mark:
-    """Return the mark of an entry with this offset and stamp."""
     return Mark(offset, *unstamp(number))
 
 
@@ -191,8 +173,8 @@ def _dated(
 ) -> list[TopicEntry]:
     """Add the times of writing to the entries whose stamps do not tell it.
 
-    An entry that is ahead without a time of its own, of an agent of the version before, was written
-    before the next one.
+    An entry ahead without such a time, of an agent of the version before, was written before the
+    next one.
     """
     rows = [tuple(map(int, line.split(" "))) for line in written.split("\n")] if written else []
     ends = [offset for _, offset, _ in rows]
@@ -221,10 +203,7 @@ def locate(
 
 
 def raise_floor(db: sqlite3.Connection, log: int, present: Present) -> Mark:
-    """Let the entries that are gone at this time stay gone, in the caller's transaction.
-
-    Return the front.
-    """
+    """Keep the entries that are gone now gone, in the caller's transaction. Return the front."""
     front = locate(db, log, 0, 0, present).front
     floor = {"log": log, "floor": front.offset, "stamp": stamp(front.ms, front.sequence)}
     db.execute(sql.SET_FLOOR, floor)

@@ -2,7 +2,7 @@
 
 Entries keep their offsets, and get stamps of the present. Their own times to live move along, so
 they begin again with the topic's. The span of the old stamps is kept: a reader with an id in it
-that no entry has gets a gap. Answers to repeated commits keep the old ids.
+gets a gap unless an entry has this id. Answers to repeated commits keep the old ids.
 """
 
 import sqlite3

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from oplogd.store.sqlite.file.connection import snapshot
+from oplogd.store.sqlite.file.connection import ConnectionPool, StoreFile, snapshot
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.statements import SMALL_CACHE
 from oplogd.store.sqlite.topics.bound_statements import GONE_SINCE
 from oplogd.store.topics import News
 
@@ -25,35 +26,45 @@ _NEWS = """
 
 
 class Follower:
-    """``wake`` and ``close`` may be called from any thread, ``wait`` from one."""
+    """Its thread begins with the first call of ``news``. Any thread may call ``wake``."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: StoreFile) -> None:
+        self._pool = ConnectionPool(file, "store-news", 1, SMALL_CACHE)
         self._woken = threading.Event()
         self._closing = False
+        # The known version of the catalogue, and the newest known change of a front by a bound.
+        self._version: int | None = None
+        self._turn = 0
 
     def wake(self) -> None:
         """Look for news now: this process has appended or changed something."""
         self._woken.set()
 
-    def close(self) -> None:
-        """End the present call of ``wait`` and all later ones."""
+    async def close(self) -> None:
         self._closing = True
-        self._woken.set()
+        self.wake()
+        await self._pool.close()
 
-    def wait(
+    async def news(self, heads: Mapping[int, int], seconds: float) -> News:
+        ended = threading.Event()
+        try:
+            news, self._turn = await self._pool.run(
+                lambda db: self._wait(db, heads, seconds, ended)
+            )
+        finally:  # a wait that was cancelled must not delay the next one
+            ended.set()
+            self.wake()
+        self._version = news.version
+        return news
+
+    def _wait(
         self,
         db: sqlite3.Connection,
         heads: Mapping[int, int],
-        known: int | None,
-        turn: int,
         seconds: float,
         ended: threading.Event,
     ) -> tuple[News, int]:
-        """Do ``Topics.news``: wait for entries, or until the version is not the known one.
-
-        ``turn``: the newest change of a front by a bound in bytes that is known. Also return the
-        present one. Return at the next ``wake`` after ``ended`` was set.
-        """
+        """Return the news and the newest change of a front, at the latest when ``ended`` is set."""
         deadline = time.monotonic() + seconds
         given = as_json(heads)
         seen = None
@@ -65,10 +76,11 @@ class Follower:
                 with snapshot(db):
                     logs = msgspec.json.decode(db.execute(_NEWS, (given,)).fetchone()[0])
                     version = db.execute(_VERSION).fetchone()[0]
-                    gone = db.execute(GONE_SINCE, (turn,)).fetchall()
+                    gone = db.execute(GONE_SINCE, (self._turn,)).fetchall()
                 floors = {log: offset for log, offset, _ in gone if log in heads}
             left = deadline - time.monotonic()
-            has_news = logs or floors or version != known
+            has_news = logs or floors or version != self._version
             if has_news or left <= 0 or self._closing or ended.is_set():
-                return News(logs, version, floors), max([turn, *(each for _, _, each in gone)])
+                turn = max([self._turn, *(each for _, _, each in gone)])
+                return News(logs, version, floors), turn
             self._woken.wait(min(POLL_SECONDS, left))

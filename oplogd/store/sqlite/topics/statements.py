@@ -15,15 +15,15 @@ MAX_STAMP = (1 << 63) - 1
 
 # --- Append ---
 
-# A stamp past the present one plus this is ahead: then `dated` tells when the entry was written.
+# A stamp past the present one plus this is ahead: then `dated` has the time of writing.
 # `present_ms()` asks the clock again: the process may have stood since it read `NEW.stamp`.
 MAX_LEAD = MAX_LEAD_MS << SEQUENCE_BITS
 
 # One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
-# …]], …]`. `placing` tells afterwards where they went; deleted topics are not in it.
-# `bounded`: neither are those that store more than their bound in bytes. `lone`: the data of the
-# only message, outside of JSON. Another statement would take the GIL back from the event loop.
-# The unary plus lets SQLite look up topics by log, not scan them.
+# …]], …]`. `placing` has their places afterwards; deleted topics are not in it. `bounded`: neither
+# are those over their bound in bytes. `lone`: the data of the only message, outside of JSON.
+# Another statement would take the GIL from the event loop. The unary plus lets SQLite look up
+# topics by log, not scan them.
 HAS_ROOM = """AND NOT (NEW.bounded AND EXISTS (
             SELECT 1 FROM topic_sizes INDEXED BY topics_over_bound
             WHERE octets > max_bytes AND topic_sizes.log IN (0, topics.log)
@@ -63,7 +63,7 @@ PLACING = "SELECT json_group_array(json_array(log, head, first)) FROM placing"
 
 
 def _aged(longer: str = "", where: str = "") -> str:
-    """Return the SQL of topics with the least time that their time to live, or more, allows."""
+    """Return the SQL of topics with the least time within their time to live, or more."""
     return f"""aged AS MATERIALIZED (
         SELECT log, floor, floor_stamp, head, head_stamp,
         {oldest(f"(:now - 1000 * coalesce(topics.ttl, catalogue.ttl) {longer})")} AS oldest_ms
@@ -84,8 +84,8 @@ def _kept(low: str, oldest_ms: str) -> str:
 def _passed(low: str, oldest_ms: str) -> str:
     """Return the SQL of the offset up to which entries are gone although their stamps are ahead.
 
-    ``low``: an offset that is gone. Entries up to the first one written later stay. The
-    stamp must still be ahead: see ``Present.date``.
+    ``low``: an offset that is gone. Entries up to the first one written later stay. The stamp must
+    still be ahead: see ``Present.date``.
     """
     return f"""iif(head_{_IS_AHEAD}, coalesce((
         SELECT offset FROM dated WHERE dated.number = aged.log & {MAX_LOG} AND offset = (
@@ -118,9 +118,9 @@ def base(log: int) -> int:
 
 
 def _front(after: str) -> str:
-    """Return the SQL that finds the newest entry that is gone, at least ``after``.
+    """Return the SQL of the newest entry that is gone, at least ``after``.
 
-    It searches only if the entry that follows is gone.
+    It searches only if the next entry is gone.
     """
     start = f"""SELECT low, iif(
             low < last AND (SELECT stamp < oldest FROM entries WHERE place = low + 1), last, low
@@ -142,7 +142,7 @@ def _stamp_at(place: str) -> str:
 
 
 def is_over(expires: str) -> str:
-    """Return the SQL that tells whether an entry is past its own time to live.
+    """Return the SQL of whether an entry is past its own time to live.
 
     An entry whose stamp is ahead is judged by its time of writing elsewhere.
     """
@@ -269,7 +269,7 @@ REMOVE_OLD_RECORDS = f"""
         SELECT 1 FROM records INDEXED BY records_by_place WHERE records.place = entries.place
     ))
 """
-# The entries of the records that REMOVE_RECORDS removes.
+# The entries of the records for REMOVE_RECORDS.
 REMOVE_DEFERRED = """
     DELETE FROM entries WHERE place IN (
         SELECT place FROM records WHERE txn = :txn AND log = :log ORDER BY lsn LIMIT :limit
@@ -280,10 +280,12 @@ VOID = f"""
         SELECT place FROM entries WHERE expires > 0 AND {is_over("expires")} LIMIT :limit
     )
 """
-FORGET = "DELETE FROM topics WHERE log = ?"
 HEAD = "SELECT head FROM topics WHERE log = ?"
-FORGET_PURGE = "DELETE FROM purges WHERE log = ?"
-FORGET_DATED_OF = f"DELETE FROM dated WHERE number = ? & {MAX_LOG}"
+FORGET = (
+    "DELETE FROM topics WHERE log = ?",
+    "DELETE FROM purges WHERE log = ?",
+    f"DELETE FROM dated WHERE number = ? & {MAX_LOG}",
+)
 FORGET_DATED = f"""
     WITH {_aged("- 2 * :longer")}
     DELETE FROM dated WHERE coalesce((

@@ -18,10 +18,10 @@ from oplogd.model.names import no_topic
 from oplogd.model.operation import Operation
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Marker, Reason, Record, State, encode_marker, lacking, reused
+from oplogd.store.sqlite import leases as lease_rows
 from oplogd.store.sqlite.file import statements
 from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.file.shared_write import SharedStep
-from oplogd.store.sqlite.leases import rows as lease_rows
 from oplogd.store.sqlite.log import log as oplog
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base

@@ -13,8 +13,8 @@ from oplogd.store.bounds import slack
 from oplogd.store.sqlite.file.connection import Pools, transaction
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
-from oplogd.store.sqlite.upkeep import counting, leaving, room, sweep
-from oplogd.store.topics import ENTRY_OCTETS, MessageBatch, Topic
+from oplogd.store.sqlite.upkeep import leaving, room, sweep
+from oplogd.store.topics import ENTRY_BYTES, MessageBatch, Topic
 
 # One call counts for so long. Then the bounds get their turn.
 COUNT_SECONDS = 0.5
@@ -23,7 +23,7 @@ FIGURES_SECONDS = 60.0
 # Several topics are counted, or shrunk, together in one transaction of about this time.
 TOGETHER_SECONDS = 0.005
 # After so many bytes of appends a topic with a bound is counted before the next one.
-APPENDED_OCTETS = 64 * 1024
+APPENDED_BYTES = 64 * 1024
 PROGRESS_SECONDS = 5.0
 
 # Stamp of the oldest entry of a topic, and its log.
@@ -48,8 +48,8 @@ class BoundsKeeper:
         self._monotonic = monotonic
         self._logged_at = monotonic()
         self._figures_at = float("-inf")
-        # Topics with a bound, and the bytes that this process has appended to them since they were
-        # counted.
+        # Topics with a bound, and the bytes appended to them by this process since their last
+        # count.
         self._bounded: set[int] = set()
         self._appended: dict[int, int] = {}
         # Whether there may be bounds: without any, an append costs nothing more.
@@ -65,17 +65,17 @@ class BoundsKeeper:
         """Note an append."""
         for log, messages, _ in batches:
             if log in self._bounded:
-                octets = sum(len(data) + ENTRY_OCTETS for data, _ in messages)
-                self._appended[log] = self._appended.get(log, 0) + octets
+                size = sum(len(data) + ENTRY_BYTES for data, _ in messages)
+                self._appended[log] = self._appended.get(log, 0) + size
 
     async def before_append(self) -> None:
-        """Shrink the topics that got much since they were counted."""
-        for log in [log for log, got in self._appended.items() if got >= APPENDED_OCTETS]:
+        """Shrink topics with many bytes since their last count."""
+        for log in [log for log, got in self._appended.items() if got >= APPENDED_BYTES]:
             del self._appended[log]
             await self._writer.run(partial(self._step, log=log), frees_space=True)
 
     async def shrink(self) -> int:
-        """Do ``Topics.shrink``: each step is a call of the writer, so that appends interleave."""
+        """Each step is a call of the writer, so that appends interleave."""
         found = await self._lookups.run(_look)
         self._bounded = found.bounded
         self._appended = {log: got for log, got in self._appended.items() if log in found.bounded}
@@ -101,7 +101,7 @@ class BoundsKeeper:
             if time.monotonic() >= end:
                 break
         is_whole = not logs
-        while stored and is_whole and await self._writer.run(counting.count_stored):
+        while stored and is_whole and await self._writer.run(_count_stored):
             is_whole = time.monotonic() < end
         now = self._monotonic()
         if not is_whole and now - self._logged_at > PROGRESS_SECONDS:
@@ -132,7 +132,7 @@ class BoundsKeeper:
         excess = await self._lookups.run(_total) - max_bytes
         if excess > 0:
             for log in await self._readers.run(sweep.deleted):
-                removed += await self._forget(log)
+                removed += await sweep.complete(self._writer, partial(sweep.forget, log=log))
             excess = await self._lookups.run(_total) - max_bytes
         if excess > 0:
             fronts = await self._readers.run(lambda db: db.execute(sql.FRONTS).fetchall())
@@ -153,29 +153,21 @@ class BoundsKeeper:
     ) -> tuple[int, dict[_Front, int]]:
         """Let the oldest entries of all topics leave until ``wanted`` bytes have.
 
-        Return the number of entries, and the newest entries that have stayed only because they are
-        the newest, each with the bytes that it would free. ``newest``: they may leave, too.
+        Return the number of entries, and the newest entries that stayed only because they are the
+        newest, each with its bytes. ``newest``: they may leave, too.
         """
         removed = 0
         heapq.heapify(fronts)
         stayed: dict[_Front, int] = {}
         while fronts and wanted > 0:
-            count, octets, stopped = await self._writer.run(
+            count, size, stopped = await self._writer.run(
                 partial(self._some, fronts, wanted, newest), frees_space=True
             )
             removed += count
-            wanted -= octets
+            wanted -= size
             stayed |= stopped
             self._wake()
         return removed, stayed
-
-    async def _forget(self, log: int) -> int:
-        removed = 0
-        progress = sweep.Progress()
-        while not progress.has_ended:
-            step = partial(sweep.forget, log=log, progress=progress)
-            removed += await self._writer.run(step, frees_space=True)
-        return removed
 
     def _some(
         self, fronts: list[_Front], wanted: int, newest: bool, db: sqlite3.Connection
@@ -185,31 +177,29 @@ class BoundsKeeper:
         ``fronts``: a heap. The others: see ``_shed_oldest``.
         """
         end = time.monotonic() + TOGETHER_SECONDS
-        removed = octets = 0
+        removed = size = 0
         stayed: dict[_Front, int] = {}
         rest = fronts.copy()  # the call may be made again
         with transaction(db):
-            while rest and octets < wanted and time.monotonic() < end:
+            while rest and size < wanted and time.monotonic() < end:
                 oldest, log = heapq.heappop(rest)
                 upto = max(oldest, rest[0][0]) if rest else MAX_STAMP
                 topic = leaving.find_counted(db, log)
                 if topic is None:
                     continue
-                step = leaving.leave(
-                    db, topic, wanted - octets, upto, self._present(), newest=newest
-                )
+                step = leaving.leave(db, topic, wanted - size, upto, self._present(), newest=newest)
                 removed += step.removed
-                octets += step.octets
+                size += step.size
                 if step.held_by is None:
                     heapq.heappush(rest, (step.next_stamp or oldest, log))
                 elif step.spare and step.next_stamp is not None:
                     stayed[step.next_stamp, log] = step.spare
         fronts[:] = rest
-        return removed, octets, stayed
+        return removed, size, stayed
 
 
 def _count_together(logs: list[int], db: sqlite3.Connection) -> None:
-    """Count some entries of these topics, the last ones first. Take those that are done out."""
+    """Count some entries of these topics, the last ones first. Take finished ones out."""
     end = time.monotonic() + TOGETHER_SECONDS
     with transaction(db):
         while logs and time.monotonic() < end:
@@ -218,8 +208,20 @@ def _count_together(logs: list[int], db: sqlite3.Connection) -> None:
                 logs.pop()
 
 
+def _count_stored(db: sqlite3.Connection) -> bool:
+    """Count the older stored messages of one pointer. Return whether there was one."""
+    with transaction(db):
+        found = db.execute(sql.STORED_TO_COUNT).fetchone()
+        if found is not None:
+            log, pointer, _ = found
+            (size,) = db.execute(sql.OLD_STORED, found).fetchone()
+            db.execute(sql.ADD_STORED, (size, log))
+            db.execute(sql.STORED_COUNTED, (log, pointer))
+    return found is not None
+
+
 def _to_count(db: sqlite3.Connection) -> tuple[list[int], int]:
-    """Return the topics that got entries, and the number of pointers with older messages."""
+    """Return the topics with new entries, and the number of pointers with older messages."""
     logs = [log for (log,) in db.execute(sql.BEHIND)]
     return logs, db.execute(sql.LEFT_TO_COUNT).fetchone()[0]
 
@@ -241,11 +243,11 @@ def _look(db: sqlite3.Connection) -> _Found:
 
 
 def _total(db: sqlite3.Connection) -> int:
-    octets: int = db.execute(sql.TOTAL).fetchone()[0]
-    return octets
+    size: int = db.execute(sql.TOTAL).fetchone()[0]
+    return size
 
 
 def bound_figures(db: sqlite3.Connection) -> tuple[int, int | None, int]:
-    """Return the bytes of all topics, their bound, and the number of entries that have left."""
+    """Return the bytes of all topics, their bound, and the number of removed entries."""
     _, max_bytes, left = db.execute(sql.TOTAL_ROW).fetchone()
     return _total(db), max_bytes, left

@@ -14,19 +14,20 @@ from oplogd.model.message_id import SEQUENCE_BITS
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision, decided_by
 from oplogd.model.transaction import decode_marker
-from oplogd.store.bounds import RECORDS_FILL
+from oplogd.store.bounds import RECORDS_FILL, just_decided
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import statements as topics_sql
-from oplogd.store.sqlite.upkeep import counting, sweep
+from oplogd.store.sqlite.upkeep import sweep
 from oplogd.store.topics import DECIDED_MS, EntryKind
 
-# Entries and bytes that one step looks at: some ms.
+# Entries and bytes of one step: some ms.
 STEP_ENTRIES = 500
-STEP_OCTETS = 2 << 20
+STEP_BYTES = 2 << 20
+COUNTED_ENTRIES = 2_000
+COUNTED_BYTES = 4 << 20
 _PAGE = 50
-
 
 _DECISIONS = frozenset({EntryKind.COMMIT.value, EntryKind.ABORT.value})
 
@@ -35,7 +36,7 @@ class SizedTopic(NamedTuple):
     """A row of ``topic_sizes`` and of ``topics``."""
 
     log: int
-    octets: int
+    size: int
     max_bytes: int | None
     swept: int
     counted: int
@@ -45,14 +46,15 @@ class SizedTopic(NamedTuple):
 
 
 class LeavingStep(NamedTuple):
-    """``removed`` entries with ``octets`` left. ``held_by``: a sentence part that says why no
-    further ones may leave now; None: they may. ``next_stamp``: of the oldest entry that is left,
-    if the step stopped at it. ``spare``: bytes that the newest entry would free, if the step
-    stopped at it, and only because it is the newest.
+    """``removed`` entries with ``size`` bytes left.
+
+    ``held_by``: why no further ones may leave now; None: they may. ``next_stamp``: of the oldest
+    entry left, if the step stopped at it. ``spare``: bytes of the newest entry, if the step stopped
+    there only because it is the newest.
     """
 
     removed: int
-    octets: int
+    size: int
     held_by: str | None
     next_stamp: int | None
     spare: int = 0
@@ -65,7 +67,7 @@ class _Entry(NamedTuple):
     offset: int
     stamp: int
     kind: str
-    octets: int
+    size: int
     pointer: int | None
     data: str | None
     is_record: int
@@ -76,17 +78,30 @@ def find(db: sqlite3.Connection, log: int) -> SizedTopic | None:
     row = db.execute(sql.FIND, (log,)).fetchone()
     if row is None:
         return None
-    octets, max_bytes, swept, counted, floor, head, *name = row
-    return SizedTopic(log, octets, max_bytes, swept, counted, floor, head, TopicName(*name))
+    size, max_bytes, swept, counted, floor, head, *name = row
+    return SizedTopic(log, size, max_bytes, swept, counted, floor, head, TopicName(*name))
 
 
 def find_counted(db: sqlite3.Connection, log: int) -> SizedTopic | None:
-    """Return a topic after some of its entries were counted, in the caller's transaction."""
+    """Count some entries of a topic, then return it, in the caller's transaction."""
     topic = find(db, log)
     if topic is None or topic.counted >= topic.head:
         return topic
-    octets, counted = counting.count_some(db, log, topic.counted, topic.head)
-    return topic._replace(octets=topic.octets + octets, counted=counted)
+    given = {"base": topics_sql.base(log), "after": topic.counted, "upto": topic.head}
+    size, last = 0, topic.head
+    found = db.execute(sql.NEW_SIZES, given | {"limit": COUNTED_ENTRIES})
+    for number, (offset, own) in enumerate(found, 1):
+        size += own
+        if size > COUNTED_BYTES or number == COUNTED_ENTRIES:
+            last = offset
+            break
+    db.execute(sql.COUNTED, (size, last, log))
+    return topic._replace(size=topic.size + size, counted=last)
+
+
+def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
+    """Note that records of a transaction in these logs are not needed any more."""
+    db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
 def leave(
@@ -100,15 +115,10 @@ def leave(
 ) -> LeavingStep:
     """Remove the oldest entries until ``excess`` bytes have left, in the caller's transaction.
 
-    Raise the floor first. Only entries that are counted leave. ``upto_stamp``: younger ones stay.
+    Raise the floor first. Only counted entries leave. ``upto_stamp``: younger ones stay.
     ``newest``: the newest entry may leave, too.
     """
     return _Leaving(db, topic, present, newest=newest).run(excess, upto_stamp)
-
-
-def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
-    """Note that records of a transaction in these logs are not needed any more."""
-    db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
 class _Leaving:
@@ -122,7 +132,7 @@ class _Leaving:
         self._last = None if newest else topic.head
         self._floor, self._floor_stamp = topic.floor, 0
         self._swept = topic.swept
-        self._removed = self._octets = 0
+        self._removed = self._size = 0
         self._room = STEP_ENTRIES
         self._held_by: str | None = None
         self._next_stamp: int | None = None
@@ -131,7 +141,7 @@ class _Leaving:
         self._pointers: dict[int, str | None] = {}
 
     def run(self, excess: int, upto_stamp: int) -> LeavingStep:
-        while self._room > 0 and self._octets < min(excess, STEP_OCTETS):
+        while self._room > 0 and self._size < min(excess, STEP_BYTES):
             entries = self._look()
             if not entries and self._topic.counted >= self._topic.head:
                 self._held_by = RECORDS_FILL
@@ -147,9 +157,7 @@ class _Leaving:
             self._db.execute(sql.SET_GONE, (self._floor, topic.log))
         if self._swept != topic.swept:
             self._db.execute(sql.SET_SWEPT, (self._swept, topic.log))
-        return LeavingStep(
-            self._removed, self._octets, self._held_by, self._next_stamp, self._spare
-        )
+        return LeavingStep(self._removed, self._size, self._held_by, self._next_stamp, self._spare)
 
     def _look(self) -> list[_Entry]:
         given = {
@@ -161,23 +169,24 @@ class _Leaving:
         return [*map(_Entry._make, self._db.execute(sql.LOOK, given).fetchall())]
 
     def _take(self, entries: Sequence[_Entry], excess: int, upto_stamp: int) -> bool:
-        """Remove the first ones of some entries. Return whether those that follow may leave."""
+        """Remove the first ones of some entries. Return whether the next ones may leave."""
         gone: list[int] = []
         goes_on = True
         for entry in entries:
-            if self._octets >= excess or not self._may_pass(entry, upto_stamp):
+            if self._size >= excess or not self._may_pass(entry, upto_stamp):
                 goes_on = False
                 break
             self._room -= 1
             was_passed = entry.offset <= self._topic.floor
             if not entry.is_record and not (
-                (was_passed and self._reason(entry)) or self._stays(entry)
+                (was_passed and self._reason(entry))
+                or (entry.data and sweep.stays(self._db, self._topic.log, entry.kind, entry.data))
             ):
                 if not self._remove_with(entry):
                     goes_on = False  # the next step continues here
                     break
                 gone.append(entry.offset)
-                self._octets += entry.octets
+                self._size += entry.size
             self._swept = entry.offset
         if gone:
             self._db.execute(sql.REMOVE, {"base": self._base, "offsets": as_json(gone)})
@@ -194,7 +203,7 @@ class _Leaving:
         self._held_by = self._reason(entry)
         if self._held_by is None and entry.offset == self._last:
             self._held_by, self._next_stamp = RECORDS_FILL, entry.stamp
-            self._spare = 0 if entry.is_record else entry.octets + self._octets_with(entry)
+            self._spare = 0 if entry.is_record else entry.size + self._size_with(entry)
         if self._held_by is not None:
             return False
         self._floor, self._floor_stamp = entry.offset, entry.stamp
@@ -212,7 +221,7 @@ class _Leaving:
             and self._is_recent(entry.offset, entry.stamp)
         ):
             of = "pointer" if decided_by(entry.kind, entry.data) else "transaction"
-            return _just_decided(f"{of} {decode_marker(entry.data).txn}")
+            return just_decided(of, decode_marker(entry.data).txn)
         return None
 
     def _reason_of_pointer(self, pointer: int) -> str | None:
@@ -222,7 +231,7 @@ class _Leaving:
         if state == pointer_statements.OPEN:
             return f"pointer {pointer} is open"
         if state == Decision.COMMITTED and self._is_recent(offset, stamp):
-            return _just_decided(f"pointer {pointer}")
+            return just_decided("pointer", pointer)
         return None
 
     def _is_recent(self, offset: int, stamp: int) -> bool:
@@ -230,28 +239,24 @@ class _Leaving:
         first, written_ms = self._db.execute(sql.WRITTEN, given).fetchone() or (offset + 1, 0)
         return self._present.is_recent(ms, written_ms if first <= offset else 0, DECIDED_MS)
 
-    def _stays(self, entry: _Entry) -> bool:
-        if entry.data is None:
-            return False
-        return sweep.stays(self._db, self._topic.log, entry.kind, entry.data)
-
-    def _octets_with(self, entry: _Entry) -> int:
-        """Return the bytes of the records that leave with an entry."""
-        txn = _committed_by(entry)
-        if txn is None:
+    def _size_with(self, entry: _Entry) -> int:
+        """Return the bytes of the records of a COMMIT entry."""
+        is_commit = entry.kind == EntryKind.COMMIT
+        if entry.data is None or not is_commit or decided_by(entry.kind, entry.data):
             return 0
-        octets: int = self._db.execute(sql.OCTETS_OF_RECORDS, (txn, self._topic.log)).fetchone()[0]
-        return octets
+        given = (int(decode_marker(entry.data).txn), self._topic.log)
+        size: int = self._db.execute(sql.SIZE_OF_RECORDS, given).fetchone()[0]
+        return size
 
     def _remove_with(self, entry: _Entry) -> bool:
-        """Remove the rows that leave with an entry. Return whether none is left."""
+        """Remove the rows that go with an entry. Return whether none is left."""
         if entry.data is None:
             return True
         db, log, limit = self._db, self._topic.log, max(self._room, 1)
-        before = _octets(db, log)
+        before = _size(db, log)
         count, entries = sweep.remove_with(db, log, entry.kind, entry.data, limit)
         self._removed += entries
-        self._octets += before - _octets(db, log)
+        self._size += before - _size(db, log)
         self._room -= count
         return count < limit
 
@@ -260,17 +265,6 @@ class _Leaving:
         return topics_sql.base(self._topic.log)
 
 
-def _committed_by(entry: _Entry) -> int | None:
-    """Return the transaction whose COMMIT entry this is."""
-    if entry.kind != EntryKind.COMMIT or entry.data is None:
-        return None
-    return None if decided_by(entry.kind, entry.data) else int(decode_marker(entry.data).txn)
-
-
-def _just_decided(who: str) -> str:
-    return f"{who} was decided less than {DECIDED_MS // 1000} s ago"
-
-
-def _octets(db: sqlite3.Connection, log: int) -> int:
-    octets: int = db.execute(sql.OCTETS, (log,)).fetchone()[0]
-    return octets
+def _size(db: sqlite3.Connection, log: int) -> int:
+    size: int = db.execute(sql.SIZE, (log,)).fetchone()[0]
+    return size

@@ -8,12 +8,12 @@ from oplogd.clock.ages import Present
 from oplogd.errors import TopicFullError
 from oplogd.store.bounds import full_topic, full_total, slack
 from oplogd.store.sqlite.file.connection import transaction
-from oplogd.store.sqlite.file.statements import STATEMENT_BYTES
+from oplogd.store.sqlite.file.parts import STATEMENT_BYTES
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
 from oplogd.store.sqlite.upkeep import leaving
-from oplogd.store.topics import ENTRY_OCTETS, Full, MessageBatch, Outcome, Refused
+from oplogd.store.topics import ENTRY_BYTES, Full, MessageBatch, Outcome, Refused
 
 # Appends of more messages ask for bounds by a statement of their own.
 _FEW = 64
@@ -22,8 +22,9 @@ _FEW = 64
 def append(
     db: sqlite3.Connection, batches: Sequence[MessageBatch], present: Present
 ) -> list[Outcome]:
-    """Append the batches that find room: see ``topic_entries.append``."""
-    if not _is_small(batches):
+    """Append the batches with room: see ``topic_entries.append``."""
+    messages = [message for batch in batches for message in batch.messages]
+    if len(messages) > _FEW or sum(len(data) for data, _ in messages) > STATEMENT_BYTES:
         return _append_over(db, batches, over_bound(db), present)
     outcomes = topic_entries.append(db, batches, present.ms, True)
     if Refused.DELETED in outcomes and (over := over_bound(db)):
@@ -34,24 +35,18 @@ def append(
     return outcomes
 
 
-def _is_small(batches: Sequence[MessageBatch]) -> bool:
-    """Return whether these batches are few messages that fit one statement."""
-    messages = [message for batch in batches for message in batch.messages]
-    return len(messages) <= _FEW and sum(len(data) for data, _ in messages) <= STATEMENT_BYTES
-
-
 def _append_over(
     db: sqlite3.Connection, batches: Sequence[MessageBatch], over: Collection[int], present: Present
 ) -> list[Outcome]:
-    """Append batches. ``over``: the logs that store more than their bound."""
+    """Append batches. ``over``: the logs over their bound."""
     full: dict[int, Full] = {}
     for log in dict.fromkeys(batch.log for batch in batches):
         if sql.TOTAL_LOG in over and leaving.find(db, log):
             full[log] = Full(_full_total(db))
         elif log in over:
             messages = [each for batch in batches if batch.log == log for each in batch.messages]
-            octets = sum(len(data) for data, _ in messages)
-            if reason := _make_room(db, log, len(messages), octets, present):
+            size = sum(len(data) for data, _ in messages)
+            if reason := _make_room(db, log, len(messages), size, present):
                 full[log] = Full(reason)
     rest = [batch for batch in batches if batch.log not in full]
     placed = iter(topic_entries.append(db, rest, present.ms) if rest else ())
@@ -61,11 +56,11 @@ def _append_over(
 def require(db: sqlite3.Connection, messages: Iterable[tuple[int, int]], present: Present) -> None:
     """Raise TopicFullError unless these topics have room, in the caller's transaction.
 
-    ``messages``: the log and the bytes of each one that will be added.
+    ``messages``: the log and the bytes of each one.
     """
     added: dict[int, list[int]] = {}
-    for log, octets in messages:
-        added.setdefault(log, []).append(octets)
+    for log, size in messages:
+        added.setdefault(log, []).append(size)
     over = over_bound(db)
     for log, sizes in added.items():
         if sql.TOTAL_LOG in over:
@@ -75,7 +70,7 @@ def require(db: sqlite3.Connection, messages: Iterable[tuple[int, int]], present
 
 
 def over_bound(db: sqlite3.Connection) -> set[int]:
-    """Return the logs that store more than their bound."""
+    """Return the logs over their bound."""
     return {log for (log,) in db.execute(sql.OVER).fetchall()}
 
 
@@ -84,52 +79,46 @@ def shrink(
 ) -> tuple[leaving.LeavingStep | None, str | None]:
     """Let some of the oldest entries of a topic leave, in the caller's transaction.
 
-    Return the step, None if the topic is counted and keeps its bound. If it is still over it, and
-    no more may leave, return the sentence that says so, too.
+    Return the step, None if the topic is counted and keeps its bound; and the sentence for a topic
+    still over it that nothing more may leave.
     """
     topic = leaving.find_counted(db, log)
     if topic is None or topic.max_bytes is None:
         return None, None
-    if topic.octets <= topic.max_bytes:
+    if topic.size <= topic.max_bytes:
         return None if topic.counted >= topic.head else leaving.NOTHING, None
-    excess = topic.octets - topic.max_bytes
+    excess = topic.size - topic.max_bytes
     step = leaving.leave(db, topic, excess + slack(topic.max_bytes), MAX_STAMP, present)
     reason = None
     if step.spare > topic.max_bytes:  # a large commit, or the bound was lowered
-        step = _and_newest(db, log, step, present)
-    elif step.held_by is not None and step.octets < excess:
+        left = leaving.find(db, log)
+        assert left is not None
+        then = leaving.leave(db, left, step.spare, MAX_STAMP, present, newest=True)
+        removed, size = step.removed + then.removed, step.size + then.size
+        step = then._replace(removed=removed, size=size)
+    elif step.held_by is not None and step.size < excess:
         reason = full_topic(topic.name, topic.max_bytes, step.held_by)
     return step, reason
 
 
-def _and_newest(
-    db: sqlite3.Connection, log: int, step: leaving.LeavingStep, present: Present
-) -> leaving.LeavingStep:
-    """Let the newest entry of a topic leave after a step. Return both steps as one."""
-    topic = leaving.find(db, log)
-    assert topic is not None
-    then = leaving.leave(db, topic, step.spare, MAX_STAMP, present, newest=True)
-    return then._replace(removed=step.removed + then.removed, octets=step.octets + then.octets)
-
-
 def _make_room(
-    db: sqlite3.Connection, log: int, count: int, octets: int, present: Present
+    db: sqlite3.Connection, log: int, count: int, size: int, present: Present
 ) -> str | None:
-    """Let twice as many entries and bytes leave as ``count`` messages of ``octets`` add.
+    """Let twice as many entries and bytes leave as ``count`` messages of ``size`` bytes add.
 
     Return why they must be refused. Each step is a transaction, unless the caller has begun one.
     """
     steps = 1 + 2 * count // leaving.STEP_ENTRIES
-    most = 1 + 2 * (count + octets // ENTRY_OCTETS) // leaving.STEP_ENTRIES
+    most = 1 + 2 * (count + size // ENTRY_BYTES) // leaving.STEP_ENTRIES
     left = 0
     for number in range(most):
-        if number >= steps and left >= 2 * octets:
+        if number >= steps and left >= 2 * size:
             break
         with nullcontext() if db.in_transaction else transaction(db):
             step, reason = shrink(db, log, present)
         if step is None or reason is not None:
             return reason
-        left += step.octets
+        left += step.size
     return None
 
 

@@ -4,8 +4,10 @@ Entries leave at the front only. Others become void: they keep their offsets, wh
 """
 
 import sqlite3
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Concatenate, NamedTuple
 
 from oplogd.clock.ages import Present
 from oplogd.errors import TopicNotFoundError
@@ -13,29 +15,34 @@ from oplogd.model.pointer import decided_by
 from oplogd.model.transaction import decode_marker
 from oplogd.store.numbers import may_follow
 from oplogd.store.sqlite.file import ages as age_statements
-from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.connection import ConnectionPool, transaction
 from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.pointers import steps as pointer_steps
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics import statements as sql
-from oplogd.store.topics import MAX_OFFSET, EntryKind
+from oplogd.store.topics import MAX_OFFSET, RECORDS_STAY_MS, EntryKind
 
 # Entries that one step removes: a few ms.
 STEP_ENTRIES = 500
 
-# The entries of a transaction stay this much longer than others: committed readers read a record
-# where its commit is, up to 15 minutes (the longest time-out) after its own entry. So do PUBLISH
-# entries with their stored messages, and decisions about pointers.
-LONGER_MS = 20 * 60_000
-
 
 @dataclass
-class Progress:
+class SweepProgress:
     """How far the sweep of one log has come. ``after``: offset of the last entry seen."""
 
     after: int = 0
     has_ended: bool = False
+
+
+async def complete(
+    writer: ConnectionPool, step: Callable[Concatenate[sqlite3.Connection, ...], int]
+) -> int:
+    """Repeat a step with its ``progress`` to its end. Return the number of entries removed."""
+    removed, progress = 0, SweepProgress()
+    while not progress.has_ended:
+        removed += await writer.run(partial(step, progress=progress), frees_space=True)
+    return removed
 
 
 def is_needed(db: sqlite3.Connection) -> bool:
@@ -53,23 +60,21 @@ def deleted(db: sqlite3.Connection) -> list[int]:
     return [log for (log,) in db.execute(sql.DELETED)]
 
 
-def trim(db: sqlite3.Connection, log: int, now: Present, progress: Progress | None = None) -> int:
+def trim(db: sqlite3.Connection, log: int, now: Present, progress: SweepProgress) -> int:
     """Remove entries before the front; raise the floor first. Return their number."""
-    progress = progress or Progress()
     with transaction(db):
         try:
             front = topic_entries.raise_floor(db, log, now)
         except TopicNotFoundError:
             progress.has_ended = True
             return 0
-        given = age_statements.given(now) | {"log": log, "longer": LONGER_MS}
+        given = age_statements.given(now) | {"log": log, "longer": RECORDS_STAY_MS}
         keep_from = db.execute(sql.KEEP_FROM, given).fetchone()[0]
         return _remove(db, log, front.offset, keep_from, progress)
 
 
-def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -> int:
+def forget(db: sqlite3.Connection, log: int, progress: SweepProgress) -> int:
     """Remove entries of a deleted topic, at the end its row. Return the number of entries."""
-    progress = progress or Progress()
     with transaction(db):
         count = _remove(db, log, MAX_OFFSET, sql.MAX_STAMP, progress, forgets=True)
         if progress.has_ended:
@@ -77,15 +82,14 @@ def forget(db: sqlite3.Connection, log: int, progress: Progress | None = None) -
             if any(db.execute(each, given).rowcount for each in pointer_statements.REMOVE_OF_LOG):
                 progress.has_ended = False
             elif may_follow(log, *db.execute(sql.HEAD, (log,)).fetchone()):
-                db.execute(sql.FORGET, (log,))
-                db.execute(sql.FORGET_PURGE, (log,))
-                db.execute(sql.FORGET_DATED_OF, (log,))
+                for statement in sql.FORGET:
+                    db.execute(statement, (log,))
         return count
 
 
 def forget_dated(db: sqlite3.Connection, now: Present) -> None:
-    """Forget when entries were written that are gone."""
-    db.execute(sql.FORGET_DATED, age_statements.given(now) | {"longer": LONGER_MS})
+    """Forget the times of writing of removed entries."""
+    db.execute(sql.FORGET_DATED, age_statements.given(now) | {"longer": RECORDS_STAY_MS})
 
 
 def void(db: sqlite3.Connection, now: Present) -> int:
@@ -93,10 +97,10 @@ def void(db: sqlite3.Connection, now: Present) -> int:
     return db.execute(sql.VOID, age_statements.given(now) | {"limit": STEP_ENTRIES}).rowcount
 
 
-def void_aborted(db: sqlite3.Connection, now: int, progress: Progress) -> int:
+def void_aborted(db: sqlite3.Connection, now: int, progress: SweepProgress) -> int:
     """Void some entries of pointers reported as aborted. Return their number.
 
-    Append an entry that names them, as a rollback does: they may be in the rings of agents.
+    Append an entry with their names, as a rollback does: they may be in the rings of agents.
     """
     room, count = STEP_ENTRIES, 0
     with transaction(db):
@@ -123,8 +127,10 @@ class Removed(NamedTuple):
 
 
 def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
-    """Return whether an entry stays behind the front: the decision about a pointer whose late
-    commit has published messages past the front. A rollback asks for it, and finds them by it.
+    """Return whether an entry stays behind the front.
+
+    It is the decision about a pointer with messages of a late commit past the front. A rollback
+    asks for the decision, and finds these messages by it.
     """
     decided = decided_by(kind, data)
     if decided is None:
@@ -133,7 +139,7 @@ def stays(db: sqlite3.Connection, log: int, kind: str, data: str) -> bool:
 
 
 def remove_with(db: sqlite3.Connection, log: int, kind: str, data: str, limit: int) -> Removed:
-    """Remove up to ``limit`` rows that are of no use without this entry. Return their number."""
+    """Remove up to ``limit`` rows without use after this entry. Return their number."""
     if kind == EntryKind.PUBLISH:
         marker = decode_marker(data.split(" ", 1)[1])
         return Removed(_forget_stored(db, log, int(marker.txn), marker.after, marker.last, limit))
@@ -169,7 +175,7 @@ def _remove(
     log: int,
     upto: int,
     keep_from: int,
-    progress: Progress,
+    progress: SweepProgress,
     *,
     forgets: bool = False,
 ) -> int:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from oplogd.model.pointer import Decision
 from oplogd.store.sqlite import MIGRATIONS, SqliteStore
 from oplogd.store.sqlite.upkeep import bounds as keeper
-from oplogd.store.sqlite.upkeep import counting, leaving
-from oplogd.store.topics import DECIDED_MS, ENTRY_OCTETS, MIN_MAX_BYTES, Topic
+from oplogd.store.sqlite.upkeep import leaving
+from oplogd.store.topics import DECIDED_MS, ENTRY_BYTES, MIN_MAX_BYTES, Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.store.bounded import BOUND, FIT, fill, octets_of, settle
 from tests.kits.store.messages import NAME, entries_of, named, payloads_of, publish
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("no_fsync")
 
 COUNTED = "SELECT coalesce(sum(octets), 0) FROM topic_sizes WHERE log > 0"
 PRESENT = " + ".join(
-    f"(SELECT coalesce(sum({ENTRY_OCTETS} + length(CAST(data AS BLOB))), 0) FROM {table})"
+    f"(SELECT coalesce(sum({ENTRY_BYTES} + length(CAST(data AS BLOB))), 0) FROM {table})"
     for table in ("entries", "stored")
 )
 
@@ -103,7 +103,7 @@ async def test_what_an_older_file_holds_is_counted_once_beside_the_writes(
     path: Path, monkeypatch: Patch, small: bool
 ) -> None:
     if small:
-        monkeypatch.setattr(counting, "STEP_ENTRIES", 3)
+        monkeypatch.setattr(leaving, "COUNTED_ENTRIES", 3)
         monkeypatch.setattr(keeper, "COUNT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         open_at_version(patch, SIZES - 1)
@@ -274,7 +274,7 @@ async def test_what_is_large_takes_the_place_of_as_much_that_is_small(path: Path
                 await store_under(store, topic, 7, payload)
             else:
                 await write(store, transaction, *records(topic, payload, first=place))
-        assert number(path, f"SELECT {PRESENT}") <= BOUND + keeper.APPENDED_OCTETS + size
+        assert number(path, f"SELECT {PRESENT}") <= BOUND + keeper.APPENDED_BYTES + size
 
 
 async def fill_with_small(store: SqliteStore, topic: Topic) -> None:

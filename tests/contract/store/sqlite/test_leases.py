@@ -16,10 +16,11 @@ from oplogd.model.lease import Fence
 from oplogd.model.message import Message
 from oplogd.model.operation import Operation
 from oplogd.store import FencedBatch
-from oplogd.store.lease_rule import EXTENSIONS
+from oplogd.store.leases import EXTENSIONS
 from oplogd.store.sqlite import MIGRATIONS
-from oplogd.store.sqlite.file import connection, statements
-from oplogd.store.sqlite.leases import rows as lease_rows
+from oplogd.store.sqlite import leases as lease_rows
+from oplogd.store.sqlite.file import connection
+from oplogd.store.sqlite.file import parts as sqlite_parts
 from oplogd.store.sqlite.log import log
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics import statements as topic_statements
@@ -237,7 +238,7 @@ async def test_batches_without_a_fence_take_no_statement_for_it_and_fenced_ones_
 
 
 @pytest.mark.parametrize(
-    "count_", [3, 2 * statements.STATEMENT_OPERATIONS], ids=["one statement", "several"]
+    "count_", [3, 2 * sqlite_parts.STATEMENT_OPERATIONS], ids=["one statement", "several"]
 )
 async def test_a_fenced_append_that_fails_leaves_nothing(path: Path, count_: int) -> None:
     made = numbered(count_)
@@ -267,8 +268,7 @@ async def test_a_fenced_append_that_fails_leaves_nothing(path: Path, count_: int
 async def test_fenced_batches_of_several_statements_are_appended_completely(
     path: Path, monkeypatch: Patch
 ) -> None:
-    for module in (topic_entries, statements):
-        monkeypatch.setattr(module, "STATEMENT_OPERATIONS", 7)
+    monkeypatch.setattr(sqlite_parts, "STATEMENT_OPERATIONS", 7)
     made = numbered(90)
     async with opened(path) as store:
         topic = await store.topics.create(NAME, None)

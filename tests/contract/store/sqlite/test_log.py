@@ -7,7 +7,7 @@ import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.operation import Operation
-from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.file import parts as sqlite_parts
 from tests.kits.models.operations import numbered, operation
 from tests.kits.store.kits import log_of
 from tests.kits.store.sqlite_files import direct, opened, whole
@@ -49,7 +49,7 @@ async def test_a_log_far_over_its_new_cap_is_trimmed_in_steps(path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "count", [3, 2 * statements.STATEMENT_OPERATIONS], ids=["one statement", "several"]
+    "count", [3, 2 * sqlite_parts.STATEMENT_OPERATIONS], ids=["one statement", "several"]
 )
 async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count: int) -> None:
     made = numbered(2)
@@ -65,9 +65,9 @@ async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count: 
 @pytest.mark.parametrize(
     "made",
     [
-        numbered(2 * statements.STATEMENT_OPERATIONS + 1),
+        numbered(2 * sqlite_parts.STATEMENT_OPERATIONS + 1),
         [operation(id_=str(number), parents=["p" * 900_000]) for number in range(5)],
-        [operation(parents=["p" * 2 * statements.STATEMENT_BYTES])],
+        [operation(parents=["p" * 2 * sqlite_parts.STATEMENT_BYTES])],
     ],
     ids=["many", "large", "one larger than a statement"],
 )

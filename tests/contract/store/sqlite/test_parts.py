@@ -1,7 +1,6 @@
 """Appends that are larger than one statement of SQLite."""
 
-from oplogd.store.sqlite.file.parts import parts
-from oplogd.store.sqlite.file.statements import STATEMENT_BYTES, STATEMENT_OPERATIONS
+from oplogd.store.sqlite.file.parts import STATEMENT_BYTES, STATEMENT_OPERATIONS, parts
 
 MOST, BYTES = STATEMENT_OPERATIONS, STATEMENT_BYTES
 

@@ -13,7 +13,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.store.sqlite import MIGRATIONS
-from oplogd.store.sqlite.file import statements
+from oplogd.store.sqlite.file import parts as sqlite_parts
 from oplogd.store.sqlite.topics import catalogue, news
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.upkeep import sweep
@@ -123,7 +123,7 @@ async def test_topics_without_messages_cost_a_row_each_and_nothing_else(path: Pa
 
 
 @pytest.mark.parametrize(
-    "count_", [3, 2 * statements.STATEMENT_OPERATIONS], ids=["one statement", "several"]
+    "count_", [3, 2 * sqlite_parts.STATEMENT_OPERATIONS], ids=["one statement", "several"]
 )
 async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count_: int) -> None:
     async with opened(path) as store:
@@ -149,8 +149,8 @@ async def test_an_append_that_was_interrupted_leaves_nothing(path: Path, count_:
 async def test_batches_of_several_statements_are_numbered_without_a_hole(
     path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(topic_entries, "STATEMENT_OPERATIONS", 7)
-    monkeypatch.setattr(topic_entries, "STATEMENT_BYTES", 200)
+    monkeypatch.setattr(sqlite_parts, "STATEMENT_OPERATIONS", 7)
+    monkeypatch.setattr(sqlite_parts, "STATEMENT_BYTES", 200)
     async with opened(path, VirtualClock()) as store:
         made = [await store.topics.create(named(str(number)), None) for number in range(3)]
         await store.topics.delete(made[2].name)

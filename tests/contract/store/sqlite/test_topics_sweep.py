@@ -111,7 +111,8 @@ async def test_a_sweep_that_was_interrupted_hides_what_it_has_not_removed(
     async with opened(path, clock) as store:
         topic = await _old(store.topics, clock)
         with direct(path) as db:
-            assert sweep.trim(db, topic.log, Present(clock.ms, clock.ms)) == 100
+            progress = sweep.SweepProgress()
+            assert sweep.trim(db, topic.log, Present(clock.ms, clock.ms), progress) == 100
     clock.ms -= 5001
     async with opened(path, clock) as store:
         assert count(path, "entries") == 300

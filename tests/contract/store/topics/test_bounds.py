@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from oplogd.store.numbers import MAX_LOG, begin_of, generation_of
-from oplogd.store.topics import ENTRY_OCTETS, Topics
+from oplogd.store.topics import ENTRY_BYTES, Topics
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.store.bounded import BOUND, FIT, SIZE, fill, large, numbers, octets_of, settle
 from tests.kits.store.kits import KITS, Kit
@@ -136,7 +136,7 @@ async def test_the_bound_is_shown_and_removed(topic_kit: Kit, topics: Topics) ->
 
 async def test_the_newest_message_stays_although_it_alone_is_large(topics: Topics) -> None:
     topic = await topics.create(NAME, None, max_bytes=BOUND)
-    payload = "y" * (BOUND - ENTRY_OCTETS - len(message("").data))
+    payload = "y" * (BOUND - ENTRY_BYTES - len(message("").data))
     assert octets_of(payload) == BOUND
     await publish(topics, topic, "before")
     await publish(topics, topic, payload)
@@ -163,7 +163,7 @@ async def test_an_append_keeps_the_bound_without_the_keeper(topic_kit: Kit, topi
     topic = await topics.create(NAME, None, max_bytes=BOUND)
     for first in range(1, 200):
         await fill(topics, topic, 1, first)
-        stored = (await topics.stats()).octets
+        stored = (await topics.stats()).bytes
         assert stored <= BOUND + SIZE
     assert stored > BOUND * 7 // 8
 
@@ -219,7 +219,7 @@ async def test_deleted_topics_make_room_first(topic_kit: Kit) -> None:
     await topics.delete(gone.name)
     await settle(topics)
     assert len(await payloads_of(topics, kept)) == FIT // 2
-    assert (await topics.stats()).octets == FIT // 2 * SIZE
+    assert (await topics.stats()).bytes == FIT // 2 * SIZE
 
 
 async def test_figures_tell_bytes_and_what_has_left(topics: Topics) -> None:
@@ -228,5 +228,5 @@ async def test_figures_tell_bytes_and_what_has_left(topics: Topics) -> None:
     await settle(topics)
     stats = await topics.stats()
     left = len(await payloads_of(topics, topic))
-    assert stats.octets == left * SIZE
+    assert stats.bytes == left * SIZE
     assert stats.left == 2 * FIT - left

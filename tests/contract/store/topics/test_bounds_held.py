@@ -209,7 +209,7 @@ async def test_stored_messages_count_and_stay_until_they_are_published_and_old(
     await publish(store.topics, topic, "more")
     await settle(store.topics)
     assert [*(await committed(store, topic)).payloads] == ["more"]
-    assert (await store.topics.stats()).octets < BOUND
+    assert (await store.topics.stats()).bytes < BOUND
 
 
 async def test_a_full_topic_that_takes_no_pointers_says_what_no_retry_will_change(

@@ -12,7 +12,7 @@ from oplogd.clock import Clock
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId
 from oplogd.store.mongo.log.conditional import LogLanding
-from oplogd.store.mongo.log.head import Head
+from oplogd.store.mongo.log.ends import Head
 from oplogd.store.mongo.setup.setup import CollectionKind
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.virtual import VirtualClock

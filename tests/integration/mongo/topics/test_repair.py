@@ -7,9 +7,9 @@ from oplogd.model.message_id import stamp
 from oplogd.model.pointer import Decision
 from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.topics.ahead import AheadTopics
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
-from oplogd.store.mongo.topics.repair import StampRepair
 from tests.integration.mongo.log.test_cuts import MOST_COMMANDS, READS, restore, saved
 from tests.integration.mongo.topics.topics import NAME, entries_of, place
 from tests.kits.clock.virtual import VirtualClock
@@ -45,7 +45,7 @@ async def repair(url: str, clock: VirtualClock) -> None:
     try:
         await link.greet()
         catalogue = Catalogue(link)
-        await StampRepair(link, catalogue, TopicHeads(link, catalogue, 0.0)).run()
+        await AheadTopics(link, catalogue, TopicHeads(link, catalogue, 0.0)).repair()
     finally:
         await link.close()
 
