@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BYTES = 1024 * 1024
@@ -38,11 +38,11 @@ def disk_failure(error: OSError, path: Path, setting: str) -> str:
     ``path``: of the file, if the error names none. ``setting``: with the place on the disk.
     """
     file = Path(os.fsdecode(error.filename)) if error.filename else path
-    told = f"{file}: {error.strerror or type(error).__name__}"
+    sentence = f"{file}: {error.strerror or type(error).__name__}"
     if error.errno not in _NO_ROOM:
-        return told
+        return sentence
     with suppress(OSError):
         found = os.statvfs(file if file.exists() else file.parent)
         free = found.f_bavail * found.f_frsize
-        told += f", {counted(free, 'byte')} of this disk are free"
-    return f"{told}: make room, or set {setting} to a place on another disk"
+        sentence += f", {counted(free, 'byte')} of this disk are free"
+    return f"{sentence}: make room, or set {setting} to a place on another disk"

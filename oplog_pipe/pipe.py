@@ -16,7 +16,7 @@ from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import PipeError
 from oplog_pipe.folder.backlog import RecoveryBacklog
 from oplog_pipe.folder.failures import PipeFailures
-from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
+from oplog_pipe.folder.keeper import ManagedSink, SinkKeeper
 from oplog_pipe.folder.opening import Build, make_sinks, make_workers, tell_start
 from oplog_pipe.folder.private import close_to_others
 from oplog_pipe.folder.start import begin, held_by_others
@@ -135,7 +135,7 @@ class Pipe:
         self._keeper = SinkKeeper(
             log,
             [
-                KeptSink(
+                ManagedSink(
                     worker,
                     start.offsets,
                     RecoveryBacklog(

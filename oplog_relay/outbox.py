@@ -114,7 +114,7 @@ class OutboxWriter:
 
 
 def _execute(
-    connection: Any, names: dict[str, str], texts: list[object], lists: list[list[str]]
+    connection: Any, names: dict[str, str], scalars: list[object], lists: list[list[str]]
 ) -> None:
     connection = getattr(connection, "driver_connection", connection)  # SQLAlchemy's pool has it
     package = _package(connection)
@@ -130,7 +130,7 @@ def _execute(
         statement = _INSERT.format(
             **plain, now=kind.now, parameters=", ".join(f":{name}" for name in _COLUMNS)
         )
-        values = [*texts, *map(kind.stored_list, lists)]
+        values = [*scalars, *map(kind.stored_list, lists)]
         connection.execute(sqlalchemy.text(statement), dict(zip(_COLUMNS, values, strict=True)))
         return
     kind = _drivers()[package]
@@ -143,7 +143,7 @@ def _execute(
     # A cursor of its own: the caller's may still have rows to read.
     cursor = getattr(connection, "connection", connection).cursor()
     try:
-        cursor.execute(statement, [*texts, *map(kind.stored_list, lists)])
+        cursor.execute(statement, [*scalars, *map(kind.stored_list, lists)])
     finally:
         cursor.close()
 

@@ -103,9 +103,9 @@ def _parents_differ() -> Column:
 
 def _data() -> Column:
     """Return the row's data. A row without parents keeps the parents of the state."""
-    kept = F.concat(F.substring("data", 1, _REST - 1), F.substring("known_data", _REST, _ALL))
+    merged = F.concat(F.substring("data", 1, _REST - 1), F.substring("known_data", _REST, _ALL))
     keeps = ~F.col("has_parents") & F.col("known_data").isNotNull()
-    return F.when(keeps, kept).otherwise(F.col("data"))
+    return F.when(keeps, merged).otherwise(F.col("data"))
 
 
 def _placed(dump: DataFrame) -> DataFrame:

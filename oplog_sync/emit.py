@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_sync.apply import PATIENCE_SECONDS, apply
 from oplog_sync.arrow import arrow_schema, batch_of, columns_of
 from oplog_sync.errors import SyncError
@@ -40,16 +40,16 @@ class EmissionProgress:
         self.done = 0
         self._wanted = wanted
         self._clock = clock
-        self._told = (clock(), 0)
+        self._reported = (clock(), 0)
 
     def add(self, count: int) -> None:
         self.done += count
-        now, (told_at, told) = self._clock(), self._told
-        if now - told_at >= PROGRESS_SECONDS:
-            rate = (self.done - told) / (now - told_at)
+        now, (reported_at, reported) = self._clock(), self._reported
+        if now - reported_at >= PROGRESS_SECONDS:
+            rate = (self.done - reported) / (now - reported_at)
             wanted = counted(self._wanted, "correction")
             tell(f"emitted {self.done:,} of {wanted}, {rate:,.0f} per second")
-            self._told = now, self.done
+            self._reported = now, self.done
 
 
 def emit(corrections: DataFrame, settings: JobSettings, counts: ObjectCounts) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_sync.errors import EXIT_TOO_MANY_CHANGES, EXIT_TOO_MANY_DELETES, SafetyRuleError
 from oplogd.errors import OperationError
 from oplogd.model.operation import decode_row

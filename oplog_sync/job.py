@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
 from oplog_sync.dump.files import spool

@@ -199,12 +199,12 @@ class Agent:
         if self.store.space is not None:
             self._run("watch of the disk", self.gate.run())
         topics, txns, pointers = self.store.topics, self.store.transactions, self.store.pointers
-        for name, work, ask, things, log in (
+        for name, work, ask, subject, log in (
             ("keeper of bounds", topics.shrink, topics.stats, "bounds of topics", "topics"),
             ("keeper of transactions", txns.keep, txns.stats, "transactions", "transactions"),
             ("keeper of pointers", pointers.keep, pointers.stats, "pointers", "pointers"),
         ):
-            self._run(name, keep(work, ask, things, log, clock=self.clock))
+            self._run(name, keep(work, ask, subject, log, clock=self.clock))
         cleanup = self.settings.topic_cleanup
         self._run("sweep", sweep_topics(topics, cleanup, self.clock, self.sweep_asked))
         self._run(

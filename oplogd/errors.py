@@ -1,6 +1,6 @@
 """The errors that cross module boundaries. Each module translates foreign exceptions itself."""
 
-from oplog_kit.texts import shortened
+from oplog_kit.wording import shortened
 
 
 class OplogError(Exception):
@@ -121,7 +121,7 @@ class ForeignStoreError(StoreUnavailableError):
 
 
 class NotConfirmedError(StoreUnavailableError):
-    """The store has not confirmed things. They may be stored already, or later."""
+    """The store has not confirmed a write. The write may be durable already, or later."""
 
 
 class LogReplacedError(OplogError):

@@ -97,7 +97,7 @@ def mongo_url(text: str) -> Secret:
 
 
 class OneOf:
-    """A conversion that accepts only the texts in `choices`."""
+    """A conversion that accepts only the values in `choices`."""
 
     def __init__(self, *choices: str) -> None:
         self.choices = choices

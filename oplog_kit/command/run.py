@@ -41,7 +41,7 @@ def run_command(
             f" pip install -c constraints.txt '.[{extra}]' ./clients/python",
         )
     arguments = sys.argv[1:] if argv is None else list(argv)
-    # The errors of a command that does not log are told once, by ``_ended``.
+    # The errors of a command that does not log are printed once, by ``_ended``.
     for name in loggers:
         logging.getLogger(name).addHandler(logging.NullHandler())
     complete = f"_{program.upper().replace('-', '_')}_COMPLETE"

@@ -16,7 +16,7 @@ from click.shell_completion import shell_complete
 from oplog_kit.command.flags import Flag, flags_of
 from oplog_kit.command.given import Given
 from oplog_kit.command.value import Value
-from oplog_kit.texts import near
+from oplog_kit.wording import near
 
 EXIT_USAGE = 2
 

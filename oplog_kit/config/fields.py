@@ -22,8 +22,8 @@ class Kind(Enum):
     URL = auto()
     # The same, without path and query: those of a webhook are a secret.
     HOOK = auto()
-    TEXTS = auto()
-    # A list of texts, shown without their passwords.
+    STRINGS = auto()
+    # A list of strings, shown without their passwords.
     URLS = auto()
     COUNT = auto()
     DURATION = auto()
@@ -140,7 +140,7 @@ _SHOWN: Mapping[Kind, Callable[[Any], Any]] = {
     Kind.SECRET: lambda _: HIDDEN,
     Kind.URL: _url,
     Kind.HOOK: lambda url: origin(url, HIDDEN),
-    Kind.TEXTS: list,
+    Kind.STRINGS: list,
     Kind.URLS: lambda urls: [_url(each) for each in urls],
     Kind.DURATION: duration_text,
     Kind.DURATIONS: lambda pair: [duration_text(each) for each in pair],

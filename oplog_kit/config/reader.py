@@ -113,8 +113,8 @@ class Reader:
         path = prefix.rstrip(".")
         if node is not None and not isinstance(node, yaml.MappingNode):
             names = ", ".join(each.name for each in fields[:3])
-            told = f"must be a mapping of settings: {names}" + (" …" if len(fields) > 3 else "")
-            self.add(path, told, section.line)
+            problem = f"must be a mapping of settings: {names}" + (" …" if len(fields) > 3 else "")
+            self.add(path, problem, section.line)
             section.unread.update(each.name for each in fields)
             return section
         by_name = {each.name: each for each in fields}
@@ -198,8 +198,8 @@ class Reader:
         match field.kind:
             case Kind.SECTION:
                 return node
-            case Kind.TEXTS | Kind.URLS:
-                return self._texts(field, node)
+            case Kind.STRINGS | Kind.URLS:
+                return self._strings(field, node)
             case Kind.TEXT_MAPPING | Kind.SECRET_MAPPING:
                 return self._mapping(node, lambda each: self._text(field, each))
             case Kind.ANY_MAPPING:
@@ -231,9 +231,9 @@ class Reader:
         check_value(field, found)
         return found
 
-    def _texts(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
+    def _strings(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
         """Raises ValueError."""
-        found = nodes.elements(node, "texts", or_one=True)
+        found = nodes.elements(node, "strings", or_one=True)
         if not found:
             raise ValueError(f"is empty: {field.required or 'give a value, or leave it out'}")
         return tuple(self._text(field, each) for each in found)

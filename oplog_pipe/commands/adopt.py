@@ -2,7 +2,7 @@
 
 import click
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.errors import ConfigError

@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from oplog_kit.command.options import json_option
-from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration, rough_size
+from oplog_kit.wording import counted
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import table
 from oplog_pipe.folder.operate import Folder, SinkOffsets, log_status, view
@@ -39,7 +39,7 @@ def status(settings: PipeSettings, as_json: bool) -> None:
     """Show the log, the positions of sources, offset and lag of sinks.
 
     A running pipe that serves `listen` gives its live figures. Otherwise they come from the folder:
-    sinks have their flushed offsets, and nobody knows whether a pipe runs.
+    sinks have their flushed offsets, and whether a pipe runs is not known.
     """
     live = None if settings.listen is None else ask(settings.listen)
     if live is not None and live.folder == str(settings.dir.resolve()):
@@ -121,7 +121,7 @@ def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
         *table(["SOURCE", "PHASE", "POSITION"], sources),
         "",
         *table(["SINK", "TYPE", "FLUSHED", "LAG"], sinks, "FLUSHED LAG"),
-        *_told(sentence for each in folder.sinks for sentence in not_whole(each)),
+        *_printed(sentence for each in folder.sinks for sentence in not_whole(each)),
     ]
 
 
@@ -159,7 +159,7 @@ def live_lines(live: PipeStatus) -> list[str]:
 
 
 def _errors(live: PipeStatus) -> list[str]:
-    told = [
+    sentences = [
         *([live.log.waits] if live.log.waits else []),
         *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
         *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
@@ -170,10 +170,10 @@ def _errors(live: PipeStatus) -> list[str]:
         ),
         *(sentence for each in live.sinks for sentence in not_whole(each)),
     ]
-    return _told(told)
+    return _printed(sentences)
 
 
-def _told(sentences: Iterable[str]) -> list[str]:
+def _printed(sentences: Iterable[str]) -> list[str]:
     lines = [printable(each) for each in sentences]
     return ["", *lines] if lines else []
 

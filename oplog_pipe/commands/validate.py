@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 import click
 
 from oplog_kit.command.options import PATIENCE, tell
-from oplog_kit.texts import counted
 from oplog_kit.tls import tls_context
+from oplog_kit.wording import counted
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.config import shown
 from oplog_pipe.deliver.factory import build
@@ -48,8 +48,8 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
     if not offline:
         return asyncio.run(tell(PROGRAM, _answers(settings, sinks)))
     if not show:
-        told = counted(len(settings.sources), "source"), counted(len(settings.sinks), "sink")
-        print(f"the settings are right: {', '.join(told)}")
+        counts = counted(len(settings.sources), "source"), counted(len(settings.sinks), "sink")
+        print(f"the settings are right: {', '.join(counts)}")
     return EXIT_OK
 
 

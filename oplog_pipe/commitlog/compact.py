@@ -50,7 +50,7 @@ def choose(files: Files, segment: Segment, later: Collection[str], compacted: in
     return LastEntries(entries, set(last), count - len(entries))
 
 
-def write_kept(files: Files, segment: Segment, entries: list[LogEntry]) -> Rewritten:
+def write_entries(files: Files, segment: Segment, entries: list[LogEntry]) -> Rewritten:
     """Write a new file for a segment, and put it on disk."""
     path = segment.path.with_name(segment.path.name + ".tmp")
     file = files.open(path, write=True)

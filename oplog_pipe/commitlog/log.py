@@ -13,7 +13,7 @@ import msgspec
 from oplog_pipe.commitlog.about import About, load_about, new_id, save_about
 from oplog_pipe.commitlog.append import Appender
 from oplog_pipe.commitlog.codec import LogEntry, NewEntry
-from oplog_pipe.commitlog.compact import Compaction, choose, write_kept
+from oplog_pipe.commitlog.compact import Compaction, choose, write_entries
 from oplog_pipe.commitlog.cursor import Cursors
 from oplog_pipe.commitlog.files import FILES, Files, log_errors
 from oplog_pipe.commitlog.index import IndexMark, index_path, write_index
@@ -227,35 +227,35 @@ class CommitLog:
             entries = removed = 0
             # The newest first: after a crash each key still has its last entry.
             for segment in reversed(candidates):
-                kept = choose(self._files, segment, later, self.compacted)
-                later |= kept.keys
-                if kept.removed:
+                chosen = choose(self._files, segment, later, self.compacted)
+                later |= chosen.keys
+                if chosen.removed:
                     if segment.newest > self.compacted:
                         about = msgspec.structs.replace(self._about, compacted=segment.newest)
                         save_about(self._files, self._folder, about)
                         self._about = about
-                    entries += kept.removed
-                    removed += segment.bytes - self._rewrite(segment, kept.entries)
+                    entries += chosen.removed
+                    removed += segment.bytes - self._rewrite(segment, chosen.entries)
             self._done = candidates[-1].newest
             return Compaction(entries, removed)
 
     def _rewrite(self, segment: Segment, entries: list[LogEntry]) -> int:
         """Return the new size."""
         files, path = self._files, segment.path
-        kept = write_kept(files, segment, entries) if entries else None
+        rewritten = write_entries(files, segment, entries) if entries else None
         with self._changed:
-            if kept:
-                files.replace(kept.path, path)
+            if rewritten:
+                files.replace(rewritten.path, path)
             else:
                 files.unlink(path)
             at = self.segments.index(segment)
-            new = [kept.segment] if kept else []
+            new = [rewritten.segment] if rewritten else []
             self.segments = (*self.segments[:at], *new, *self.segments[at + 1 :])
             self._epoch += 1
         files.sync_folder(self._folder)
-        if kept:
-            write_index(files, path, segment.base, kept.marks)
-            return kept.segment.bytes
+        if rewritten:
+            write_index(files, path, segment.base, rewritten.marks)
+            return rewritten.segment.bytes
         with suppress(FileNotFoundError):
             files.unlink(index_path(path))
         return 0

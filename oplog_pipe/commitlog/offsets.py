@@ -172,9 +172,9 @@ class OffsetLog:
         # Entries behind the offset come again. Entries passed over by a step forward never come.
         is_forward = self.offset is None or offset > self.offset
         since = offset if is_forward else min(offset, self.whole_since)
-        kept = {key: each for key, each in self._offsets.items() if key.startswith(_COPY)}
-        kept |= {not_whole_key(source): offset for source in ended}
-        self.replace({**kept, "": offset, WHOLE_SINCE: since})
+        copies = {key: each for key, each in self._offsets.items() if key.startswith(_COPY)}
+        copies |= {not_whole_key(source): offset for source in ended}
+        self.replace({**copies, "": offset, WHOLE_SINCE: since})
 
     def close(self) -> None:
         self._file = None
@@ -192,8 +192,8 @@ class OffsetLog:
                     try:
                         log._offsets[entry.key] = int(entry.data)
                     except ValueError:
-                        told = f"{log._path} is damaged: entry {entry.offset}"
-                        raise LogDamagedError(told) from None
+                        reason = f"{log._path} is damaged: entry {entry.offset}"
+                        raise LogDamagedError(reason) from None
                 log._bytes, log._end = part.end, part.expected
             if write and log._bytes < size:
                 file.truncate(log._bytes)

@@ -95,7 +95,7 @@ def recover(
 def scan_marks(
     file: File, start: IndexMark, size: int, compacted: int, path: Path | None = None
 ) -> Recovered:
-    """Scan up to the first invalid entry. ``path``: of a segment without index, told in the log."""
+    """Scan up to the first invalid entry. ``path``: of a segment without index, for the log."""
     marks = [start]
     end, valid = start, True
     progress = LongRead(f"reading {path}, which has no index", size)

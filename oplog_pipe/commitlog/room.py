@@ -41,7 +41,7 @@ class CommitLogRoom:
         self._wanted = 0
         self._granted = False
         self._since = 0.0
-        self._told = False
+        self._logged = False
 
     def status(self) -> LogStatus:
         """Return the present state of the log. Any thread may call it."""
@@ -68,9 +68,9 @@ class CommitLogRoom:
             return self._end(fits=True)
 
     def _end(self, *, fits: bool) -> bool:
-        if self._told and fits:
+        if self._logged and fits:
             logger.info("the commit log has room again, and the sources go on")
-        self._wanted, self._granted, self._told, self.reason = 0, False, False, None
+        self._wanted, self._granted, self._logged, self.reason = 0, False, False, None
         return fits
 
     def wake(self) -> None:
@@ -101,6 +101,6 @@ class CommitLogRoom:
             if not self._wanted or number != self._number:
                 return
             self.reason = reason
-            if not self._told and self._clock() - self._since >= _TELL_AFTER:
-                self._told = True
+            if not self._logged and self._clock() - self._since >= _TELL_AFTER:
+                self._logged = True
                 logger.warning("%s", reason)

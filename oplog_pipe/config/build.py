@@ -81,9 +81,9 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
     section = reader.section(node, prefix, (*tables.SINK, *fields), also)
     if type_ and kind is None:
         known = [*type_names(), "module:Class"]
-        told = f"{type_!r} is no type of a sink{hints.of_type(type_, known)}"
-        told += f"; give {', '.join(known)}"
-        reader.mistake(section, "type", told)
+        problem = f"{type_!r} is no type of a sink{hints.of_type(type_, known)}"
+        problem += f"; give {', '.join(known)}"
+        reader.mistake(section, "type", problem)
     elif ":" in type_:
         try:
             checks.target(type_)

@@ -59,8 +59,8 @@ class SettingRules:
             if name in section.unread:
                 continue
             if (other := first.setdefault(value, section)) is not section:
-                told = f"{value!r} is the {name} of {other.prefix.rstrip('.')}, too"
-                self._reader.mistake(section, name, told)
+                problem = f"{value!r} is the {name} of {other.prefix.rstrip('.')}, too"
+                self._reader.mistake(section, name, problem)
 
     def credentials(self, section: Section) -> None:
         """Check a user, a password and an API key of a section."""
@@ -84,24 +84,24 @@ class SettingRules:
             self._add(section, "id", "must hold {id}: else objects overwrite one another")
         if "{namespace}" not in both and not checks.is_literal(settings.namespace):
             where = name if section.has(name) and not section.has("id") else "id"
-            told = (
+            problem = (
                 "must hold {namespace}: else objects of two namespaces overwrite one another; or "
                 "let namespace be one literal, such as ^video$, or "
             )
             # No namespace has a comma. With a slash, shop and orders/1 are shop/orders and 1.
-            told += "give id: '{namespace},{id}'" if where == name else f"{name} hold it"
-            self._add(section, where, told)
+            problem += "give id: '{namespace},{id}'" if where == name else f"{name} hold it"
+            self._add(section, where, problem)
 
     def _loop(self, section: Section, agents: Sequence[str], log: str) -> None:
         """Refuse a sink to the log of its own source: messages would go round."""
         for part, source in self._sources:
             both = {*map(_address, source.agents)} & {*map(_address, agents)}
             if both and source.log == log and not part.unread:
-                told = (
+                problem = (
                     f"{log} of these agents is the log of {part.prefix.rstrip('.')}, too: its "
                     "messages would come again and again"
                 )
-                self._add(section, "log" if section.has("log") else "agents", told)
+                self._add(section, "log" if section.has("log") else "agents", problem)
                 return
 
     def _copy(self, section: Section, sink: SinkSettings) -> None:
@@ -115,11 +115,11 @@ class SettingRules:
             if each.log != OPLOG and all(
                 re.search(pattern, each.log) for pattern in (each.namespace, sink.namespace)
             ):
-                told = (
+                problem = (
                     f"copy is not possible, because {each.log} is a topic, of which there is no "
                     "copy; let namespace exclude it, or use end"
                 )
-                self._add(section, "start", told)
+                self._add(section, "start", problem)
                 return
         if good and all(each.log != OPLOG for each in good):
             self._add(section, "start", f"copy needs a source with log: {OPLOG}")

@@ -90,14 +90,14 @@ SOURCE = (
     Field(
         "name",
         Kind.TEXT,
-        "Name under which the position is kept: 1 to 64 ASCII letters, digits, `.`, `_`, `-` or "
+        "Name under which the position is stored: 1 to 64 ASCII letters, digits, `.`, `_`, `-` or "
         "`/`. Unique. Without it: the log.",
         check=checks.source_name,
     ),
     AGENTS,
     LOG,
     Field("password", Kind.SECRET, "Password for reading; of a topic, the right to read it."),
-    _namespace("are not kept"),
+    _namespace("are not stored"),
     Field(
         "on_gap",
         Kind.CHOICE,
@@ -142,7 +142,7 @@ FETCH = (
     timeout("Time for one request."),
     Field(
         "hosts",
-        Kind.TEXTS,
+        Kind.STRINGS,
         "Hosts that may be asked, such as `api.example.com` or `localhost:8000`. A `ref` to "
         "another one is refused. Without it: every host.",
         check=checks.host,
@@ -159,10 +159,10 @@ SINK = (
     Field(
         "name",
         Kind.TEXT,
-        "Name under which the offset is kept: 1 to 64 ASCII letters, digits, `.`, `_` or `-`. "
+        "Name under which the offset is stored: 1 to 64 ASCII letters, digits, `.`, `_` or `-`. "
         "Unique.",
         check=checks.sink_name,
-        required="give the sink a name, under which its offset is kept",
+        required="give the sink a name, under which its offset is stored",
     ),
     Field(
         "type",

@@ -125,8 +125,8 @@ class Fetcher:
         data = message.data
         ref = data.get("ref") if isinstance(data, dict) else None
         if not isinstance(ref, str):
-            told = f"fetch: {message!r} has no ref: start the agent with --object-url"
-            raise TransformError(told)
+            reason = f"fetch: {message!r} has no ref: start the agent with --object-url"
+            raise TransformError(reason)
         try:
             url = httpx.URL(ref)
         except (httpx.InvalidURL, ValueError):

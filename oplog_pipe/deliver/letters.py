@@ -58,8 +58,8 @@ class DeadLetters:
             if is_new:
                 FILES.sync_folder(self._path.parent)
         except OSError as error:
-            told = disk_failure(error, self._path, "dead_letter")
-            raise SinkError(f"dead_letter: {told}") from error
+            sentence = disk_failure(error, self._path, "dead_letter")
+            raise SinkError(f"dead_letter: {sentence}") from error
 
 
 class Breaker:

@@ -16,7 +16,7 @@ class PipeFailures:
 
     def __init__(self) -> None:
         self.code: int | None = None
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
 
     def look(self, workers: Iterable[Worker], keeper: SinkKeeper | None) -> None:
         """Tell the failures of these threads."""
@@ -28,9 +28,9 @@ class PipeFailures:
 
     def tell(self, error: BaseException, worker: Worker | None = None) -> None:
         """Log a failure once."""
-        if id(error) in self._told:
+        if id(error) in self._logged:
             return
-        self._told.add(id(error))
+        self._logged.add(id(error))
         if self.code is None:
             self.code = exit_code(error)
         if not isinstance(error, PipeError):

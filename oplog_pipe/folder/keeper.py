@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.commitlog.offsets import OffsetLog
 from oplog_pipe.commitlog.room import CommitLogRoom
@@ -24,7 +24,7 @@ _HANGS_AFTER = 300.0
 logger = logging.getLogger("oplog_pipe")
 
 
-class KeptSink(NamedTuple):
+class ManagedSink(NamedTuple):
     """``backlog``: the sink keeps its place if no copy brings all of it again; None: copies do."""
 
     worker: Worker
@@ -45,7 +45,7 @@ class SinkKeeper:
     def __init__(
         self,
         log: CommitLog,
-        kept: Sequence[KeptSink],
+        sinks: Sequence[ManagedSink],
         *,
         held: Mapping[str, int],
         interval: float,
@@ -56,8 +56,8 @@ class SinkKeeper:
     ) -> None:
         self.error: BaseException | None = None
         self._log = log
-        self._kept = kept
-        self._places = [each.worker.place for each in kept]  # also after ``close``
+        self._sinks = sinks
+        self._places = [each.worker.place for each in sinks]  # also after ``close``
         self._held = held
         self._interval = interval
         self._tick = tick
@@ -65,7 +65,7 @@ class SinkKeeper:
         self._now = now
         self._flushing = threading.Lock()
         # When a sink has last acknowledged something, had nothing to do, or was at a copy.
-        self._moved = {each.worker.name: now() for each in kept}
+        self._moved = {each.worker.name: now() for each in sinks}
         self._stopping = threading.Event()
         self._advanced = threading.Event()
         self._advanced.set()
@@ -97,9 +97,9 @@ class SinkKeeper:
     def close(self) -> None:
         """Close the offset logs. Nothing is flushed any more."""
         with self._flushing:
-            for each in self._kept:
+            for each in self._sinks:
                 each.offsets.close()
-            self._kept = ()
+            self._sinks = ()
 
     def flush(self) -> None:
         """Put all acknowledged offsets on disk. Raises LogError."""
@@ -108,7 +108,7 @@ class SinkKeeper:
 
     def _flush(self) -> None:
         with self._flushing:
-            for worker, offsets, _ in self._kept:
+            for worker, offsets, _ in self._sinks:
                 changes = worker.place.take_unflushed()
                 if changes:
                     offsets.write(changes)
@@ -153,7 +153,7 @@ class SinkKeeper:
     def _holders(self) -> list[Holder]:
         running = [
             Holder(each.worker.name, each.worker.place.flushed, self._stays(each))
-            for each in self._kept
+            for each in self._sinks
         ]
         for name, offset in self._held.items():
             reason = (
@@ -163,15 +163,15 @@ class SinkKeeper:
             running.append(Holder(name, offset, reason))
         return running
 
-    def _stays(self, kept: KeptSink) -> str | None:
+    def _stays(self, sink: ManagedSink) -> str | None:
         """Return why a sink does not give up its place; None: it does."""
-        worker = kept.worker
+        worker = sink.worker
         has_failed = worker.is_parked or self._now() - self._moved[worker.name] >= _HANGS_AFTER
         waits = counted(self._log.end - 1 - worker.place.flushed, "entry", "entries")
         if not has_failed:
             present = "begins or ends a copy, and " if worker.is_at_copy else ""
             return f"sink {worker.name!r} {present}has still to write {waits}"
-        if kept.backlog and (lost := kept.backlog.lost_behind(worker.place.flushed)):
+        if sink.backlog and (lost := sink.backlog.lost_behind(worker.place.flushed)):
             return (
                 f"sink {worker.name!r} does not work, has still to write {waits}, and {lost}:"
                 " mend its target, raise max_log_bytes, or give the sink up: remove it from the"
@@ -180,9 +180,9 @@ class SinkKeeper:
         return None
 
     def _give_up(self, names: Sequence[str], offset: int) -> None:
-        for worker in (each.worker for each in self._kept if each.worker.name in names):
+        for worker in (each.worker for each in self._sinks if each.worker.name in names):
             before, was_due = worker.place.offset, worker.place.copy_due >= 0
-            if worker.place.give_up(offset) and not was_due:  # told once until the copy comes
+            if worker.place.give_up(offset) and not was_due:  # logged once until the copy comes
                 logger.warning(
                     "sink %r gives up its place, because the commit log has reached max_log_bytes:"
                     " it does not get %d entries from offset %d to %d; %s",

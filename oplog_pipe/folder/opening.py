@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.delivery import FOR_EVER
 from oplog_pipe.deliver.letters import DeadLetters

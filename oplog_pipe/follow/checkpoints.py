@@ -47,7 +47,7 @@ class SourceCheckpoint(msgspec.Struct, frozen=True):
     - ``copy``: offset of the entry ``reset`` of the present copy; None: there is none.
     - ``copied``, ``copy_total``: of the present copy, or the last one.
     - ``store``: identity of the store the position belongs to. None: no agent has named it.
-    - ``witness``: None: the source relies on nothing but its position, or no agent told its head.
+    - ``witness``: None: the source relies on nothing but its position, or no agent named its head.
     """
 
     log: str

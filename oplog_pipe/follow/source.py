@@ -10,7 +10,7 @@ from oplog_kit.tls import tls_context
 from oplog_pipe.errors import ConfigError, GapError, SourceError
 from oplog_pipe.follow.checkpoints import Witness
 from oplog_pipe.follow.recorder import Recorder
-from oplog_pipe.follow.store import Told, ask_store, knows
+from oplog_pipe.follow.store import StoreReport, ask_store, knows
 from oplog_pipe.follow.streams import (
     START,
     Item,
@@ -153,8 +153,8 @@ class LogSource:
     async def _compare(self, endpoint: Endpoint, store: str) -> None:
         """Raise SourceError if another agent of the list has another store."""
         others = [each for each in self._endpoints if each != endpoint]
-        for other, told in zip(others, await asyncio.gather(*map(self._ask, others)), strict=True):
-            if told is not None and told.store not in (None, store):
+        for other, found in zip(others, await asyncio.gather(*map(self._ask, others)), strict=True):
+            if found is not None and found.store not in (None, store):
                 self._track.error = (
                     f"{shown(endpoint.url)} and {shown(other.url)} have different stores: list"
                     " only agents of one store in `agents`"
@@ -162,7 +162,7 @@ class LogSource:
                 raise SourceError(f"source {self._settings.name!r}: {self._track.error}")
         self._has_compared = True
 
-    async def _ask(self, endpoint: Endpoint) -> Told | None:
+    async def _ask(self, endpoint: Endpoint) -> StoreReport | None:
         return await ask_store(self._urls[endpoint], self._settings.password, self._verify)
 
     # What its agents send
@@ -171,17 +171,17 @@ class LogSource:
         track, position = self._track, items[-1].event_id
         begins_copy = any(map(is_reset, items))
         if begins_copy or has_states(position) != has_states(self._position):
-            told = await self._ask(self._receiver.endpoint)
-            if told is None:  # without a witness the items could not be judged later
+            found = await self._ask(self._receiver.endpoint)
+            if found is None:  # without a witness the items could not be judged later
                 await self._receiver.aclose()
                 delay = self._backoff[0]
                 self._failed(self._receiver.address, "/status of the agent does not answer", delay)
                 await asyncio.sleep(delay)
                 return
             if begins_copy:
-                track.copy_total = told.live
+                track.copy_total = found.live
             recorder.put(track, items)
-            await recorder.step(partial(self._witness, position, told))
+            await recorder.step(partial(self._witness, position, found))
         else:
             recorder.put(track, items)
         self._position = position
@@ -194,21 +194,21 @@ class LogSource:
 
     async def _renew_witness(self, recorder: Recorder) -> None:
         position, connections = self._position, self._receiver.connections
-        told = await self._ask(self._receiver.endpoint)
+        found = await self._ask(self._receiver.endpoint)
         # Another connection may have another store behind it.
         is_same = self._receiver.connections == connections and self._receiver.connected
-        if told is not None and is_same:
-            self._witness(position, told)
+        if found is not None and is_same:
+            self._witness(position, found)
             recorder.put(self._track, [])  # to save it, even if nothing else comes
 
-    def _witness(self, position: str, told: Told) -> None:
+    def _witness(self, position: str, found: StoreReport) -> None:
         """Note the head reported by an agent after everything up to a position was received."""
         self._asked_at = time.monotonic()
-        if told.head is not None and told.store in (None, self._track.store):
-            self._track.witness = Witness(position, told.head)
+        if found.head is not None and found.store in (None, self._track.store):
+            self._track.witness = Witness(position, found.head)
 
     def _put_messages(self, items: list[Item], recorder: Recorder) -> None:
-        kept: list[Item] = []
+        accepted: list[Item] = []
         try:
             for item in items:
                 if is_reset(item):
@@ -217,10 +217,10 @@ class LogSource:
                         continue
                     item = Checkpoint(START, item.sequence)
                 self._position = item.event_id
-                kept.append(item)
+                accepted.append(item)
         finally:
-            if kept:
-                recorder.put(self._track, kept)
+            if accepted:
+                recorder.put(self._track, accepted)
 
     def _gap(self, reason: str) -> None:
         """Judge a gap in a topic. From the first position on, nothing is gone."""
@@ -247,7 +247,7 @@ class Failures:
         self._clock = clock
         self._count = 0
         self._last = 0.0
-        self._told = False
+        self._logged = False
 
     def tell(self, url: str, reason: str, delay: float) -> None:
         now = self._clock()
@@ -256,15 +256,15 @@ class Failures:
         self._last = now
         self._count += 1
         if self._count & (self._count - 1) == 0:
-            self._told = True
+            self._logged = True
             logger.warning(
                 "source %r: %s: %s; trying again in %.1f s", self._source, url, reason, delay
             )
 
     def over(self) -> None:
         """An agent sends again."""
-        if self._told:
-            self._told = False
+        if self._logged:
+            self._logged = False
             logger.info("source %r: receiving again", self._source)
 
 

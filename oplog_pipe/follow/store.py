@@ -18,8 +18,8 @@ from oplogc.http.client import Http, http_client
 _TIMEOUT_SECONDS = 5.0
 
 
-class Told(NamedTuple):
-    """What an agent tells of its store. None: it does not tell.
+class StoreReport(NamedTuple):
+    """The store of an agent, as ``/status`` describes it. None: the agent does not say.
 
     ``head``: newest id of the oplog, not older than the question. ``live``: number of objects.
     """
@@ -41,7 +41,9 @@ class _Status(msgspec.Struct):
 _read = msgspec.json.Decoder(_Status).decode
 
 
-async def ask_store(url: str, password: str | None, verify: ssl.SSLContext | bool) -> Told | None:
+async def ask_store(
+    url: str, password: str | None, verify: ssl.SSLContext | bool
+) -> StoreReport | None:
     """Ask the agent at an address. None: it does not answer."""
     async with aclosing(Http(None, _TIMEOUT_SECONDS, verify=verify)) as http:
         endpoint = below(base_endpoint(url, password), "/status")
@@ -52,8 +54,8 @@ async def ask_store(url: str, password: str | None, verify: ssl.SSLContext | boo
     try:
         status = _read(answer.body)
     except ValueError:
-        return Told(store)
-    return Told(store, status.store.newest_id, status.store.live)
+        return StoreReport(store)
+    return StoreReport(store, status.store.newest_id, status.store.live)
 
 
 async def knows(

@@ -2,7 +2,7 @@
 
 Logs, ``/status`` and dead-letter files get these reasons. A server quotes the row it refuses,
 and an exception the value it cannot read. So a reason is made of names and codes. The words of
-a server are kept only where they name nothing but tables, fields and servers.
+a server are repeated only where they name nothing but tables, fields and servers.
 """
 
 import re
@@ -25,7 +25,7 @@ of_url = origin
 def of_code(error: BaseException) -> str:
     """Return the reason of an exception of user code: its type and its place in the code.
 
-    The text of a PipeError is for people and is kept.
+    The text of a PipeError is for people. It is returned unchanged.
     """
     if isinstance(error, PipeError):
         return str(error)
@@ -152,12 +152,12 @@ def of_mongodb(code: int | None, words: str, name: str = "") -> str:
 
     ``words``: its text, which may quote a document or a command. ``name``: of the code, if known.
     """
-    told = _CODES.get(code or 0) or name or "refused"
+    reason = _CODES.get(code or 0) or name or "refused"
     if code == 11000 and (found := _DUPLICATE.match(words)):
         collection, index = found[1], found[2]
-        told += f" in collection {collection}" if collection else ""
-        told += f", index {index}" if index else ""
-    return _joined(f"{told} (code {code})" if code is not None else told)
+        reason += f" in collection {collection}" if collection else ""
+        reason += f", index {index}" if index else ""
+    return _joined(f"{reason} (code {code})" if code is not None else reason)
 
 
 def is_of_id(words: str) -> bool:

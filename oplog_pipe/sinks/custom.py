@@ -50,5 +50,5 @@ class CustomOptions(SinkOptions):
         try:
             return cast(Sink, make(**self.options))
         except (Exception, SystemExit) as error:  # the class's own code runs here
-            told = f"{self.target}: the sink cannot be created: {of_code(error)}"
-            raise ConfigError(told) from error
+            reason = f"{self.target}: the sink cannot be created: {of_code(error)}"
+            raise ConfigError(reason) from error

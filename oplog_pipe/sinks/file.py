@@ -167,8 +167,8 @@ class FileSink(Sink):
         _sync_folder(self._path.parent)
 
     def _failed(self, error: OSError, *, transient: bool = False) -> SinkError:
-        told = disk_failure(error, self._path, "path")
-        return SinkError(f"path: cannot write {told}", transient=transient)
+        reason = disk_failure(error, self._path, "path")
+        return SinkError(f"path: cannot write {reason}", transient=transient)
 
 
 def _end_of_lines(file: int, size: int) -> int:

@@ -126,16 +126,16 @@ class HttpSink(Sink):
             self._post(lines[:half], start)
             self._post(lines[half:], start + half)
             return
-        told = f"{self._url}: {of_status(answer.status)}"
+        reason = f"{self._url}: {of_status(answer.status)}"
         if answer.passes:
             self._wait_until = self._clock() + answer.retry_after
-            raise SinkError(told, transient=True)
+            raise SinkError(reason, transient=True)
         if answer.status // 100 == 3:
             to = f" to {of_url(answer.location)}" if answer.location else ""
             raise TargetError(f"url: {self._url} redirects{to}; give the address of the receiver")
         if answer.status in _OF_TARGET:
-            raise TargetError(told)
-        raise SinkError(told, index=start if len(lines) == 1 else None)
+            raise TargetError(reason)
+        raise SinkError(reason, index=start if len(lines) == 1 else None)
 
     def _ask(self, body: bytes) -> Answer:
         left = self._wait_until - self._clock()

@@ -26,7 +26,7 @@ _JSON = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 _encode = msgspec.json.Encoder().encode
 _read_page = msgspec.json.Decoder(list[PolledMessage]).decode
 # Of a topic's message. The id is the one of the first topic.
-_KEPT = {"payload", "key", "headers", "encoding"}
+_MEMBERS = {"payload", "key", "headers", "encoding"}
 _POLLED = 1000
 logger = logging.getLogger("oplog_pipe")
 
@@ -104,8 +104,8 @@ class OplogSink(Sink):
                 raise SinkError(f"{message!r}: {error}", index=place) from None
         if bodies:
             self._send(bodies)
-        if self._is_oplog and (told := self._circles.see(messages)):
-            self._tell("circle", told)
+        if self._is_oplog and (notice := self._circles.see(messages)):
+            self._tell("circle", notice)
 
     def close(self) -> None:
         self._calls.close()
@@ -134,11 +134,11 @@ class OplogSink(Sink):
             at = max(bisect_right(wanted, page[-1].id), at + 1) if page else len(wanted)
         return own
 
-    def _tell(self, subject: str, told: str, *, once: bool = False) -> None:
+    def _tell(self, subject: str, notice: str, *, once: bool = False) -> None:
         """Set the notice about a subject, beside those about others, and log it."""
         if not (once and subject in self._notices):
-            logger.warning("%s: %s", self._calls.server, told)
-        self._notices[subject] = f"{self._calls.server}: {told}"
+            logger.warning("%s: %s", self._calls.server, notice)
+        self._notices[subject] = f"{self._calls.server}: {notice}"
         self.notice = "; ".join(self._notices.values())
 
     def _poll(self, start: str, limit: int) -> list[PolledMessage]:
@@ -147,16 +147,17 @@ class OplogSink(Sink):
         answer = self._ask("POST", f"{self._topic.path}/poll", _encode(asked), _JSON)
         if answer.status in (401, 403):
             self._may_poll = False
-            told = f"the password of the sink may not read {self._topic}: a message that comes back"
-            self._tell("poll", f"{told} from there is sent once more")
+            reason = f"the password of the sink may not read {self._topic}"
+            notice = f"{reason}: a message that comes back from there is sent once more"
+            self._tell("poll", notice)
             return []
         if answer.status != 200:
             raise self._refused(answer)
         try:
             return _read_page(answer.body)
         except ValueError:
-            told = f"{self._calls.server}: the answer to a poll cannot be read: is it an agent?"
-            raise SinkError(told, transient=True) from None
+            reason = f"{self._calls.server}: the answer to a poll cannot be read: is it an agent?"
+            raise SinkError(reason, transient=True) from None
 
     def _send(self, bodies: list[Body]) -> None:
         match self._verdict([body for _, body in bodies]):
@@ -206,8 +207,8 @@ class OplogSink(Sink):
         then = "the pipe cannot send them again"
         if self._is_oplog:
             then = "`oplog-pipe copy SOURCE` sends the objects of an oplog again"
-        told = f"another store answers than before, {store} instead of {before}"
-        self._tell("store", f"{told}. It may lack what was sent until now; {then}")
+        notice = f"another store answers than before, {store} instead of {before}"
+        self._tell("store", f"{notice}. It may lack what was sent until now; {then}")
 
     def _refused(self, answer: Answer) -> SinkError:
         hint = "; look at the password of the sink" if answer.status in (401, 403) else ""
@@ -226,7 +227,7 @@ def operation(message: Message) -> bytes:
 def is_of_topic(message: Message) -> bool:
     """Return whether the data is a message of a topic, as its source brought it."""
     data: Any = message.data
-    return "/" in message.namespace and isinstance(data, dict) and data.keys() - _KEPT == {"id"}
+    return "/" in message.namespace and isinstance(data, dict) and data.keys() - _MEMBERS == {"id"}
 
 
 def payload(message: Message, hop: str = "") -> bytes:

@@ -37,18 +37,18 @@ class ProgressMeter:
         sinks = {each.name: each for each in before.sinks}
         received = sum(each.received for each in status.sources)
         received -= sum(each.received for each in before.sources)
-        told = [f"received {received / passed:,.1f} messages per second"]
+        parts = [f"received {received / passed:,.1f} messages per second"]
         is_busy = received > 0
         for sink in status.sinks:
             done = _done(sink) - (_done(sinks[sink.name]) if sink.name in sinks else 0)
-            told.append(_sink(sink, done / passed))
+            parts.append(_sink(sink, done / passed))
             is_busy = is_busy or done > 0 or sink.lag > 0
         for source in status.sources:
             if source.phase == "copy":
                 known = sources.get(source.name, source)
-                told.append(_copy(source, (source.copied - known.copied) / passed))
+                parts.append(_copy(source, (source.copied - known.copied) / passed))
                 is_busy = True
-        return "; ".join(told), is_busy
+        return "; ".join(parts), is_busy
 
 
 def _done(sink: SinkStatus) -> int:
@@ -62,14 +62,14 @@ def _sink(sink: SinkStatus, rate: float) -> str:
 
 
 def _copy(source: SourceStatus, rate: float) -> str:
-    told = f"copy of {source.name}: {source.copied:,}"
+    line = f"copy of {source.name}: {source.copied:,}"
     if source.copy_total is None:
-        return told
-    told += f" of {source.copy_total:,}"
+        return line
+    line += f" of {source.copy_total:,}"
     rest = source.copy_total - source.copied
     if rest > 0 and rate > 0:
-        told += f", {rough_duration(rest / rate)} left"
-    return told
+        line += f", {rough_duration(rest / rate)} left"
+    return line
 
 
 class TerminalLine:

@@ -21,7 +21,7 @@ _PROBLEM = "application/problem+json"
 class AgentCalls:
     """Requests to agents. ``present``: index of the present one. Raises ConfigError.
 
-    ``timeout``: seconds for a request. ``connections``: kept open between requests.
+    ``timeout``: seconds for a request. ``connections``: left open between requests.
     """
 
     def __init__(self, settings: AgentSettings, timeout: float, connections: int) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from oplog_kit.command.value import Value
-from oplog_kit.texts import counted
 from oplog_kit.units import duration
+from oplog_kit.wording import counted
 from oplog_relay.commands.options import POSITIVE, settings_option
 from oplog_relay.db import translated
 from oplog_relay.db.operated import PATIENCE
@@ -75,7 +75,7 @@ def pump(
     """
     writer = OutboxWriter(settings.database.table)
     url = parse(settings.database.url)
-    began = told = now = time.monotonic()
+    began = reported_at = now = time.monotonic()
     rows = transactions = 0
     with (
         translated(url),
@@ -90,9 +90,9 @@ def pump(
             rows += records
             transactions += 1
             now = time.monotonic()
-            if now - told >= _TELL:
+            if now - reported_at >= _TELL:
                 _tell(rows, now - began)
-                told = now
+                reported_at = now
             if transactions != count:
                 stop.wait(max(began + transactions * interval - now, 0))
     _tell(rows, now - began)

@@ -11,7 +11,7 @@ from oplog_kit import logs
 from oplog_kit.command.options import listen_option, log_options
 from oplog_kit.ending import Ending
 from oplog_kit.http_server import probes, serving
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_relay.commands.options import settings_option
 from oplog_relay.model.exits import EXIT_OK, PROGRAM
 from oplog_relay.model.place import without_password

@@ -4,8 +4,8 @@ import sys
 
 import click
 
-from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration
+from oplog_kit.wording import counted
 from oplog_relay.commands.options import POSITIVE, settings_option
 from oplog_relay.db.operated import OperatedRow, OperatedTable
 from oplog_relay.model.exits import EXIT_FAILED, EXIT_OK
@@ -53,5 +53,5 @@ def skip(ids: tuple[int, ...], settings: RelaySettings, show_value: bool, yes: b
 def _lines(row: OperatedRow, show_value: bool) -> list[str]:
     size = "null" if row.value is None else counted(len(row.value), "character")
     names = f"topic {shown(row.topic)}, key {shown(row.key)}"
-    told = [f"row {row.id}: {names}, {row.create_time}, value {size}"]
-    return told if row.value is None or not show_value else [*told, shown(row.value)]
+    lines = [f"row {row.id}: {names}, {row.create_time}, value {size}"]
+    return lines if row.value is None or not show_value else [*lines, shown(row.value)]

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from oplog_kit.command.options import PATIENCE, json_option
-from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration
+from oplog_kit.wording import counted
 from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import settings_option
 from oplog_relay.commands.validate import check_that_it_has_leases
@@ -69,8 +69,8 @@ class Status:
 def status(settings: RelaySettings, as_json: bool) -> int:
     """Show who leads, its progress, the blocked keys and the outbox.
 
-    Exit code: 0 a relay leads and no key is blocked; 1 nobody leads, a key is blocked, the lease is
-    held for another outbox, or an agent or the database cannot be asked.
+    Exit code: 0 a relay leads and no key is blocked; 1 no relay leads, a key is blocked, the lease
+    is held for another outbox, or an agent or the database cannot be asked.
     """
     found = asyncio.run(_ask(settings))
     if as_json:
@@ -136,12 +136,12 @@ def members(name: str, found: Status) -> dict[str, Any]:
 
 def lines(name: str, found: Status) -> list[str]:
     """Return the lines for people."""
-    told = [_lease_line(name, found)]
+    output = [_lease_line(name, found)]
     if found.is_led:
-        told += _leader_lines(found.note)
+        output += _leader_lines(found.note)
     if found.backlog is not None:
-        told += _outbox_lines(found.backlog, found)
-    return [*told, *(f"problem: {each}" for each in found.problems)]
+        output += _outbox_lines(found.backlog, found)
+    return [*output, *(f"problem: {each}" for each in found.problems)]
 
 
 def _lease_line(name: str, found: Status) -> str:
@@ -149,10 +149,10 @@ def _lease_line(name: str, found: Status) -> str:
     if lease is None:
         return f"{name}: {'no relay has ever led' if found.is_asked else 'the lease is not known'}"
     if lease.holder is None:
-        return f"{name}: nobody leads; the last leader has handed over term {lease.term}"
+        return f"{name}: no relay leads; the last leader has handed over term {lease.term}"
     who = holder_of(found.note) or lease.holder
     if lease.expires_in <= 0:
-        return f"{name}: nobody leads; the term {lease.term} of {who} has expired"
+        return f"{name}: no relay leads; the term {lease.term} of {who} has expired"
     return f"{name}: led by {who}, term {lease.term}, expires in {rough_duration(lease.expires_in)}"
 
 
@@ -166,20 +166,20 @@ def _leader_lines(note: Mapping[str, Any]) -> list[str]:
         )
         if isinstance(note.get(name), int | float)
     ]  # fmt: skip
-    told = [f"leader: {', '.join(known)}"]
+    output = [f"leader: {', '.join(known)}"]
     if note.get("table"):
-        told.append(f"leader: moves table {note['table']} of {note.get('database')}")
+        output.append(f"leader: moves table {note['table']} of {note.get('database')}")
     keys = note.get("blocked_keys") or 0
     blocked = note.get("blocked")
     if keys:
-        told.append(f"blocked: {counted(keys, 'key')}; see `oplog-relay skip --help`")
+        output.append(f"blocked: {counted(keys, 'key')}; see `oplog-relay skip --help`")
         for each in blocked if isinstance(blocked, list) else []:
-            told.append(
+            output.append(
                 f"  row {each.get('id')}, topic {each.get('topic')}, key {each.get('key')}:"
                 f" {each.get('reason')} ({counted(each.get('attempts') or 0, 'attempt')}"
                 f" since {each.get('since')})"
             )
-    return told
+    return output
 
 
 def _outbox_lines(backlog: Backlog, found: Status) -> list[str]:
@@ -187,7 +187,7 @@ def _outbox_lines(backlog: Backlog, found: Status) -> list[str]:
         return ["outbox: empty"]
     more = " or more" if backlog.rows >= MAX_COUNTED else ""
     age = rough_duration(backlog.oldest_seconds)
-    told = [f"outbox: {counted(backlog.rows, 'row')}{more}, the oldest is {age} old"]
+    output = [f"outbox: {counted(backlog.rows, 'row')}{more}, the oldest is {age} old"]
     if found.foreign:
-        told.append(f"outbox: {counted(found.foreign, 'row')} marked by a leader that is gone")
-    return told
+        output.append(f"outbox: {counted(found.foreign, 'row')} marked by a leader that is gone")
+    return output

@@ -8,7 +8,7 @@ from uuid import uuid4
 import click
 
 from oplog_kit.command.options import PATIENCE, tell
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_relay.agent.lease import HttpLease
 from oplog_relay.commands.options import settings_option
 from oplog_relay.config.file import shown

@@ -50,9 +50,9 @@ class DatabaseUrl:
         raise NotImplementedError
 
     @classmethod
-    def stored_list(cls, texts: Sequence[str]) -> object:
+    def stored_list(cls, strings: Sequence[str]) -> object:
         """Return a list of strings as a column has it: by default as JSON."""
-        return encode_json(texts)
+        return encode_json(strings)
 
     @classmethod
     def batch(cls, connection: Any) -> AbstractContextManager[Any]:

@@ -62,8 +62,8 @@ def _headers(
     if len(keys) != len(values):
         return f"there are {len(keys)} header keys and {len(values)} header values"
     pairs = zip(keys, values, strict=True)
-    texts = tuple((k, v) for k, v in pairs if isinstance(k, str) and isinstance(v, str))
-    return texts if len(texts) == len(keys) else "a header's key or value is not a string"
+    headers = tuple((k, v) for k, v in pairs if isinstance(k, str) and isinstance(v, str))
+    return headers if len(headers) == len(keys) else "a header's key or value is not a string"
 
 
 def read_time(value: object) -> datetime | str:

@@ -16,7 +16,7 @@ from oplog_relay.model.events import LeaderAcquired, LeaderFenced, LeaderRefresh
 from oplog_relay.model.settings import Limits
 from oplog_relay.model.state import Counters
 from oplog_relay.watch.dispatch import Dispatcher
-from oplog_relay.watch.progress import is_told
+from oplog_relay.watch.progress import is_logged
 
 _log = logging.getLogger("oplog_relay")
 
@@ -120,7 +120,7 @@ class Lead:
                 now = self._clock()
                 failures = failures + 1 if now - failed_at < _SERIES_S else 1
                 failed_at = now
-                level = logging.WARNING if is_told(failures) else logging.DEBUG
+                level = logging.WARNING if is_logged(failures) else logging.DEBUG
                 _log.log(level, "a new term is needed: %s; failures: %d", reason, failures)
                 retry_after = min(end.retry_after, _MAX_RETRY_AFTER_S)
                 await wait(self.stopping, max(self._limits.io_error_backoff, retry_after))

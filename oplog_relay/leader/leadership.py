@@ -77,7 +77,7 @@ class Leadership:
         """
         if not answer.is_leader:
             if self.standing is not Standing.FOLLOWING:
-                self._lose(f"{answer.holder or 'nobody'} holds the lease with term {answer.term}")
+                self._lose(f"{answer.holder or 'no relay'} holds the lease with term {answer.term}")
             return
         if asked_for_term:
             self.standing = Standing.LEADING

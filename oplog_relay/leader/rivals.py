@@ -40,7 +40,7 @@ class Rivals:
         self._name = settings.name
         self._interval = settings.limits.meter
         self._is_leader = is_leader
-        self._told: str | None = None
+        self._logged: str | None = None
 
     async def run(self, bindings: Bindings) -> None:
         now = asyncio.get_running_loop().time
@@ -64,7 +64,7 @@ class Rivals:
     async def _read_note(self, lease: LeaseClient) -> str | None:
         """Return the note of another leader, None without an answer."""
         if self._is_leader():
-            self._told = None
+            self._logged = None
         elif isinstance(lease, VisibleLease):
             with suppress(LeaseUnavailableError):
                 return await lease.look_at_note(self._interval)
@@ -72,6 +72,6 @@ class Rivals:
 
     def _judge(self, note: str) -> None:
         found = conflict(self._name, read_note(note), self.place)
-        if found is not None and found != self._told:
+        if found is not None and found != self._logged:
             _log.error("%s", found)
-        self._told = found
+        self._logged = found

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_relay.leader.end import GRACE_S, Cause, End, Tools, wait
 from oplog_relay.leader.flow import Flow, Request
 from oplog_relay.model.bindings import Outcome, Verdict
@@ -261,7 +261,7 @@ class Term:
 
     async def _purge(self) -> None:
         counters, flow, clock = self._tools.counters, self.flow, self._tools.clock
-        has_kept = False
+        has_warned = False
         while self._end is None:
             rows = flow.to_purge(clock())
             if not rows:
@@ -274,13 +274,13 @@ class Term:
             if purged.changed:
                 self._fail(f"{counted(purged.changed, 'row')} in flight were marked {_TWICE}")
                 return
-            if purged.kept and not has_kept:
-                has_kept = True
+            if purged.remaining and not has_warned:
+                has_warned = True
                 _log.warning(
                     "the purge of %d rows left %d in the table: a trigger or a policy of the"
                     " database keeps them; they are sent again in the next term, out of order",
                     len(rows),
-                    purged.kept,
+                    purged.remaining,
                 )
             if locked := {*purged.locked}:
                 flow.lock([row for row in rows if row.id in locked], clock())

@@ -15,13 +15,13 @@ from oplog_relay.model.row import Row
 class Purged(NamedTuple):
     """The result of a purge: rows still in the table.
 
-    ``locked``: ids of rows another transaction has locked: to be purged again later. ``kept``:
+    ``locked``: ids of rows another transaction has locked: to be purged again later. ``remaining``:
     number of rows the database has not deleted, such as by a trigger. ``changed``: number of rows
     with an id of the purge and another stamp: marked by another relay, or new with an old id.
     """
 
     locked: tuple[int, ...] = ()
-    kept: int = 0
+    remaining: int = 0
     changed: int = 0
 
 

@@ -2,8 +2,8 @@
 
 import logging
 
-from oplog_kit.texts import counted
 from oplog_kit.units import rough_duration
+from oplog_kit.wording import counted
 from oplog_relay.model.events import (
     Event,
     LeaderAcquired,
@@ -24,7 +24,7 @@ def log_event(event: Event) -> None:
         case LeaderAcquired(leader_id, term):
             logger.info("leading begins: term %d, leader id %s", term, leader_id)
         case LeaderRefreshed(leader_id, term, reason, failures):
-            level = logging.INFO if is_told(failures) else logging.DEBUG
+            level = logging.INFO if is_logged(failures) else logging.DEBUG
             text = "leading continues with term %d, leader id %s: %s"
             logger.log(level, text, term, leader_id, reason)
         case LeaderRevoked(_, term):
@@ -35,7 +35,7 @@ def log_event(event: Event) -> None:
             logger.info("%s", progress(event))
 
 
-def is_told(failures: int) -> bool:
+def is_logged(failures: int) -> bool:
     """Return whether a failure is logged: the first, second, fourth, eighth … of a series."""
     return failures & (failures - 1) == 0
 

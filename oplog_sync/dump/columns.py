@@ -14,7 +14,7 @@ NAMES = (*REQUIRED, "parents")
 # Spark puts a CSV line into this column if its fields do not fit the header.
 CORRUPT = "_oplog_corrupt"
 
-_TEXTS = (T.StringType, T.BinaryType)  # some programs write text as bytes
+_STRINGS = (T.StringType, T.BinaryType)  # some programs write text as bytes
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999 in microseconds
@@ -83,8 +83,10 @@ def _flaws(
     fields: dict[str, T.StructField], format_: str, escape_is_given: bool
 ) -> Iterator[tuple[Column, Column | str]]:
     """Yield each flaw as a condition and a sentence. The first one of a row counts."""
-    texts = {
-        name: _column(field) for name, field in fields.items() if isinstance(field.dataType, _TEXTS)
+    strings = {
+        name: _column(field)
+        for name, field in fields.items()
+        if isinstance(field.dataType, _STRINGS)
     }
     if format_ == "csv":
         yield (
@@ -92,7 +94,7 @@ def _flaws(
             "it has more or fewer fields than the header, or a time in another form than the other"
             " rows",
         )
-        for name, text in texts.items():
+        for name, text in strings.items():
             replaced = text.contains("\ufffd")
             yield replaced, f"{name}: is not UTF-8; --option encoding=... names another encoding"
             if not escape_is_given:
@@ -103,7 +105,7 @@ def _flaws(
                     " doubled inside quotes, or --option 'escape=\\' if a backslash precedes them",
                 )
     else:
-        for name, text in texts.items():
+        for name, text in strings.items():
             yield ~_is_utf8(text), f"{name}: is not UTF-8"
         if "parents" in fields and _is_list_of_text(fields["parents"]):
             yield ~F.forall(_column(fields["parents"]), _is_utf8), "parents: is not UTF-8"
@@ -126,7 +128,7 @@ def _is_utf8(text: Column) -> Column:
 
 def _is_list_of_text(field: T.StructField) -> bool:
     return isinstance(field.dataType, T.ArrayType) and isinstance(
-        field.dataType.elementType, _TEXTS
+        field.dataType.elementType, _STRINGS
     )
 
 

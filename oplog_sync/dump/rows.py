@@ -77,9 +77,9 @@ def _normalise(
                 data = encode_data(row.timestamp, row.parents or [], row.type, row.id)
                 has_parents = row.parents is not None
                 rows.append((f"{row.type}/{row.id}", row.timestamp, data, has_parents))
-        keys, timestamps, texts, parents = columns_of(rows, _ARROW_SCHEMA)
+        keys, timestamps, contents, parents = columns_of(rows, _ARROW_SCHEMA)
         times = instants(timestamps).cast(pa.int64())
-        yield batch_of([keys, times, texts, parents], _ARROW_SCHEMA)
+        yield batch_of([keys, times, contents, parents], _ARROW_SCHEMA)
 
 
 def _explain(fault: _Fault, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

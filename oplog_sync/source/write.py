@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from oplog_kit.texts import counted
+from oplog_kit.wording import counted
 from oplog_sync.apply import apply, count
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError, SyncError

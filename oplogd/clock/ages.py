@@ -71,7 +71,7 @@ class Ages:
         return _united([each.stepped(to - at) for each in eras], to)
 
     def restarted(self, at: int, seen: int = 0) -> "Ages":
-        """Return the ages after a stop of unknown length. ``at``: the kept time.
+        """Return the ages after a stop of unknown length. ``at``: the saved time.
 
         ``seen``: a step ahead seen before the stop: it is no part of the stop.
         """
@@ -128,8 +128,8 @@ class Present(NamedTuple):
     def date(self, stamp_ms: int, written_ms: int = 0) -> int:
         """Return the time from which the age of an entry counts.
 
-        ``written_ms``: time of writing if it was kept, else 0. The later of both counts, unless it
-        is ahead of the present.
+        ``written_ms``: time of writing if it was stored, else 0. The later of both counts,
+        unless it is ahead of the present.
         """
         stamped = self.ages.date(stamp_ms)
         if not written_ms:

@@ -119,7 +119,7 @@ class GuardedClock:
         return _step(guarded, reading, self._episodes.is_stop)
 
     def begin(self, saved: Saved | None, *, is_logged: bool = True) -> None:
-        """Begin anew with the time that the store has kept. None: it has kept none."""
+        """Begin anew with the time saved in the store. None: there is none."""
         with self._lock:
             reading = self._read()
             self._state = guarded = begin(reading, saved)
@@ -157,12 +157,12 @@ class GuardedClock:
                 self._latest = None
 
     def due(self) -> Saved | None:
-        """Return the state that the store has to keep now; None: it is kept already."""
+        """Return the state to save in the store now. None: it is saved already."""
         guarded, reading = self._look()
         saved = save(guarded, reading.wall)
-        is_kept = self._saved is not None and _is_told_by(self._saved, saved)
-        is_kept &= reading.boot - self._saved_at < _SAVE_MS
-        return None if is_kept else saved
+        is_saved = self._saved is not None and _is_known_from(self._saved, saved)
+        is_saved &= reading.boot - self._saved_at < _SAVE_MS
+        return None if is_saved else saved
 
     def was_saved(self, saved: Saved) -> None:
         self._saved = saved
@@ -200,7 +200,7 @@ class Episodes:
         self.is_stop = False
 
     def start(self, step: ClockStep | None, *, is_logged: bool = True) -> None:
-        """Log how far the clock is from the time that the store has kept at a start."""
+        """Log how far the clock is from the time saved in the store at a start."""
         is_ahead = step is not None and step.seconds > 0
         self.is_stop = step is not None and step.is_stop and is_ahead
         # A step begins an episode, a stop does not.
@@ -251,7 +251,7 @@ class Episodes:
             self._count, self._quiet_since = 0, None
 
 
-def _is_told_by(before: Saved, saved: Saved) -> bool:
+def _is_known_from(before: Saved, saved: Saved) -> bool:
     """Return whether the same steps wait as before, so that only time has passed."""
     pairs = zip(_waiting(before), _waiting(saved), strict=True)
     return before.ages == saved.ages and all(

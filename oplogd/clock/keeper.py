@@ -18,7 +18,7 @@ _AHEAD_SECONDS = 60.0
 logger = logging.getLogger("oplogd.clock")
 
 
-class KeptClock(Protocol):
+class ClockStore(Protocol):
     """See ``Store``."""
 
     async def keep_clock(self) -> None: ...
@@ -30,7 +30,7 @@ class KeptClock(Protocol):
 class ClockKeeper:
     """``ahead_ms``: by how much the times in the store lead the guarded time, when last looked."""
 
-    store: KeptClock
+    store: ClockStore
     clock: Clock = SYSTEM
     ahead_ms: int = field(default=0, init=False)
 

@@ -97,12 +97,12 @@ def begin(reading: ClockReading, saved: Saved | None = None) -> Guarded:
         return Guarded(now, now, ages)
     if -STEP_MS < reading.wall - saved.removals <= FAR_MS:  # times had followed a wrong clock
         return Guarded(now, now, ages.stepped(saved.times, reading.wall).believed())
-    kept = Followed(saved.removals, reading.boot, reading.wall - reading.boot, reading.boot)
+    removals = Followed(saved.removals, reading.boot, reading.wall - reading.boot, reading.boot)
     seen = max(0, saved.wall - saved.times) if saved.times_left else 0
     ages = ages.restarted(saved.times, seen)
     if reading.wall < saved.times:
-        return Guarded(now, kept, ages.stepped(saved.times, reading.wall))
-    return Guarded(kept._replace(ms=saved.times), kept, ages)
+        return Guarded(now, removals, ages.stepped(saved.times, reading.wall))
+    return Guarded(removals._replace(ms=saved.times), removals, ages)
 
 
 def follow(guarded: Guarded, reading: ClockReading) -> Guarded:
@@ -128,11 +128,11 @@ def judge(guarded: Guarded, reading: ClockReading) -> Guarded:
     times = _follow(guarded.times, reading, FOLLOW_MS)
     removals = _follow(guarded.removals, reading, REMOVE_MS)
     if times.lead is not None and removals.lead is None:
-        # The wall clock came back to the time that removals have kept.
+        # The wall clock came back to the time of the removals.
         times = removals
     ages = _aged(guarded, times)
     if removals.lead is None and _is_ahead(guarded.removals):
-        # After a start ahead of the kept time, the length of the stop is known now. A start before
+        # After a start ahead of the saved time, the length of the stop is known now. A start before
         # it tells that with a later step ahead only.
         ages = ages.believed()
     return Guarded(times, removals, ages)

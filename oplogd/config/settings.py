@@ -108,7 +108,7 @@ class Settings:
     )  # fmt: skip
     topic_cleanup: float = _topics("--topic-cleanup", "DURATION", "1h", convert.some_time,
         "How often messages that have expired are removed from the store, and the commit logs of"
-        " idle groups deleted, more than 0. Nobody gets expired messages even before that.",
+        " idle groups deleted, more than 0. No reader gets expired messages even before that.",
     )  # fmt: skip
     poll_limit: int = _topics("--poll-limit", "N", "1000", convert.count(1),
         "Most messages in the answer to a poll, at least 1. A poll that asks for more gets this"

@@ -20,7 +20,7 @@ class TooLargeError(OplogError):
 
 
 def decompressing(body: Buffer, max_bytes: int, take: Callable[[int], None]) -> Pieces[Buffer]:
-    """Decompress gzip. ``take`` gets the number of bytes before they are kept.
+    """Decompress gzip. ``take`` gets the number of bytes before they are held.
 
     Raises TooLargeError beyond ``max_bytes`` or MAX_GZIP_MEMBERS, and OperationError if the body
     is not gzip.

@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class Rules(NamedTuple):
-    """Error texts for values of the wrong type.
+    """Error messages for values of the wrong type.
 
     ``members``: of a member, by its name. ``whole``: of the value itself. ``unknown``: of a member
     of another name. ``required``: members that must not be null.

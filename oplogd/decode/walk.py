@@ -15,7 +15,7 @@ from oplogd.decode.pieces import Pieces
 from oplogd.decode.surrogates import explained
 from oplogd.errors import MessageTooLargeError, OplogError
 
-# Texts of more bytes, or with more commas, are read value by value: a decoder takes a text in one
+# A text of more bytes, or with more commas, is read value by value: a decoder takes a text in one
 # call, and a list of all its values could take a hundred times the memory of the text.
 MANY_BYTES = 1024 * 1024
 MANY_COMMAS = 50_000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from oplogd.host.logs import Episode
 
-# Episodes of so many addresses are told apart. Those of others that come meanwhile share one.
+# Episodes of so many addresses are logged apart. Those of others that come meanwhile share one.
 MAX_ADDRESSES = 100
 
 # Stands for every address that is not an IP address.
@@ -20,7 +20,7 @@ _LOOK_SECONDS = 1.0
 def units_of(address: str) -> tuple[str, str]:
     """Return the units that an address counts for: the address (IPv6: its /64), and its network.
 
-    All other texts are one unit: a proxy may claim any name, and a new name is no new sender.
+    All other strings are one unit: a proxy may claim any name, and a new name is no new sender.
     """
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])

@@ -59,7 +59,7 @@ class Appends:
         # Whether an append has returned without an error since the last look.
         self._confirmed = False
         self._numbers = itertools.count()
-        self._kept: set[asyncio.Task[Any]] = set()
+        self._late: set[asyncio.Task[Any]] = set()
         self._late_failures = Episode(
             logger,
             "a write failed after its request was answered",
@@ -106,7 +106,7 @@ class Appends:
             raise
         if task.done():
             return task.result()
-        self._kept.add(task)
+        self._late.add(task)
         task.add_done_callback(self._ended)
         given_up.result()
         raise AssertionError("not reached")
@@ -140,7 +140,7 @@ class Appends:
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         """Log the failure of work whose request has its answer already."""
-        self._kept.discard(task)
+        self._late.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, StoreError):
             self._late_failures.occurred(detail=str(error))

@@ -21,7 +21,7 @@ QUIET_SECONDS = 600.0
 
 # Stands for all other names.
 _ANY = "?"
-_TOLD = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_SHOWN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 logger = logging.getLogger("oplogd.ignored")
 
@@ -46,7 +46,7 @@ class Ignored:
             return
         for name in unknown_members(raw)[: self._looks_left]:
             self._looks_left -= 1
-            self._names[name if _TOLD.fullmatch(name) else _ANY] = None
+            self._names[name if _SHOWN_NAME.fullmatch(name) else _ANY] = None
             if len(self._names) == MAX_NAMES:
                 self._looks_left = 0
                 return

@@ -33,7 +33,7 @@ class RequestWriter(ABC, Generic[_Item]):
     """Appends items in order. Requests that arrive during a commit share the next commit.
 
     If the store does not take a batch, its requests fail and it is dropped. After this answer, it
-    must not be stored behind later things of the same sender.
+    must not be stored behind later items of the same sender.
     """
 
     def __init__(

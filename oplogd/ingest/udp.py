@@ -32,7 +32,7 @@ _SO_RCVBUFFORCE = 33
 # Seconds without an occurrence that end an episode in the log.
 QUIET_SECONDS = 5.0
 
-# Of the last invalid datagrams: their number, and the bytes kept of each.
+# Of the last invalid datagrams: their number, and the bytes remembered of each.
 _REMEMBERED = 20
 _SHOWN_BYTES = 200
 _MAPPED = "::ffff:"

@@ -188,8 +188,8 @@ class Writer:
             item.fail(_behind_the_spool())
             self._counters.discarded += len(item.operations)
         self._queue.finish(refused)
-        kept = [item for item in items if item.done is None]
-        return self._batch(kept) if kept else None
+        remaining = [item for item in items if item.done is None]
+        return self._batch(remaining) if remaining else None
 
     async def _append(
         self, operations: Sequence[Operation], batch_id: BatchId, items: Sequence[IngestItem]

@@ -150,7 +150,7 @@ class Store(Protocol):
 
     @property
     def identity(self) -> str | None:
-        """32 hexadecimal digits, made once and kept in the store. A backup has the same.
+        """32 hexadecimal digits, made once and saved in the store. A backup has the same.
 
         None: the store has not opened yet, or its identity is damaged.
         """

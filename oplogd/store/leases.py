@@ -85,13 +85,13 @@ def lease_conflict(lease: Lease) -> LeaseConflictError:
     """Return the error for a request with another holder or term."""
     name, holder, term, _, _ = lease
     if holder is None:
-        return LeaseConflictError(f"nobody holds the lease {name}, whose last term is {term}")
+        return LeaseConflictError(f"the lease {name} has no holder, its last term is {term}")
     return LeaseConflictError(f"the lease {name} is held by {holder} with term {term}")
 
 
 def no_lease(name: str) -> LeaseNotFoundError:
     """Return the error for a lease without a holder so far."""
-    return LeaseNotFoundError(f"nobody ever held the lease {name}")
+    return LeaseNotFoundError(f"the lease {name} has never been held")
 
 
 class Leases(Protocol):

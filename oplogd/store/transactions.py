@@ -14,7 +14,7 @@ from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Reason, Record, State
 
 # Rows of finished transactions are forgotten after this time.
-KEPT_MS = 86_400_000
+RETENTION_MS = 86_400_000
 
 # The commit log of a group is deleted after this time without an entry, or after its longer time to
 # live.
@@ -195,7 +195,7 @@ class Transactions(Protocol):
     id raise TransactionNotFoundError. Methods may be called concurrently.
 
     A transaction with a fence commits only if the fence holds at its decision. Otherwise it is
-    aborted. Once a poll has told a holder a new term of the lease, nothing of an earlier term is
+    aborted. Once a poll has shown a holder a new term of the lease, nothing of an earlier term is
     decided any more, and what was decided before is complete. ``begin``, ``write`` and ``commit``
     raise StaleFenceError if the fence does not hold, also for a transaction aborted for it.
     """

@@ -116,7 +116,7 @@ class Feeds:
         return None if self.is_stale else feed.peek(after, limit, max_bytes, isolation)
 
     def acknowledged(self, log: int, offset: int) -> None:
-        """Note a durable entry told to a client: without it the ring answers no poll."""
+        """Note a durable entry shown to a client: without it the ring answers no poll."""
         feed = self._feeds.get(log)
         if feed is not None and offset > feed.ring.head.offset:
             feed.acknowledged = max(feed.acknowledged, offset)

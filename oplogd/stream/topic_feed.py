@@ -27,7 +27,7 @@ class Peeked(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class TopicFeed(Feed):
-    """``acknowledged``: the newest offset told to a publisher or a reader by this agent.
+    """``acknowledged``: the newest offset shown to a publisher or a reader by this agent.
 
     ``used_at``: time of the last use, by ``monotonic``. ``counted``: bytes of the ring in the sum
     of all rings.

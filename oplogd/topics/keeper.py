@@ -20,18 +20,18 @@ logger = logging.getLogger("oplogd.topics")
 async def keep(
     work: Callable[[], Awaitable[int]],
     ask: Callable[[], Awaitable[object]],
-    things: str,
+    subject: str,
     log: str,
     seconds: float = SECONDS,
     clock: Clock = SYSTEM,
 ) -> None:
     """Call ``work`` every ``seconds`` until cancelled. It returns how many it handled.
 
-    ``work`` may return 0 without a question to the store. ``ask`` always asks. ``things``: their
+    ``work`` may return 0 without a question to the store. ``ask`` always asks. ``subject``: their
     plural, for the log of this name. A failure is logged once for each episode.
     """
     logger = logging.getLogger(f"oplogd.{log}")
-    trouble = Episode(logger, f"cannot look after {things}")
+    trouble = Episode(logger, f"cannot look after {subject}")
     while True:
         await clock.sleep(seconds)
         try:
@@ -47,7 +47,7 @@ async def keep(
         else:
             trouble.end()
             if count:
-                logger.debug("ended or completed %d %s", count, things)
+                logger.debug("ended or completed %d %s", count, subject)
 
 
 async def sweep_topics(

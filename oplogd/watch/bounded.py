@@ -72,7 +72,7 @@ class BoundedQueue(Generic[_Item]):
         self._emptied.clear()
 
     def could_hold(self, count: int, size: int) -> bool:
-        """Return whether the empty queue has room for so many things and bytes."""
+        """Return whether the empty queue has room for so many items and bytes."""
         return count <= self.max_count and size <= self.max_bytes
 
     async def take(self, max_count: int, max_bytes: int) -> list[_Item]:

@@ -73,15 +73,15 @@ class Writes:
                 others.append(each)  # a unique index of the user refuses it
         if others:
             first = min(others, key=self._place)
-            told = f"MongoDB: {of_mongodb(first['code'], str(first.get('errmsg', '')))}"
+            reason = f"MongoDB: {of_mongodb(first['code'], str(first.get('errmsg', '')))}"
             passes = all(each["code"] in PASSING for each in others)
-            raise SinkError(told, transient=passes, index=self._place(first))
+            raise SinkError(reason, transient=passes, index=self._place(first))
         if gone:
             raise SinkError("MongoDB: another owner has just deleted a document", transient=True)
         for concern in details.get("writeConcernErrors", ()):
             name = str(concern.get("codeName", "")) or "write concern"
-            told = of_mongodb(concern.get("code"), "", name)
-            raise SinkError(f"MongoDB: {told}", transient=True)
+            reason = of_mongodb(concern.get("code"), "", name)
+            raise SinkError(f"MongoDB: {reason}", transient=True)
 
     def _check_others(
         self, collection: Collection[Document], ids: Sequence[str]
@@ -124,8 +124,8 @@ def _request(id: str, index: int, message: Message, owner: str) -> ReplaceOne[Do
         }
         encoded = bson.encode(document)
     except Exception as error:  # its text quotes the document
-        told = f"{message!r} is no document of MongoDB ({type(error).__name__})"
-        raise SinkError(told, index=index) from None
+        reason = f"{message!r} is no document of MongoDB ({type(error).__name__})"
+        raise SinkError(reason, index=index) from None
     if len(encoded) > _LARGEST:
         raise SinkError(f"{message!r} is larger than a document of MongoDB may be", index=index)
     return ReplaceOne(not_newer, RawBSONDocument(encoded), upsert=True)

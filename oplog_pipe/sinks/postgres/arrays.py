@@ -27,7 +27,7 @@ class Array(bytes):
     """An array with one dimension. The statement gives its type by a cast."""
 
 
-def texts(values: Sequence[bytes]) -> Array:
+def strings(values: Sequence[bytes]) -> Array:
     return _array(_TEXT, [_LENGTH(len(each)) + each for each in values])
 
 

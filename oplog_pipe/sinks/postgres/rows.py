@@ -177,7 +177,7 @@ class RowStatements:
     ) -> tuple[arrays.Array, arrays.Array]:
         """Return the ids and versions of objects."""
         versions = [objects[id][1].version for id in ids]
-        return arrays.texts([id.encode() for id in ids]), arrays.numbers(versions)
+        return arrays.strings([id.encode() for id in ids]), arrays.numbers(versions)
 
     def _upsert(
         self,
@@ -200,8 +200,8 @@ class RowStatements:
             data = arrays.copy_rows(zip(encoded, versions, sources, at, rows, strict=True))
             sql = self._upsert_sql(table, cast, f"pg_temp.{name} AS new")
             return Statement(table, sql, (owner,), ids, Upload(create, copy, data))
-        texts, times = arrays.texts, arrays.times(at)
-        values = (texts(encoded), arrays.numbers(versions), texts(sources), times, texts(rows))
+        array, times = arrays.strings, arrays.times(at)
+        values = (array(encoded), arrays.numbers(versions), array(sources), times, array(rows))
         return Statement(table, self._upsert_sql(table, cast, _ARRAYS), (owner, *values), ids)
 
     def _upsert_sql(self, table: str, cast: str, rows: str) -> bytes:

@@ -67,8 +67,8 @@ class Session:
                     connection.execute(b";".join([*head, *(each.create for each in uploads)]))
                 except psycopg.errors.InsufficientPrivilege as error:
                     self.may_upload = False
-                    told = "the user may not create temporary tables; going on without them"
-                    raise SinkError(f"PostgreSQL: {told}", transient=True) from error
+                    reason = "the user may not create temporary tables; going on without them"
+                    raise SinkError(f"PostgreSQL: {reason}", transient=True) from error
                 for upload in uploads:
                     with connection.cursor().copy(upload.copy) as copy:
                         copy.write(upload.data)

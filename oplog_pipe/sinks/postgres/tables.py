@@ -35,11 +35,11 @@ JOIN pg_type kinds ON kinds.oid = columns.atttypid
 LEFT JOIN pg_collation collations ON collations.oid = columns.attcollation
 """
 # Ids are strings: PostgreSQL compares and assigns these types without a conversion.
-_TEXTS = ("text", "character varying", "character", "name")
+_STRINGS = ("text", "character varying", "character", "name")
 
 
 class Column(NamedTuple):
-    """``kind``: ``pg_type.typcategory``: S is text, D a time. ``is_exact``: no two texts are equal.
+    """``kind``: ``pg_type.typcategory``: S is text, D a time. ``is_exact``: no two ids are equal.
 
     ``table_has_trigger``, ``may_delete``: of the table.
     """
@@ -64,7 +64,7 @@ class TargetTable:
         self._columns = {column.name: column for column in columns}
         self.is_owned = OWNER in self._columns
         id = self._columns.get("id")
-        self.id_cast = "" if id is None or id.type in _TEXTS else f"::{id.type}"
+        self.id_cast = "" if id is None or id.type in _STRINGS else f"::{id.type}"
         """SQL for the conversion of a string to the type of the id. Empty: none is needed."""
 
     def faults(self, written: Sequence[str], *, whole: bool) -> list[str]:
@@ -88,7 +88,7 @@ class TargetTable:
         if id and not id.is_unique:
             found.append("the column id must be the primary key, or have a unique index")
         if id and not id.is_exact:
-            several = "takes several texts for one id; use a deterministic one"
+            several = "takes several strings for one id; use a deterministic one"
             found.append(f"the collation of the column id {several}")
         return [f"table {self._name}: {each}" for each in found]
 

@@ -60,17 +60,17 @@ class SearchServers(Calls):
             reason += "" if blocked else "; look at user, password and api_key"
         if 300 <= answer.status < 400:
             reason = f"redirects to {answer.location or 'nowhere'}: give that address instead"
-        told = f"{self.server}: {before}{reason}"
+        sentence = f"{self.server}: {before}{reason}"
         if not transient and (answer.status in (401, 403) or 300 <= answer.status < 400):
-            return TargetError(told)
-        return SinkError(told, transient=transient, index=index)
+            return TargetError(sentence)
+        return SinkError(sentence, transient=transient, index=index)
 
     def read(self, answer: Answer) -> Any:
         try:
             return msgspec.json.decode(answer.body)
         except ValueError:
-            told = f"{self.server} does not answer in JSON"
-            raise SinkError(told, transient=True) from None
+            sentence = f"{self.server} does not answer in JSON"
+            raise SinkError(sentence, transient=True) from None
 
 
 def _reason_of(answer: Answer) -> str:

@@ -238,5 +238,5 @@ class ElasticsearchSink(OwnedRows):
                 return
             conflicts = 0 if done["deleted"] else conflicts + 1
             if conflicts > _MAX_CONFLICTS:
-                told = f"index {index}: others change the documents that are to be deleted"
-                raise SinkError(told, transient=True)
+                sentence = f"index {index}: others change the documents that are to be deleted"
+                raise SinkError(sentence, transient=True)

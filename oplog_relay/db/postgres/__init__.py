@@ -88,8 +88,8 @@ CREATE TABLE {table} (
         return connection
 
     @classmethod
-    def stored_list(cls, texts: Sequence[str]) -> object:
-        return texts
+    def stored_list(cls, strings: Sequence[str]) -> object:
+        return strings
 
     @classmethod
     def batch(cls, connection: Any) -> AbstractContextManager[Any]:

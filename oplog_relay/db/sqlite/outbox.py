@@ -109,8 +109,8 @@ class SqliteOutbox:
                 if deleted == len(these):
                     return Purged()
                 left = [each for row in these for each in connection.execute(self._sql(_LEFT), row)]
-            kept = sum(is_mine for (is_mine,) in left)
-            return Purged(kept=kept, changed=len(left) - kept)
+            remaining = sum(is_mine for (is_mine,) in left)
+            return Purged(remaining=remaining, changed=len(left) - remaining)
 
         return await self._run(work)
 
@@ -275,15 +275,15 @@ def _row(row: tuple[object, ...], mark: int) -> Row:
     names_ = from_json(header_keys, "header_keys") if header_keys is not None else None
     values = from_json(header_values, "header_values") if header_values is not None else None
     made = make_row(id_, read_time(create_time), topic, key, value, names_, values, mark)
-    texts = {
+    strings = {
         "the topic": made.topic,
         "the key": made.key,
         "the value": made.value or "",
         "a header's key or value": "".join(sum(made.headers, ())),
     }
-    if is_text("".join(texts.values())):
+    if is_text("".join(strings.values())):
         return made
-    faults = [f"{name} is not valid UTF-8" for name, text in texts.items() if not is_text(text)]
+    faults = [f"{name} is not valid UTF-8" for name, text in strings.items() if not is_text(text)]
     return made._replace(value=None, headers=(), fault="; ".join(faults))
 
 

@@ -179,7 +179,7 @@ class SqliteStore:
         return purged
 
     async def keep_clock(self) -> None:
-        if not self._writer.is_prepared:  # the time that the file has kept is not known yet
+        if not self._writer.is_prepared:  # the time saved in the file is not known yet
             return
         self.clock.step()
         if self.clock.is_unsure:

@@ -213,7 +213,7 @@ class Bridge(Protocol):
     __slots__ = ()
 
     async def begin(self, subscription: "Subscription", position: Any, *, greeting: bool) -> Phase:
-        """Return the first phase. ``greeting``: a checkpoint is due if the position is kept."""
+        """Return the first phase. ``greeting``: a checkpoint is due if the position stays valid."""
 
     async def resume(self, phase: LogPhase) -> Step:
         """Continue as if the consumer reconnected at the mark: the log was trimmed or replaced."""

@@ -1,7 +1,7 @@
 """The records of expanding entries: each page is read and rendered once for all consumers.
 
 Every consumer first asks the store for the entry. So an entry that has left the log or was rolled
-back has no records, whatever is kept here. Consumers share the answers to questions under way.
+back has no records, whatever is cached here. Consumers share the answers to questions under way.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from oplogd.stream.ring.frames import mark_of, record_frames
 
 # Records read from the store at a time.
 PAGE = 500
-# Of the pages kept for all consumers of an agent.
+# Of the pages cached for all consumers of an agent.
 MAX_BYTES = 8 * 1024 * 1024
 # A page is dropped this many seconds after its last use.
 IDLE_SECONDS = 60.0
@@ -141,7 +141,7 @@ class RecordPages:
     async def records(self, log: TopicLog, entry: TopicEntry, after: int) -> Records:
         """Return the next records past a number. The entry was in the log just now."""
         key = log, mark_of(entry)
-        page = self._kept(key, after)
+        page = self._cached(key, after)
         if page is None:
 
             async def read() -> Page:
@@ -158,7 +158,7 @@ class RecordPages:
         while self._pages and next(iter(self._pages.values())).used_at <= until:
             self._drop(next(iter(self._pages)))
 
-    def _kept(self, entry: _Entry, after: int) -> Page | None:
+    def _cached(self, entry: _Entry, after: int) -> Page | None:
         """Return the page with the record past a number."""
         before, self._looked = self._looked, (self._ages(), self._clock.now_ms())
         if self._looked[0] != before[0] or self._looked[1] < before[1]:  # the clock has stepped

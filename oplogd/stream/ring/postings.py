@@ -15,8 +15,8 @@ from oplogd.model.event_id import Mark
 from oplogd.model.operation import Data
 from oplogd.stream.ring.filters import Filter
 
-# Most postings kept without a view, and bytes of their values. A returning consumer reads them, not
-# the whole ring.
+# Most postings retained without a view, and bytes of their values. A returning consumer reads them,
+# not the whole ring.
 MAX_IDLE = 16_384
 MAX_IDLE_BYTES = 8 << 20
 
@@ -141,7 +141,7 @@ class Index:
         return frozenset(postings)
 
     def unlist(self, view: Listing) -> None:
-        """Undo ``list``. Postings without a view are kept up to MAX_IDLE and MAX_IDLE_BYTES."""
+        """Undo ``list``. Postings without a view are retained up to MAX_IDLE and MAX_IDLE_BYTES."""
         for posting in view.postings:
             del posting.views[view]
             if not posting.views:

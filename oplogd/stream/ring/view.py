@@ -12,7 +12,7 @@ from oplogd.stream.ring.postings import Index, Listing, Waiter, is_posted_whole
 from oplogd.stream.ring.substitutes import Substitutes
 from oplogd.stream.ring.window import Window
 
-# Most bytes of joined entries kept until the next append.
+# Most bytes of joined entries cached until the next append.
 _CACHED_BYTES = 1 << 20
 
 # Memory of a slice besides its bytes.

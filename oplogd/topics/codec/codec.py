@@ -31,7 +31,7 @@ _Given = TypeVar("_Given", bound=Sized)
 
 
 class Most(NamedTuple):
-    """The most things that a request may have. ``error`` returns the error for more of them."""
+    """The most items that a request may have. ``error`` returns the error for more of them."""
 
     number: int
     error: Callable[[], OplogError]
@@ -125,9 +125,9 @@ class InvalidMessagesError(OplogError):
     ``too_large``: one of ``bad`` is larger than a message may be.
     """
 
-    def __init__(self, bad: Faults[BadMessage], things: str, *, too_large: bool) -> None:
+    def __init__(self, bad: Faults[BadMessage], list_name: str, *, too_large: bool) -> None:
         first, count = bad.named[0], bad.count
-        more = f"; {count:,} {things} are bad, nothing was stored" if count > 1 else ""
+        more = f"; {count:,} {list_name} are bad, nothing was stored" if count > 1 else ""
         super().__init__(f"{first.field}: {first.reason}{more}")
         self.bad = bad.named
         self.count = count
@@ -151,25 +151,25 @@ def by_parts(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
 
 
 def rolling_back(
-    pointer: int, given: Iterable[_T], stamp_of: Callable[[_T, str], int], things: str
+    pointer: int, given: Iterable[_T], stamp_of: Callable[[_T, str], int], list_name: str
 ) -> Pieces[Rollback]:
     """Return a rollback; without keys, of everything. Raises MessageError.
 
-    ``stamp_of`` gets a key and the name of its place. ``things``: the name of the list.
+    ``stamp_of`` gets a key and the name of its place. ``list_name``: the name of the list.
     """
     stamps: list[int] = []
     for index, each in enumerate(given):
         if index == MAX_KEYS:
-            raise too_many_keys(things)
-        stamps.append(min(stamp_of(each, f"{things}[{index}]"), _MAX_STAMP))
+            raise too_many_keys(list_name)
+        stamps.append(min(stamp_of(each, f"{list_name}[{index}]"), _MAX_STAMP))
         if index % _PIECE_KEYS == _PIECE_KEYS - 1:
             yield
     return Rollback(pointer, stamps or None)
 
 
-def too_many_keys(things: str) -> MessageError:
+def too_many_keys(list_name: str) -> MessageError:
     """Return the error for a rollback with more than MAX_KEYS keys."""
-    return MessageError(things, f"are more than {MAX_KEYS:,}; send fewer at a time")
+    return MessageError(list_name, f"are more than {MAX_KEYS:,}; send fewer at a time")
 
 
 def stamp_of_info(ms: Any, sequence: Any, place: str) -> int:
@@ -207,9 +207,9 @@ def reading_publish(
 
 
 def checking(
-    given: Iterable[_Given], check: Callable[[_Given], _T], things: str, most: Most
+    given: Iterable[_Given], check: Callable[[_Given], _T], list_name: str, most: Most
 ) -> Pieces[list[_T]]:
-    """Return the checked things of a request. ``things``: the name of their list.
+    """Return the checked items of a request. ``list_name``: the name of their list.
 
     Raises InvalidMessagesError, MessageError if the list is empty, and the error of ``most``.
     """
@@ -222,7 +222,7 @@ def checking(
             try:
                 checked.append(check(each))
             except (MessageError, OperationError) as error:
-                bad.add(BadMessage(_place(things, index, error.field), error.reason))
+                bad.add(BadMessage(_place(list_name, index, error.field), error.reason))
                 too_large = too_large or isinstance(error, MessageTooLargeError)
             index += 1
         if index > most.number:
@@ -231,12 +231,12 @@ def checking(
             checked.clear()
         yield
     if bad:
-        raise InvalidMessagesError(bad, things, too_large=too_large)
+        raise InvalidMessagesError(bad, list_name, too_large=too_large)
     if not checked:
-        raise MessageError(things, "there is none")
+        raise MessageError(list_name, "there is none")
     return checked
 
 
-def _place(things: str, index: int, field: str) -> str:
+def _place(list_name: str, index: int, field: str) -> str:
     whole = field in ("message", "operation", "record")
-    return f"{things}[{index}]" if whole else f"{things}[{index}].{field}"
+    return f"{list_name}[{index}]" if whole else f"{list_name}[{index}].{field}"

@@ -180,8 +180,8 @@ class JsonCodec:
         )
 
     def encode(self, messages: Sequence[PollMessage]) -> bytes:
-        texts = ",".join([f'{{"id":"{id_}",{data[1:]}' for id_, data in messages])
-        return f"[{texts}]".encode()
+        joined = ",".join([f'{{"id":"{id_}",{data[1:]}' for id_, data in messages])
+        return f"[{joined}]".encode()
 
 
 def reading_snapshot(text: Text) -> Pieces[Snapshot]:

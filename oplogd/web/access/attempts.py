@@ -46,7 +46,7 @@ CELLS = 1_024
 class MemoryBounds(NamedTuple):
     """Bounds on the numbers of items that an ``AttemptLimiter`` holds.
 
-    Buckets that are not full are kept beyond ``buckets``. EVERYBODY and the cells bound their
+    Buckets that are not full remain beyond ``buckets``. EVERYBODY and the cells bound their
     number.
     """
 
@@ -184,7 +184,7 @@ class AttemptLimiter:
                 self.everybody.spend(attempt, now)
 
     def succeeded(self, address: str) -> None:
-        """Make the address known. The addresses that succeeded last are kept."""
+        """Make the address known. The addresses that succeeded last are remembered."""
         own, _ = units_of(address)
         self.known[own] = None
         self.known.move_to_end(own)

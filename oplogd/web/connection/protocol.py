@@ -256,7 +256,7 @@ class HttpProtocol(AnsweringProtocol):
         raise httptools.HttpParserError(fault.detail)
 
 
-def protocol_class(agent_settings: Settings, kept: Descriptors) -> type[HttpProtocol]:
+def protocol_class(agent_settings: Settings, agent_descriptors: Descriptors) -> type[HttpProtocol]:
     """Return the class for uvicorn's option ``http``.
 
     Raises StartupError if uvicorn lacks a part: without it requests would have no bound on their
@@ -269,7 +269,7 @@ def protocol_class(agent_settings: Settings, kept: Descriptors) -> type[HttpProt
         )
 
     class LimitedHttpProtocol(HttpProtocol):
-        descriptors = kept
+        descriptors = agent_descriptors
         settings = agent_settings
         refused_requests = Episode(
             logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO

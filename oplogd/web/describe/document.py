@@ -131,14 +131,14 @@ def _document(app: FastAPI) -> dict[str, Any]:
         route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema
     ]
     for route in routes:
-        told: Described = route.endpoint.__dict__["described"]
+        entry: Described = route.endpoint.__dict__["described"]
         shown.add_api_route(
             route.path,
-            _asking(told.asks) if told.asks else route.endpoint,
+            _asking(entry.asks) if entry.asks else route.endpoint,
             methods=_methods(route),
             name=route.name,
             description=inspect.getdoc(route.endpoint),
-            tags=[told.tag],
+            tags=[entry.tag],
             dependencies=route.dependencies,
         )
     document = get_openapi(
@@ -176,7 +176,7 @@ def _asking(asks: Mapping[str, Any]) -> Any:
     return endpoint
 
 
-def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -> None:
+def _complete(operation: dict[str, Any], entry: Described, schemas: "_Schemas") -> None:
     summary, _, description = operation.pop("description").partition("\n\n")
     operation["summary"] = summary.removesuffix(".")
     if description:
@@ -189,26 +189,26 @@ def _complete(operation: dict[str, Any], told: Described, schemas: "_Schemas") -
             schema.pop(name, None)
         if not schema.get("default"):
             schema.pop("default", None)
-    if told.security:
-        operation["security"] = [{name: []} for name in told.security]
-    if told.body is not None:
-        content = schemas.content(told.body, told.has_avro)
-        needed = told.needs_body or schemas.requires(content[JSON]["schema"])
+    if entry.security:
+        operation["security"] = [{name: []} for name in entry.security]
+    if entry.body is not None:
+        content = schemas.content(entry.body, entry.has_avro)
+        needed = entry.needs_body or schemas.requires(content[JSON]["schema"])
         operation["requestBody"] = {"required": needed, "content": content}
     answers: dict[int, dict[str, Any]] = {}
-    for status, (text, of) in {told.status: (told.text, told.answer), **told.also}.items():
+    for status, (text, of) in {entry.status: (entry.text, entry.answer), **entry.also}.items():
         answers[status] = {"description": text or HTTPStatus(status).phrase}
         if of is not None:
-            answers[status]["content"] = schemas.content(of, told.has_avro)
-    if told.headers:
-        answers[told.status]["headers"] = {
+            answers[status]["content"] = schemas.content(of, entry.has_avro)
+    if entry.headers:
+        answers[entry.status]["headers"] = {
             name: {"description": text, "schema": {"type": "string"}}
-            for name, text in told.headers.items()
+            for name, text in entry.headers.items()
         }
     schema = schemas.schema(ProblemAnswer)
-    for status in told.errors:
+    for status in entry.errors:
         title, text = HTTPStatus(status).phrase, _PROBLEMS[status]
-        faults = [*told.faults] if status == 400 else []
+        faults = [*entry.faults] if status == 400 else []
         problem = ProblemAnswer("about:blank", title, status, "…", faults)
         content = {PROBLEM: {"schema": schema, "example": msgspec.to_builtins(problem)}}
         answers.setdefault(status, {"description": text, "content": content})

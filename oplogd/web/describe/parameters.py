@@ -84,7 +84,7 @@ Force = Annotated[
     WithJsonSchema({"type": "boolean"}),
     Query(
         description="`true`: also after the report of a commit. Readers may have the messages."
-        " Those that resume before them are told of a gap."
+        " Readers that resume before them get a gap."
     ),
 ]
 TtlQuery = Annotated[

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from oplog_kit.texts import shortened
+from oplog_kit.wording import shortened
 from oplogd.clock import SYSTEM, Clock
 from oplogd.decode.buffers import Buffer
 from oplogd.decode.compressed import TooLargeError, decompressing
@@ -45,14 +45,14 @@ class BodyReader:
     async def received(
         self,
         request: Request,
-        things: str,
+        plural: str,
         max_size: int | None = None,
         *,
         is_poll: bool = False,
     ) -> AsyncIterator[Buffer]:
         """Yield the whole body, decompressed. Its share of the memory is taken until the end.
 
-        ``things``: the plural noun for messages to users, empty if a client cannot split the body.
+        ``plural``: the plural noun for messages to users, empty if a client cannot split the body.
         ``max_size``: bytes before and after decompression, if the endpoint has a smaller limit.
         Raises Problem 415, NoRoomError, TooLargeError, and OperationError if the body is not gzip.
         """
@@ -65,14 +65,14 @@ class BodyReader:
                     f"a body may be compressed with gzip, not {shortened(encoding)}",
                     {"Accept-Encoding": "gzip"},
                 )
-            body = await self._receive(request, share, limit, things)
+            body = await self._receive(request, share, limit, plural)
             if encoding == "gzip":
                 body = await self.work(decompressing(body, limit, share.take))
             yield body
 
-    async def _receive(self, request: Request, share: Share, limit: int, things: str) -> Buffer:
+    async def _receive(self, request: Request, share: Share, limit: int, plural: str) -> Buffer:
         """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""
-        advice = f"; send fewer {things} at a time" if things else ""
+        advice = f"; send fewer {plural} at a time" if plural else ""
         too_large = TooLargeError(f"the body has more than {limit:,} bytes{advice}")
         announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > limit:

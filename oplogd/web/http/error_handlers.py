@@ -8,7 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from oplog_kit.texts import shortened
+from oplog_kit.wording import shortened
 from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import (
     FieldError,

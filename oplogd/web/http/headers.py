@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from fastapi import Request
 
-from oplog_kit.texts import shortened
+from oplog_kit.wording import shortened
 from oplogd.errors import LeaseError, TopicError
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.model.lease import Fence, parse_fence
@@ -80,13 +80,13 @@ def fence_of(request: Request) -> Fence | None:
         raise Problem(400, str(error)) from None
 
 
-def refuse_fence(request: Request, things: str) -> None:
-    """Raise Problem 400 for a request with a fence. ``things``: requests without fences."""
+def refuse_fence(request: Request, plural: str) -> None:
+    """Raise Problem 400 for a request with a fence. ``plural``: requests without fences."""
     if FENCE in request.headers:
-        raise Problem(400, f"{FENCE}: {things} are not fenced")
+        raise Problem(400, f"{FENCE}: {plural} are not fenced")
 
 
-def told(request: Request, found: Ignored, ignored: IgnoredMembers) -> dict[str, str]:
+def note_ignored(request: Request, found: Ignored, ignored: IgnoredMembers) -> dict[str, str]:
     """Count the unknown members of stored operations, and return the header that names them."""
     if not found.operations:
         ignored.by_sender({})

@@ -19,7 +19,7 @@ from oplogd.web.describe.document import BODY_ERRORS, described
 from oplogd.web.describe.parameters import FenceHeader
 from oplogd.web.describe.types import IngestedAnswer, OperationBody
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.headers import fence_of, media_type, not_understood, told
+from oplogd.web.http.headers import fence_of, media_type, not_understood, note_ignored
 from oplogd.web.http.problem import COMMON_HEADERS, STORE_AWAY, Problem, refuse_stopping
 
 _QUIET_SECONDS = 5.0
@@ -85,7 +85,7 @@ def add_ingest(
             raise Problem(
                 503, f"dropped before it reached the store, send it again: {error}", STORE_AWAY
             ) from None
-        headers = COMMON_HEADERS | told(request, found, ignored)
+        headers = COMMON_HEADERS | note_ignored(request, found, ignored)
         if body.batch:
             answer = msgspec.json.encode({"ingested": len(body.operations)})
             return Response(answer, 200, headers, JSON)

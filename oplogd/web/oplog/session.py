@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import FastAPI, Request, Response
 
-from oplog_kit.texts import shortened
+from oplog_kit.wording import shortened
 from oplogd.decode.media_types import JSON
 from oplogd.decode.typed import FAULTS, about
 from oplogd.model.operation import format_ms

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import FastAPI, Request, Response
 
 from oplog_kit.listen import Address
-from oplog_kit.texts import shortened
+from oplog_kit.wording import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
@@ -38,16 +38,16 @@ class Streams:
         self._is_stopping = is_stopping
         self._max_filter_values = max_filter_values
 
-    def require_accepted(self, request: Request, things: str) -> None:
+    def require_accepted(self, request: Request, plural: str) -> None:
         """Raise Problem 406 unless the client takes event streams.
 
-        ``things``: the plural noun for the contents of the stream.
+        ``plural``: the plural noun for the contents of the stream.
         """
         if not _accepts(request, EVENT_STREAM):
             url = str(request.url.replace(query=""))
             raise Problem(
                 406,
-                f"{things} are sent as {EVENT_STREAM}: name it in the Accept header, "
+                f"{plural} are sent as {EVENT_STREAM}: name it in the Accept header, "
                 f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {shortened(url)}",
             )
 
@@ -106,7 +106,7 @@ def add_stream(app: FastAPI, readers: ReadAuthenticator, streams: Streams) -> No
         "operations",
         *(*READ_ERRORS, 406),
         answer={EVENT_STREAM: _EXAMPLE},
-        headers={"Oplog-Store": "Identity of the store, made once and kept in it."},
+        headers={"Oplog-Store": "Identity of the store, made once and saved in it."},
         asks={**OF_STREAM, **FILTERS},
     )
     async def follow(request: Request) -> Response:

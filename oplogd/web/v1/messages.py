@@ -36,7 +36,7 @@ from oplogd.web.describe.parameters import (
     TtlQuery,
 )
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.headers import fence_of, refuse_fence, told
+from oplogd.web.http.headers import fence_of, note_ignored, refuse_fence
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import (
     CONTINUES,
@@ -98,7 +98,9 @@ def add_publish(
         if name == OPLOG:
             found = Ignored()
             await intake.store(await operations(request, codec_for(request), found), fence)
-            return Response(status_code=200, headers=HEADERS | told(request, found, ignored))
+            return Response(
+                status_code=200, headers=HEADERS | note_ignored(request, found, ignored)
+            )
         refuse_reserved(name)
         codec = codec_for(request)
         pointer, messages = await read_messages(request, codec, bodies, publisher)

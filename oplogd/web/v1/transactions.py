@@ -21,7 +21,7 @@ from oplogd.web.describe.parameters import (
     StateOfTransaction,
     Txn,
 )
-from oplogd.web.http.headers import fence_of, told
+from oplogd.web.http.headers import fence_of, note_ignored
 from oplogd.web.v1.pages import MORE, Asked, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
@@ -104,7 +104,7 @@ def add_transactions(
             for name in writing.topics:
                 api.rights.require(request, Right.WRITE, *name)
             written = await api.appends.confirmed(service.write(id_, writing))
-        return await show(written, HEADERS | told(request, found, ignored))
+        return await show(written, HEADERS | note_ignored(request, found, ignored))
 
     @app.post(f"{TXN}/commit", dependencies=api.writes)
     @described(

@@ -179,7 +179,7 @@ def test_a_relay_from_its_start_to_its_stop(place: Place, capsys: Captured) -> N
     assert "Traceback" not in log
     assert main(["status", "-f", settings]) == 1
     assert capsys.readouterr().out.startswith(
-        f"{place.name}: nobody leads; the last leader has handed over term 1\n"
+        f"{place.name}: no relay leads; the last leader has handed over term 1\n"
     )
 
 

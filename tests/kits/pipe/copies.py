@@ -15,7 +15,7 @@ from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import FunctionCalls, Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
-from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
+from oplog_pipe.folder.keeper import ManagedSink, SinkKeeper
 from oplog_pipe.folder.operate import ended_copies
 from oplog_pipe.message import Message, version_of
 from oplog_pipe.model.record import EntryRecord, decode_record
@@ -227,7 +227,7 @@ class ModelPipe:
                 _place(before[each.name], offsets),
             )  # fmt: skip
             worker.is_down = each.is_down
-            kept.append(KeptSink(worker, offsets))
+            kept.append(ManagedSink(worker, offsets))
         keeper = SinkKeeper(log, kept, held={}, interval=DEADLINE, room=room)
         room.asked = keeper.make_room
         steps = 0

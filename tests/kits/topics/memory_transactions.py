@@ -35,8 +35,8 @@ from oplogd.store.base import Entry
 from oplogd.store.topics import EntryKind, TopicEntry
 from oplogd.store.transactions import (
     IDLE_MS,
-    KEPT_MS,
     OPLOG_INDEX,
+    RETENTION_MS,
     Commit,
     CommittedLog,
     Decisions,
@@ -211,7 +211,7 @@ class MemoryTransactions:
         overdue = [row for row in self._rows.values() if self._is_overdue(row)]
         for row in overdue:
             self._abort(row, Reason.TIMEOUT)
-        oldest = self.topics.clock() - KEPT_MS
+        oldest = self.topics.clock() - RETENTION_MS
         for id_, row in [*self._rows.items()]:
             if row.now.state != State.OPEN and row.ended_ms < oldest:
                 del self._rows[id_]

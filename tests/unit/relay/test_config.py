@@ -203,7 +203,7 @@ limits:
         ("agents: []", "relay.yaml:1: agents.urls: is empty: give a value, or leave it out"),
         ("agents: [x]", "relay.yaml:1: agents.urls: 'x' is no address of an agent, such as"),
         ("agents: [5]", f"relay.yaml:1: agents.urls: {QUOTES}"),
-        ("agents: {urls: {x: y}}", "relay.yaml:1: agents.urls: must be a list of texts"),
+        ("agents: {urls: {x: y}}", "relay.yaml:1: agents.urls: must be a list of strings"),
         ("database: {url: 'mysql://u:sEcret@h/d'}", "relay.yaml:1: database.url: mysql:// is not"),
         ("database: {url: sEcret}", "relay.yaml:1: database.url: not a URL such as"),
         ("database: {table: a.b.c}", "relay.yaml:1: database.table: 'a.b.c' must be table or"),

@@ -171,14 +171,14 @@ def test_status_names_blocked_rows() -> None:
     [
         (Status(True), "orders: no relay has ever led"),
         (Status(problems=["away"]), "orders: the lease is not known"),
-        (led("", expires_in=0.0), "orders: nobody leads; the term 7 of h:1:x has expired"),
+        (led("", expires_in=0.0), "orders: no relay leads; the term 7 of h:1:x has expired"),
         (
             led(a_note(), expires_in=0.0),
-            "orders: nobody leads; the term 7 of host-a (process 4711) has expired",
+            "orders: no relay leads; the term 7 of host-a (process 4711) has expired",
         ),
         (
             led(a_note(), expires_in=0.0, holder=None),
-            "orders: nobody leads; the last leader has handed over term 7",
+            "orders: no relay leads; the last leader has handed over term 7",
         ),
     ],
     ids=["never", "unknown", "expired", "expired-with-note", "released"],

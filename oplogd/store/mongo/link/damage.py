@@ -182,10 +182,10 @@ def _parents(value: object, problems: list[str]) -> list[str]:
     if not isinstance(value, list):
         problems.append("data.p is no list")
         return []
-    kept = [each for each in value if isinstance(each, str) and each]
-    if len(kept) != len(value):
+    strings = [each for each in value if isinstance(each, str) and each]
+    if len(strings) != len(value):
         problems.append("data.p has elements that are no strings")
-    return kept
+    return strings
 
 
 def _text(value: object) -> str:

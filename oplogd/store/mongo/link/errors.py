@@ -32,7 +32,7 @@ REFUSALS = (PyMongoError, ValueError, TypeError, OSError, Warning)
 # A host with its port. Other text behind a colon may be a password without a host.
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[^:]*)(:[0-9]*)?")
 
-UNREADABLE = "an address that cannot be told from the password"
+UNREADABLE = "an address that cannot be separated from the password"
 
 
 def shown(url: str) -> str:

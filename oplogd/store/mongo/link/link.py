@@ -50,7 +50,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class _Told(NamedTuple):
+class _ServerTime(NamedTuple):
     """The server's time in ms, and that of the boot clock then."""
 
     ms: int
@@ -128,7 +128,7 @@ class Link:
         self.present = self._asked(self.guarded.present)
         # The time for leases: terms make them safe.
         self.raw_ms = self._asked(self.server_ms)
-        self._told: _Told | None = None
+        self._server_time: _ServerTime | None = None
         self._clock_asked = float("-inf")
 
     async def greet(self) -> None:
@@ -164,11 +164,11 @@ class Link:
 
         Before the server's first answer: this machine's.
         """
-        told = self._told
-        if told is None:
+        server_time = self._server_time
+        if server_time is None:
             return self.clock.now_ms()
-        passed = self.clock.boot() - told.at
-        return self.clock.server_ms(int(told.ms + passed * 1000))
+        passed = self.clock.boot() - server_time.at
+        return self.clock.server_ms(int(server_time.ms + passed * 1000))
 
     async def keep_clock(self) -> None:
         await self._ask()
@@ -244,7 +244,7 @@ class Link:
         """Let the server tell its time every ten seconds, and every second while it has stepped."""
         began = self.clock.boot()
         seconds = _CLOCK_SECONDS
-        if self._told is not None and self.guarded.step() is not None:
+        if self._server_time is not None and self.guarded.step() is not None:
             seconds = _STEPPED_SECONDS
         if began - self._clock_asked >= seconds:
             await self._learn(await self.database.command(self.quirks.hello_command), began)
@@ -256,18 +256,18 @@ class Link:
         """Take the time of an answer to a question that ``began`` at a time."""
         now = self.clock.boot()
         self._clock_asked = now
-        told = _Told(int(DatetimeMS(hello["localTime"])), now)
-        if self._told is None:
+        server_time = _ServerTime(int(DatetimeMS(hello["localTime"])), now)
+        if self._server_time is None:
             found = await self.meta.find_one({"_id": CLOCK})
-            self._told = told
+            self._server_time = server_time
             self.guarded.begin(_saved(found))
         elif now - began <= _PROMPT_SECONDS:
             # The time of a late answer is one of some moment while it was awaited.
-            self._told = told
+            self._server_time = server_time
 
 
 def _saved(row: Document | None) -> Saved | None:
-    """Return the time kept in the store; None without a readable one."""
+    """Return the time saved in the store; None without a readable one."""
     if row is None:
         return None
     names = Saved._fields[:-1]

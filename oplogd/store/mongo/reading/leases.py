@@ -173,8 +173,8 @@ def _row_of(document: Document) -> LeaseRow:
         or ttl is None
     ):
         raise StoreUnavailableError(
-            f"the document {document['_id']} of {LEASES} is damaged: holder and note must be texts,"
-            " until and ttl whole numbers, term one of 1 to 18 digits; put it right, and make its"
-            " term larger"
+            f"the document {document['_id']} of {LEASES} is damaged: holder and note must be"
+            " strings, until and ttl whole numbers, term one of 1 to 18 digits; put it right, and"
+            " make its term larger"
         )
     return LeaseRow(holder, term, until, ttl, note)

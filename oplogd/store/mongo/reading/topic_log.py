@@ -139,7 +139,7 @@ class TopicReader:
             look_up = partial(marks_at, self._link, topic.log, written=written)
             front = await last_written_before(front, newest, rule, look_up, written)
         if rule.present.ages.lags:
-            front = await self._before_kept(topic, rule, low, front)
+            front = await self._before_late(topic, rule, low, front)
         if len(self._fronts) >= _REMEMBERED:
             self._fronts.clear()
         # A clock that comes back shows again what it has hidden.
@@ -147,7 +147,7 @@ class TopicReader:
             self._fronts[topic.log] = front
         return front
 
-    async def _before_kept(self, topic: Topic, rule: Front, low: Mark, front: Mark) -> Mark:
+    async def _before_late(self, topic: Topic, rule: Front, low: Mark, front: Mark) -> Mark:
         """Return the mark before the first entry written later than its stamp tells.
 
         ``front``, if there is none before it. Looks at all entries in between.

@@ -181,7 +181,7 @@ class Repair:
                 change = {"$max": {"n": base.offset, "ts": base.ms}}
                 logger.warning(
                     "%s had lost its index and is rebuilt: its entries continue after offset %d,"
-                    " and the old collection is kept as %s",
+                    " and the old collection remains as %s",
                     layout.LOG,
                     base.offset,
                     source["name"],

@@ -51,7 +51,7 @@ async def create_row(link: Link, max_bytes: int) -> None:
         "n": max(offset_of(offset), 0) if offset else 0,
         "ts": max(now, int(newest["ts"])) if newest else now,
         "first": 1,
-        "created": 1 if is_first_servers else now,  # the first server kept all tombstones
+        "created": 1 if is_first_servers else now,  # the first server retained all tombstones
         "purged": 0,
         "adopted": now if is_first_servers else 0,
         "max_bytes": max_bytes,

@@ -57,7 +57,7 @@ class AheadTopics:
 
         No agent runs meanwhile. Entries keep their offsets, and get stamps of the present. Their
         own times to live move along, so they begin again with the topic's. The span of the old
-        stamps is kept: a reader with an id in it gets a gap unless an entry has this id.
+        stamps is stored: a reader with an id in it gets a gap unless an entry has this id.
         """
         now = stamp(await self._link.now_ms(), 0)
         await self._note_span(now)

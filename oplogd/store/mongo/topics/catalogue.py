@@ -157,8 +157,8 @@ class Catalogue:
                 {"_id": layout.CATALOGUE}, {"$max": {"ended_stamp": ended_stamp}}
             )
         elif found is not None:
-            kept = {"_id": layout.ended_ahead(found["name"])}
-            await topics.update_one(kept, {"$max": {"stamp": ended_stamp}}, upsert=True)
+            chosen = {"_id": layout.ended_ahead(found["name"])}
+            await topics.update_one(chosen, {"$max": {"stamp": ended_stamp}}, upsert=True)
         if found is None:
             return
         if "ended" not in found:
@@ -200,8 +200,8 @@ class Catalogue:
         """Return the documents of the topics with these logs, by log."""
         names: list[str] = []
         for keys in layout.parts(map(layout.reservation, logs)):
-            kept = self._link.topics.find({"_id": {"$in": keys}})
-            names += [each["name"] async for each in kept]
+            reservations = self._link.topics.find({"_id": {"$in": keys}})
+            names += [each["name"] async for each in reservations]
         found: dict[int, Document] = {}
         for keys in layout.parts(sorted(set(names))):
             async for each in self._link.topics.find({"_id": {"$in": keys}}):

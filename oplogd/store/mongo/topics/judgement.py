@@ -41,8 +41,8 @@ async def entries_of(
         cursor = link.entries.find({"$or": clauses}, members, session=session)
         async for each in cursor.batch_size(5_000):
             # A late copy of an entry may be on its way out: the first one counts.
-            kept = found.get(each["x"])
-            if kept is None or mark_of(each) < kept.mark:
+            known = found.get(each["x"])
+            if known is None or mark_of(each) < known.mark:
                 found[each["x"]] = Found(mark_of(each), each.get("d"))
     return found
 

@@ -29,8 +29,8 @@ class TopicSegment(NamedTuple):
 class Sized(NamedTuple):
     """A topic, with its head, floor and segments.
 
-    ``kept``: bytes of records behind the front, by transaction. ``waiting``: bytes of messages that
-    are stored and not published.
+    ``record_bytes``: bytes of records behind the front, by transaction. ``waiting``: bytes of
+    messages that are stored and not published.
     """
 
     document: Document
@@ -38,12 +38,12 @@ class Sized(NamedTuple):
     head: Mark
     floor: Mark
     segments: Sequence[TopicSegment]
-    kept: Mapping[str, int]
+    record_bytes: Mapping[str, int]
     waiting: int = 0
 
     @property
     def size(self) -> int:
-        return total(self.segments) + sum(self.kept.values()) + self.waiting
+        return total(self.segments) + sum(self.record_bytes.values()) + self.waiting
 
 
 def segments_of(document: Document, floor: int) -> list[TopicSegment]:
@@ -90,8 +90,8 @@ def passed(topics: Iterable[Sized]) -> int:
     return sum(each.floor.offset for each in topics)
 
 
-def members(segments: Sequence[TopicSegment], kept: Mapping[str, int]) -> Document:
+def members(segments: Sequence[TopicSegment], record_bytes: Mapping[str, int]) -> Document:
     return {
         "sizes": [{"last": last, "octets": size, "ms": ms} for last, size, ms in segments],
-        "kept": [{"txn": txn, "octets": size} for txn, size in kept.items()],
+        "kept": [{"txn": txn, "octets": size} for txn, size in record_bytes.items()],
     }

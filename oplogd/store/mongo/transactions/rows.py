@@ -27,7 +27,7 @@ from oplogd.store.mongo.transactions.row import (
     new_row,
     row_of,
 )
-from oplogd.store.transactions import KEPT_MS, NewTransaction, OpenStats
+from oplogd.store.transactions import RETENTION_MS, NewTransaction, OpenStats
 
 # Rows forgotten at a time.
 _STEP = 500
@@ -190,7 +190,7 @@ class TransactionRows:
 
     async def old(self) -> list[int]:
         """Return some old transactions."""
-        before = await self._link.before_ms(KEPT_MS)
+        before = await self._link.before_ms(RETENTION_MS)
         chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
         return [each["_id"] for each in found]

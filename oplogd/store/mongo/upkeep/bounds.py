@@ -145,10 +145,14 @@ class Bounds:
         given = {
             str(each["txn"]): layout.number(each, "octets") for each in document.get("kept") or []
         }
-        kept = await self._look_ups.still_kept(log, given, floor.offset)
-        if segments != known or len(segments) != len(document.get("sizes") or []) or kept != given:
-            await self._save(document, members(segments, kept))
-        return Sized(document, log, head, floor, segments, kept, await self._waiting(log))
+        record_bytes = await self._look_ups.still_counted(log, given, floor.offset)
+        if (
+            segments != known
+            or len(segments) != len(document.get("sizes") or [])
+            or record_bytes != given
+        ):
+            await self._save(document, members(segments, record_bytes))
+        return Sized(document, log, head, floor, segments, record_bytes, await self._waiting(log))
 
     # --- Leaving ---
 
@@ -160,10 +164,10 @@ class Bounds:
         The newest entry stays, unless ``newest`` is set. Return the reason if no more may leave.
         """
         head, segments = topic.head.offset, list(topic.segments)
-        floor, kept = topic.floor.offset, dict(topic.kept)
+        floor, record_bytes = topic.floor.offset, dict(topic.record_bytes)
         held_by = None
         least = topic.size - wanted
-        while topic.waiting + total(segments) + sum(kept.values()) > least and most > 0:
+        while topic.waiting + total(segments) + sum(record_bytes.values()) > least and most > 0:
             last = min(segments[0].last, head - (not newest)) if segments else floor
             if last <= floor:
                 needed = segments and await self._look_ups.needed(topic.log, floor, head)
@@ -172,8 +176,8 @@ class Bounds:
             if held_by := await self._look_ups.needed(topic.log, floor, last):
                 break
             for txn, size in (await self._look_ups.records(topic.log, floor, last)).items():
-                kept[txn] = kept.get(txn, 0) + size
-            kept = await self._look_ups.still_kept(topic.log, kept, last)
+                record_bytes[txn] = record_bytes.get(txn, 0) + size
+            record_bytes = await self._look_ups.still_counted(topic.log, record_bytes, last)
             is_whole = segments[0].last == last
             segments = (
                 segments[1:] if is_whole else await self._look_ups.sizes(topic.log, last, head)
@@ -184,28 +188,28 @@ class Bounds:
         mark = await mark_at(self._link, topic.log, floor)
         if mark is None:
             return topic, held_by
-        update = {**members(segments, kept), "shed": True}
+        update = {**members(segments, record_bytes), "shed": True}
         await self._save(
             topic.document, update, {"floor": floor, "floor_stamp": layout.stamp_of(mark)}
         )
         await self._link.topics.update_one(
             {"_id": layout.CATALOGUE}, {"$inc": {"turn": 1, "left": floor - topic.floor.offset}}
         )
-        return topic._replace(floor=mark, segments=segments, kept=kept), held_by
+        return topic._replace(floor=mark, segments=segments, record_bytes=record_bytes), held_by
 
     async def _keep_total(self, topics: Sequence[Sized], most: int) -> list[Sized]:
         """Let the oldest segments of all topics leave while they exceed their bound together."""
         excess = size_of(topics) - most
         if excess <= 0:
             return [*topics]
-        kept = await self._shed_oldest(topics, excess + slack(most))
-        if size_of(kept) <= most or size_of(filter(has_one, kept)) <= most:
-            return kept
-        spare = [await self._spare(each) for each in kept]
+        remaining = await self._shed_oldest(topics, excess + slack(most))
+        if size_of(remaining) <= most or size_of(filter(has_one, remaining)) <= most:
+            return remaining
+        spare = [await self._spare(each) for each in remaining]
         if (alone := sum(spare) - most) <= 0:
-            return kept
-        newest = [each for each, size in zip(kept, spare, strict=True) if size]
-        others = [each for each, size in zip(kept, spare, strict=True) if not size]
+            return remaining
+        newest = [each for each, size in zip(remaining, spare, strict=True) if size]
+        others = [each for each, size in zip(remaining, spare, strict=True) if not size]
         return others + await self._shed_oldest(newest, alone, newest=True)
 
     async def _shed_oldest(
@@ -234,8 +238,8 @@ class Bounds:
             return 0
         if await self._look_ups.records(log, floor, head):
             return 0
-        kept = await self._look_ups.still_kept(log, topic.kept, head)
-        return topic.size - topic.waiting - sum(kept.values())
+        record_bytes = await self._look_ups.still_counted(log, topic.record_bytes, head)
+        return topic.size - topic.waiting - sum(record_bytes.values())
 
     async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> None:
         """Remove entries that left long enough ago."""

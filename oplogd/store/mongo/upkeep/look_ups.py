@@ -31,8 +31,8 @@ class LookUps:
         older = [each["_id"] for each in documents if "z" not in each]
         sizes: dict[str, int] = {}
         for keys in layout.parts(older, 100):  # written by an older agent
-            texts = self._link.entries.find({"_id": {"$in": keys}}, {"data": 1})
-            sizes |= {each["_id"]: len(each["data"].encode()) async for each in texts}
+            entries = self._link.entries.find({"_id": {"$in": keys}}, {"data": 1})
+            sizes |= {each["_id"]: len(each["data"].encode()) async for each in entries}
         return [
             TopicSegment(
                 layout.number_and_offset(each["_id"])[1],
@@ -51,10 +51,10 @@ class LookUps:
             size[txn] = size.get(txn, 0) + int(each.get("z", 0)) + ENTRY_BYTES
         return size
 
-    async def still_kept(self, log: int, kept: Mapping[str, int], floor: int) -> dict[str, int]:
+    async def still_counted(self, log: int, sizes: Mapping[str, int], floor: int) -> dict[str, int]:
         """Return the part whose transactions are open, or have committed past a floor."""
-        ends = await self._ends(log, [int(txn, 16) for txn in kept], floor)
-        return {txn: size for txn, size in kept.items() if ends.get(int(txn, 16), True)}
+        ends = await self._ends(log, [int(txn, 16) for txn in sizes], floor)
+        return {txn: size for txn, size in sizes.items() if ends.get(int(txn, 16), True)}
 
     async def not_over(self, log: int, txns: Collection[int], floor: int) -> set[int]:
         """Return those transactions that are not finished, or have committed past a floor."""

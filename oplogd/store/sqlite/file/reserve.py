@@ -68,7 +68,7 @@ class Reserve:
             return self._has_room(beyond)
 
     def _make(self, file: int, size: int, beyond: int) -> bool:
-        kept, has_room = size, True
+        length, has_room = size, True
         try:
             present = os.fstat(file).st_size
             try:
@@ -76,11 +76,11 @@ class Reserve:
                     marked = present or os.write(file, _MARK[: size + beyond])
                     _allocate(file, marked, size + beyond - marked)
             except OSError:
-                kept, has_room = present, False
-            os.ftruncate(file, kept)
+                length, has_room = present, False
+            os.ftruncate(file, length)
         except OSError:
             has_room = False
-        if kept == 0:
+        if length == 0:
             with contextlib.suppress(OSError):
                 self._path.unlink()
         return has_room

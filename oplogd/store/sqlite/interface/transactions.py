@@ -8,7 +8,7 @@ from oplogd.store.sqlite.file.shared_write import SharedWriter
 from oplogd.store.sqlite.transactions import rows, steps
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transactions import (
-    KEPT_MS,
+    RETENTION_MS,
     Commit,
     NewTransaction,
     OpenStats,
@@ -49,7 +49,7 @@ class SqliteTransactions(SharedWriter):
 
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""
-        old = self._clock.before_ms(KEPT_MS)
+        old = self._clock.before_ms(RETENTION_MS)
         given = await self._due(sql.WORK, sql.DATE_AGAIN, STEP_ROWS, old=old)
         if given is None:
             return 0

@@ -1,7 +1,7 @@
 """The repair of topics whose stamps are ahead, as a part of a new epoch.
 
 Entries keep their offsets, and get stamps of the present. Their own times to live move along, so
-they begin again with the topic's. The span of the old stamps is kept: a reader with an id in it
+they begin again with the topic's. The span of the old stamps is stored: a reader with an id in it
 gets a gap unless an entry has this id. Answers to repeated commits keep the old ids.
 """
 

@@ -75,10 +75,11 @@ _OLDEST = f"oldest_ms * {STAMPS_PER_MS}"
 _IS_AHEAD = f"stamp > (:now << {SEQUENCE_BITS}) + {MAX_LEAD}"
 
 
-def _kept(low: str, oldest_ms: str) -> str:
+def _retained(low: str, oldest_ms: str) -> str:
     """Return the SQL of a column of the first row of `dated` past an offset that is not gone."""
-    return f"""FROM dated AS kept WHERE kept.number = aged.log & {MAX_LOG} AND kept.offset > {low}
-        AND kept.ms >= {oldest_ms} ORDER BY kept.offset LIMIT 1"""
+    return f"""FROM dated AS retained WHERE retained.number = aged.log & {MAX_LOG}
+        AND retained.offset > {low}
+        AND retained.ms >= {oldest_ms} ORDER BY retained.offset LIMIT 1"""
 
 
 def _passed(low: str, oldest_ms: str) -> str:
@@ -92,7 +93,7 @@ def _passed(low: str, oldest_ms: str) -> str:
             SELECT max(older.offset) FROM dated AS older
             WHERE older.number = aged.log & {MAX_LOG} AND older.offset > {low}
             AND older.offset < coalesce((
-                SELECT kept.offset {_kept(low, oldest_ms)}
+                SELECT retained.offset {_retained(low, oldest_ms)}
             ), {MAX_OFFSET})
         ) AND NOT EXISTS (
             SELECT 1 FROM entries
@@ -107,7 +108,7 @@ _BOUNDS = f"""{_aged(where=_OF_LOG)},
     bounds (floor, floor_stamp, head, head_stamp, oldest, passed, last) AS (
         SELECT :base + floor, floor_stamp, :base + head, head_stamp,
         {_OLDEST}, :base + {_PASSED},
-        :base + coalesce((SELECT kept.first - 1 {_kept("floor", "oldest_ms")}), head)
+        :base + coalesce((SELECT retained.first - 1 {_retained("floor", "oldest_ms")}), head)
         FROM aged
     )"""
 

@@ -12,7 +12,7 @@ from oplogd.model.message_id import MessageId, record_id
 from oplogd.model.transaction import Marker, State
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
-    KEPT_MS,
+    RETENTION_MS,
     CommittedLog,
 )
 from tests.kits.models.operations import numbered
@@ -125,7 +125,7 @@ async def test_a_repeated_commit_returns_the_same_from_any_agent_for_a_day(
     await txn_store.topics.sweep()
     await txn_store.topics.delete(other_topic.name)
     await txn_store.topics.sweep()
-    txn_kit.clock.ms += KEPT_MS - 40 * 60_000
+    txn_kit.clock.ms += RETENTION_MS - 40 * 60_000
     for store in (txn_store, await txn_kit.open(), await txn_kit.open()):
         await store.transactions.keep()
         repeated = await store.transactions.commit(begun.id, 3)

@@ -11,7 +11,7 @@ from oplogd.errors import (
 from oplogd.model.transaction import Marker, Reason, State
 from oplogd.store.topics import EntryKind
 from oplogd.store.transactions import (
-    KEPT_MS,
+    RETENTION_MS,
     Commit,
     Transaction,
 )
@@ -151,7 +151,7 @@ async def test_a_finished_transaction_is_forgotten_after_a_day(
     aborted = await begin(txn_store)
     await txn_store.transactions.abort(aborted.id)
     commit = await committed_with(txn_store, *records(topic, "a", "b"))
-    txn_kit.clock.ms += KEPT_MS + 1000
+    txn_kit.clock.ms += RETENTION_MS + 1000
     assert await txn_store.transactions.keep() == 0
     for id_ in (aborted.id, commit.transaction.id):
         with pytest.raises(TransactionNotFoundError):

@@ -167,7 +167,7 @@ def test_a_mistake_is_told_with_its_line_and_path(
         ("{}", "agents: is missing: give the addresses of agents"),
         ("{agents: []}", "agents: is empty: give the addresses of agents"),
         ("{agents: [x]}", "agents: 'x' is no address of an agent"),
-        ("{agents: {a: b}}", "agents: must be a list of texts"),
+        ("{agents: {a: b}}", "agents: must be a list of strings"),
         ("{agents: [http://a:1], log: a/b/c}", "log: 'a/b/c' is not a topic"),
         ("{agents: [http://a:1], name: 'a b'}", "name: 'a b' must be 1 to 64 ASCII letters"),
         (f"{{agents: [http://a:1], log: {'x' * 57}}}", "name: is missing: the name of the log is"),

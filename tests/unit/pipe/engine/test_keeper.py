@@ -11,7 +11,7 @@ from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import LogError
-from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
+from oplog_pipe.folder.keeper import ManagedSink, SinkKeeper
 from oplog_pipe.model.exits import EXIT_FAILED, EXIT_OK
 from oplog_pipe.model.settings import BatchLimits
 from oplog_pipe.model.wholeness import Wholeness
@@ -43,7 +43,7 @@ def test_closed_segments_below_every_flushed_offset_keep_the_last_entry_per_name
 
     def keeper(held: dict[str, int]) -> SinkKeeper:
         kept = [
-            KeptSink(
+            ManagedSink(
                 Worker(sink(name), RecordingSink(), Steps([]), log, SinkPlace(each.offset or 0)),
                 each,
             )
@@ -64,7 +64,7 @@ def test_a_mark_behind_the_offset_of_a_sink_lets_nothing_be_compacted(tmp_path: 
     offsets = OffsetLog.open(tmp_path, "slow")
     offsets.write({"A": 3, WHOLE_SINCE: 33})
     worker = Worker(sink("slow"), RecordingSink(), Steps([]), log, SinkPlace(3, Wholeness(33)))
-    keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
+    keeper = SinkKeeper(log, [ManagedSink(worker, offsets)], held={}, interval=LONG)
     worker.place.acknowledge(5, {"A": 5}, missed=5)
     keeper.flush()
     keeper.compact()

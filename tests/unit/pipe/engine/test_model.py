@@ -11,7 +11,7 @@ from oplog_pipe.commitlog import CommitLog, OffsetLog
 from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
-from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
+from oplog_pipe.folder.keeper import ManagedSink, SinkKeeper
 from oplog_pipe.model.settings import BatchLimits
 from tests.kits.pipe.disk import Disk
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, RecordingSink, change, sink
@@ -74,7 +74,7 @@ def test_every_sink_gets_all_of_its_messages_in_order_from_its_flushed_offset_on
 
 def _run(
     disk: Disk, log: CommitLog, name: str, life: Round, entries: str, delivered: set[int]
-) -> KeptSink:
+) -> ManagedSink:
     """Run a sink until the end of the log or its crash. Return it with its offsets on disk."""
     offsets = OffsetLog.open(FOLDER, name, disk)
     start = -1 if offsets.offset is None else offsets.offset
@@ -87,7 +87,7 @@ def _run(
         SinkPlace(start, ready_at=log.end - 1),
         single_until=-1 if offsets.offset is None else log.end - 1,
     )
-    keeper = SinkKeeper(log, [KeptSink(worker, offsets)], held={}, interval=LONG)
+    keeper = SinkKeeper(log, [ManagedSink(worker, offsets)], held={}, interval=LONG)
     writes = 0
 
     def before(written: list[int]) -> None:
@@ -116,7 +116,7 @@ def _run(
     assert {*_matching(entries[: reached + 1], SINKS[name], -1)} <= delivered
     # A compaction reads offsets of this start: it knows no others of the process that died.
     after = OffsetLog.open(FOLDER, name, disk)
-    return KeptSink(Worker(sink(name), target, Steps([]), log, SinkPlace(reached)), after)
+    return ManagedSink(Worker(sink(name), target, Steps([]), log, SinkPlace(reached)), after)
 
 
 def _matching(entries: str, namespaces: str, after: int) -> list[int]:

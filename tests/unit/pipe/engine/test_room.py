@@ -16,7 +16,7 @@ from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.errors import SinkError
 from oplog_pipe.folder.backlog import RecoveryBacklog
-from oplog_pipe.folder.keeper import KeptSink, SinkKeeper
+from oplog_pipe.folder.keeper import ManagedSink, SinkKeeper
 from oplog_pipe.folder.making_room import GiveUp, Holder, Wait, decide
 from oplog_pipe.model.settings import SourceSettings
 from tests.unit.pipe.engine.bound import ENTRY, SHOP, changes
@@ -103,7 +103,7 @@ class Bounded:
         self.log = CommitLog.open(path, max_segment_bytes=5 * ENTRY)
         self.log.append(changes(11))
         self.room = CommitLogRoom(self.log, self.log.bytes)
-        self.kept: list[KeptSink] = []
+        self.kept: list[ManagedSink] = []
         self.now = 0.0
 
     def add(
@@ -119,7 +119,7 @@ class Bounded:
         backlog = (
             RecoveryBacklog(self.log, sink(name), sources, is_removed=True) if sources else None
         )
-        self.kept.append(KeptSink(worker, offsets, backlog))
+        self.kept.append(ManagedSink(worker, offsets, backlog))
         return worker
 
     def has_room(self, after: float = 0.0, **held: int) -> bool:

@@ -136,7 +136,7 @@ def test_arrays_are_those_of_psycopg() -> None:
         dumper = ListBinaryDumper(list, None)
         return bytes(dumper.upgrade(values, psycopg.adapt.PyFormat.BINARY).dump(values) or b"")
 
-    assert arrays.texts([b"a", "é☃".encode(), b""]) == by_psycopg(["a", "é☃", ""])
+    assert arrays.strings([b"a", "é☃".encode(), b""]) == by_psycopg(["a", "é☃", ""])
     numbers: list[object] = [1 << 40, -(1 << 62)]
     assert arrays.numbers([1 << 40, -(1 << 62)]) == by_psycopg(numbers)
     moments: list[object] = [datetime(1969, 1, 1, tzinfo=UTC), datetime(2026, 1, 31, tzinfo=UTC)]

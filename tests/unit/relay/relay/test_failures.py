@@ -84,7 +84,7 @@ def test_a_database_that_keeps_purged_rows_is_told_once(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As a trigger or a policy of row security would do.
-    monkeypatch.setattr(world, "purge", lambda _, rows: Purged(kept=len(rows)))
+    monkeypatch.setattr(world, "purge", lambda _, rows: Purged(remaining=len(rows)))
     Node(world, DEFAULTS)
     commit(world, row(1, "a"), row(2, "b"), row(3, "a"))
     run(world, 1.0)
