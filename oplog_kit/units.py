@@ -36,15 +36,16 @@ def duration(
 def size(text: str, least: int = 0) -> int:
     """Return the bytes of a size such as ``64KB``, ``64 KiB`` or ``64k``. A bare number is bytes.
 
-    Units are powers of 1,024. Raises ValueError.
+    Units are powers of 1,024. A part of a byte is dropped. Raises ValueError.
     """
     match = _SIZE.fullmatch(text.strip().lower())
-    found, rest = -1, 0
+    found = -1
     if match is not None:
         whole, decimals, prefix = match.groups(default="")
-        unit = 1 << 10 * _PREFIXES.index(prefix or " ")
-        found, rest = divmod(int(whole + decimals) * unit, 10 ** len(decimals))
-    if rest or not least <= found <= _MAX_SIZE:
+        if prefix or not decimals:
+            unit = 1 << 10 * _PREFIXES.index(prefix or " ")
+            found = int(whole + decimals) * unit // 10 ** len(decimals)
+    if not least <= found <= _MAX_SIZE:
         wanted = f" of at least {least} bytes" if least else ""
         raise ValueError(
             f"{text!r} is not a size{wanted}, such as 10485760, 64KB, 10MB, 1GB or 1TB"

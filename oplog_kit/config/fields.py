@@ -102,8 +102,24 @@ def check_value(field: Field, value: Any) -> None:
     for each in value if isinstance(value, tuple) else (value,):
         if field.most and not field.least <= each <= field.most:
             raise ValueError(f"must be {range_text(field)}")
+        if field.choices and each not in field.choices:
+            raise ValueError(f"{each!r} must be {' or '.join(field.choices)}")
         if field.check is not None:
             field.check(each)
+
+
+def check_text(field: Field, text: str, written: str) -> None:
+    """Check a text as ``check_value`` does. ``written``: the same with its variables unreplaced.
+
+    Raises ValueError. It shows ``written`` instead: the value of a variable may be a secret.
+    """
+    try:
+        check_value(field, text)
+    except ValueError:
+        if field.kind in SECRETS or text == written:
+            raise
+        check_value(field, written)
+        raise ValueError(f"{written!r} has a variable with an unusable value") from None
 
 
 def shown_text(document: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from oplog_kit.config import nodes
-from oplog_kit.config.fields import SECRETS, Field, Kind, check_value
+from oplog_kit.config.fields import SECRETS, Field, Kind, check_text, check_value
 from oplog_kit.config.nodes import is_null, is_text, line, read_yaml
 from oplog_kit.errors import ConfigError
 from oplog_kit.tls import tls_context
@@ -153,7 +153,6 @@ class Reader:
         return nodes.text(node, self.environ)
 
     def _check_tls(self, section: Section) -> None:
-        """Check the files for TLS of a section."""
         if section.unread & {*TLS_FILES}:
             return
         ca, cert, key = map(section.values.get, TLS_FILES)
@@ -176,11 +175,10 @@ class Reader:
                 self.add("", f"{field.variable}: {error}")
 
     def _setting(self, section: Section, name: str, field: Field, node: yaml.Node) -> None:
-        # A secret and its file are one value.
-        is_file = name != field.name
+        is_file = name != field.name  # a secret and its file are one value
         other = field.name if is_file else f"{name}_file"
         try:
-            if field.kind in SECRETS and other in section.lines:
+            if field.name in section.values or other in section.unread:
                 raise ValueError(f"excludes {other}: give one of them")
             if is_file:
                 value: Any = nodes.secret_in(self._path(self.text(node)))
@@ -226,9 +224,7 @@ class Reader:
             found = self.text(node)
         if field.kind is Kind.FILE:
             return self._path(found)
-        if field.choices and found not in field.choices:
-            raise ValueError(f"{found!r} must be {' or '.join(field.choices)}")
-        check_value(field, found)
+        check_text(field, found, node.value)
         return found
 
     def _strings(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
@@ -236,7 +232,15 @@ class Reader:
         found = nodes.elements(node, "strings", or_one=True)
         if not found:
             raise ValueError(f"is empty: {field.required or 'give a value, or leave it out'}")
-        return tuple(self._text(field, each) for each in found)
+        values, faults = [], []
+        for each in found:
+            try:
+                values.append(self._text(field, each))
+            except ValueError as error:
+                faults.append(str(error))
+        if faults:
+            raise ValueError("; ".join(faults))
+        return tuple(values)
 
     def _path(self, text: str) -> str:
         return text if self.root is None else os.path.normpath(self.root / text)

@@ -112,7 +112,7 @@ class Metrics:
     def _collect(self, relay: Metered) -> Iterator[Metric]:
         prefix, lease = "oplog_relay", [self._name]
         yield from metrics(prefix, METRICS, ["lease"], [(lease, relay)])
-        readings = [] if self._reading is None else [(lease, self._reading)]
-        yield from metrics(prefix, OF_LEADER, ["lease"], readings)
+        if self._reading is not None:
+            yield from metrics(prefix, OF_LEADER, ["lease"], [(lease, self._reading)])
         labels = ["lease", "version"]
         yield from metrics(prefix, INFO, labels, [([*lease, __version__], __version__)])

@@ -41,7 +41,7 @@ def test_other_durations_are_refused_with_all_units(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "octets"),
+    ("text", "total"),
     [
         ("0", 0),
         ("1000", 1000),
@@ -51,15 +51,19 @@ def test_other_durations_are_refused_with_all_units(text: str) -> None:
         ("64KiB", 64 << 10),
         ("1.5MB", 3 << 19),
         ("2 gb", 2 << 30),
+        ("0.1 GB", 107_374_182),
+        ("1.0001KB", 1024),
         ("10TiB", 10 << 40),
         ("8388607TB", 8388607 << 40),
     ],
 )
-def test_units_of_sizes_are_powers_of_1024(text: str, octets: int) -> None:
-    assert size(text) == octets
+def test_units_of_sizes_are_powers_of_1024_and_a_part_of_a_byte_is_dropped(
+    text: str, total: int
+) -> None:
+    assert size(text) == total
 
 
-@pytest.mark.parametrize("text", ["", "KB", "10XB", "-1", "1.5", "1.0001KB", "8388608TB", "1 Mio"])
+@pytest.mark.parametrize("text", ["", "KB", "10XB", "-1", "1.5", "1.5 B", "8388608TB", "1 Mio"])
 def test_other_sizes_are_refused_with_all_units(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size, such as 10485760, 64KB, 10MB, 1GB or 1TB"):
         size(text)

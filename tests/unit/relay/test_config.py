@@ -44,6 +44,7 @@ def no_variable(name: str) -> str:
 NO_DURATION = "is not a duration, such as 500ms, 20s, 10m, 12h, 30d or 2w"
 TWO = "must be a list of two durations, such as [500ms, 30s]"
 QUOTES = "must be text; put a number or a word such as yes in quotes"
+NO_AGENT = "(an address with a password) is no address of an agent, such as http://localhost:8042"
 NO_ADDRESS = "is not an address such as :9108, localhost:9108 or [::1]:9108"
 
 
@@ -182,7 +183,7 @@ limits:
         "relay.yaml: limits.heartbeat: must exceed poll, which is 7s",
         "relay.yaml:1: name: 'or ders' must be 1 to 249 ASCII letters, digits, '.', '_' or '-', "
         "and not '.' or '..'",
-        f"relay.yaml:3: agents.urls: {no_variable('A')}",
+        f"relay.yaml:3: agents.urls: {no_variable('A')}; {NO_AGENT}",
         f"relay.yaml:4: agents.password: {QUOTES}",
         "relay.yaml:5: agents.pasword: unknown; did you mean password?",
         "relay.yaml:6: database.columns.idd: unknown; did you mean id?",

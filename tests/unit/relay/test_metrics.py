@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from prometheus_client import generate_latest
+
 from oplog_relay import (
     Backlog,
     DatabaseSettings,
@@ -210,6 +212,7 @@ async def test_the_backlog_is_told_by_the_leader_only() -> None:
     read = asyncio.Event()
     ran.relay.on_event(lambda event: read.set() if isinstance(event, MeterRead) else None)
     assert ran.value("backlog_rows") is None
+    assert b"backlog_rows" not in generate_latest(ran.metrics.registry)
     async with ran.relay:
         await read.wait()
         assert ran.value("backlog_rows") == 1

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from oplogc.topics import (
+    AsyncTransaction,
     Message,
     MessageError,
     OperationError,
+    Transaction,
     TransactionError,
 )
 from tests.integration.clients.scripted_transactions import (
@@ -39,6 +41,15 @@ def test_a_bad_message_uses_no_lsn_and_the_transaction_goes_on(topics_of: Topics
             future = txn.write("t", "a")
         assert future.result(DEADLINE) == id_of(0)
     assert server.lsns == [[0]]
+
+
+@pytest.mark.parametrize("kind", [AsyncTransaction, Transaction])
+def test_id_and_time_of_a_transaction_are_read_only(
+    kind: type[AsyncTransaction] | type[Transaction],
+) -> None:
+    for name in ("id", "expires_at"):
+        with pytest.raises(AttributeError):
+            setattr(object.__new__(kind), name, None)
 
 
 def test_a_transaction_that_has_ended_takes_nothing(topics_of: TopicsOf) -> None:

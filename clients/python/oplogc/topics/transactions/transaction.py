@@ -33,9 +33,6 @@ class AsyncTransaction:
 
     Records are written in the background. A request whose answer was lost is sent again, at the
     next agent if there are several: each record is stored once.
-
-    ``id``: a number, empty before the block. ``expires_at``: time after which nothing commits, by
-    the agent's clock.
     """
 
     def __init__(self, agents: Agents, begin: Call[tuple[str, datetime]], timeout: float) -> None:
@@ -43,7 +40,6 @@ class AsyncTransaction:
         self._agents = agents
         self._begin = begin
         self._timeout = timeout
-        self._batch_size = options.batch_size
         self._until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._futures: list[RecordFuture] = []
@@ -56,12 +52,21 @@ class AsyncTransaction:
         self._is_closed = False
         self._ended = asyncio.Event()
         self._room = BufferRoom(options.max_buffered, options.max_buffered_bytes)
-        """The space for waiting records and those in flight."""
-        self.id = ""
-        self.expires_at = datetime.min
+        self._id = ""
+        self._expires_at = datetime.min
         self._turn = asyncio.Lock()
         self._is_ending = False
         """Whether the transaction was asked to commit or to abort."""
+
+    @property
+    def id(self) -> str:
+        """A number, empty before the block."""
+        return self._id
+
+    @property
+    def expires_at(self) -> datetime:
+        """Time after which nothing commits, by the agent's clock."""
+        return self._expires_at
 
     async def __aenter__(self) -> Self:
         """Begin. Raises ValueError, RefusedError, UnavailableError and ProtocolError."""
@@ -69,7 +74,7 @@ class AsyncTransaction:
             raise ValueError(f"transaction {self.id} has begun already")
         if self._is_closed:
             raise ValueError("its client is closed")
-        self.id, self.expires_at = await self._agents.fetch(self._begin)
+        self._id, self._expires_at = await self._agents.fetch(self._begin)
         self._until = time.monotonic() + self._timeout
         # A future awaited in the block must not wait for ever.
         self._timer = asyncio.get_running_loop().call_later(self._timeout, self._time_is_over)
@@ -209,14 +214,13 @@ class AsyncTransaction:
         first = len(self._futures) - len(self._waiting)
         while self._waiting and self._error is None:
             if time.monotonic() >= self._until:
-                self._fail(self._overdue())
+                self._time_is_over()
                 return
-            batch = next(batches(self._waiting, self._batch_size))
+            batch = next(batches(self._waiting, self._agents.options.batch_size))
             for _ in batch:
                 self._waiting.popleft()
-            call = calls.write(self.id, batch)
             try:
-                await self._agents.fetch(call, self._until, first)
+                await self._agents.fetch(calls.write(self.id, batch), self._until, first)
             except OplogError as error:
                 self._fail(self._not_committed(str(error), error))
                 return
@@ -261,10 +265,9 @@ class AsyncTransaction:
         if self._is_abort_sent:
             return
         self._is_abort_sent = True
-        call = calls.abort(self.id)
         until = time.monotonic() + min(ABORT_SECONDS, self._agents.options.retry_for)
         try:
-            await self._agents.confirmed(call, until)
+            await self._agents.confirmed(calls.abort(self.id), until)
         except OplogError as error:
             logger.warning(
                 "transaction %s is not aborted before its time is over: %s", self.id, error
@@ -276,8 +279,8 @@ class AsyncTransaction:
             self._timer.cancel()
 
     def _time_is_over(self) -> None:
-        if not self._is_ending and self._error is None:
-            self._fail(self._overdue())
+        if self._error is None:
+            self._fail(self._not_committed(f"its time of {self._timeout:g} s is over"))
 
     def _fail(self, error: OplogError) -> None:
         if self._error is None:
@@ -292,9 +295,6 @@ class AsyncTransaction:
         error = TransactionError(f"transaction {self.id} is not committed: {reason}")
         error.__cause__ = cause
         return error
-
-    def _overdue(self) -> TransactionError:
-        return self._not_committed(f"its time of {self._timeout:g} s is over")
 
     def _unknown(self) -> str:
         return f"transaction {self.id} may be committed, no agent has confirmed it"
