@@ -45,13 +45,24 @@ class LoopThread:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> asyncio.AbstractEventLoop:
-        """Start the thread if needed, and return its loop. Raises RuntimeError if it cannot."""
+        """Start the thread if needed, and return its loop. A call that fails may be repeated.
+
+        Raises RuntimeError if there can be no thread, and OSError if there can be no loop, such as
+        for lack of file descriptors.
+        """
         if self._ended:
             raise ValueError("this object is closed")
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                thread.start()
+                loop = _OwnLoop()  # in the thread its failure would reach no caller
+                thread = threading.Thread(
+                    target=self._run, args=(loop,), name=self._name, daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    loop.close()
+                    raise
                 self._thread = thread
         self._ready.wait()
         assert self._loop is not None
@@ -90,8 +101,8 @@ class LoopThread:
             # It may hang in the look-up of a host. Then it ends with the process.
             self._thread.join(_END_SECONDS)
 
-    def _run(self) -> None:
-        with asyncio.Runner(loop_factory=_OwnLoop) as runner:
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
             try:
                 runner.run(self._begin())
             except asyncio.CancelledError:

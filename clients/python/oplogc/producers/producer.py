@@ -181,6 +181,7 @@ class Producer(ProducerBase[_Udp | _Delivery]):
         ``timestamp``: time of the change, a datetime with a zone or RFC 3339. None: time of
         arrival. Raises OperationError for an invalid operation, over HTTP BufferFullError as
         ``overflow`` says, and ValueError once ``close`` was called, also while waiting for room.
+        The first call over HTTP raises RuntimeError or OSError if its thread cannot start.
         """
         self._way.send(encode(event, type, id, parents, timestamp))
 

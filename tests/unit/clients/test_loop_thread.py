@@ -1,0 +1,50 @@
+"""A loop in a thread that cannot start fails its caller, and starts with a later call."""
+
+import errno
+import threading
+
+import pytest
+
+from oplogc import Producer
+from oplogc.process import loop_thread
+from oplogc.process.loop_thread import LoopThread
+
+
+def _no_files() -> None:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def _no_thread(_: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+async def _answer() -> int:
+    return 42
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "failing"),
+    [(loop_thread, "_OwnLoop", _no_files), (threading.Thread, "start", _no_thread)],
+)
+def test_a_thread_that_cannot_start_fails_the_call_and_starts_with_the_next(
+    where: object, name: str, failing: object
+) -> None:
+    thread = LoopThread("test")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, name, failing)
+        with pytest.raises((OSError, RuntimeError)):
+            thread.call(_answer())
+    assert not thread.is_running
+    assert thread.call(_answer()) == 42
+    thread.end()
+
+
+def test_a_producer_buffers_nothing_while_its_thread_cannot_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer("http://127.0.0.1:9")
+    monkeypatch.setattr(loop_thread, "_OwnLoop", _no_files)
+    with pytest.raises(OSError, match="Too many open files"):
+        producer.send("insert", "video", "1")
+    assert producer.counters.buffered == 0
+    producer.close()
