@@ -1,13 +1,16 @@
 """A loop in a thread that cannot start fails its caller, and starts with a later call."""
 
+import asyncio
 import errno
 import threading
+from contextlib import suppress
 
 import pytest
 
 from oplogc import Producer
 from oplogc.process import loop_thread
 from oplogc.process.loop_thread import LoopThread
+from tests.kits.processes.logged import DEADLINE
 
 
 def _no_files() -> None:
@@ -37,6 +40,48 @@ def test_a_thread_that_cannot_start_fails_the_call_and_starts_with_the_next(
     assert not thread.is_running
     assert thread.call(_answer()) == 42
     thread.end()
+
+
+def test_a_handler_of_a_signal_within_a_start_uses_the_same_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thread = LoopThread("of a handler")
+    own, answers = loop_thread._OwnLoop, []
+
+    def interrupted() -> asyncio.AbstractEventLoop:
+        monkeypatch.setattr(loop_thread, "_OwnLoop", own)
+        answers.append(thread.call(_answer()))
+        return own()
+
+    monkeypatch.setattr(loop_thread, "_OwnLoop", interrupted)
+    answers.append(thread.call(_answer()))
+    assert answers == [42, 42]
+    assert [each.name for each in threading.enumerate()].count("of a handler") == 1
+    thread.end()
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_handler_of_a_signal_within_a_start_may_end_it(
+    monkeypatch: pytest.MonkeyPatch, is_before: bool
+) -> None:
+    thread = LoopThread("of a handler")
+    start = threading.Thread.start
+
+    def interrupted(starting: threading.Thread) -> None:
+        if is_before:
+            thread.end()
+        start(starting)
+        if not is_before:
+            thread.end()
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with suppress(RuntimeError):  # the loop has ended
+        thread.soon(int)
+    assert thread._thread is not None
+    thread._thread.join(DEADLINE)
+    assert not thread.is_running
+    with pytest.raises(ValueError, match="this object is closed"):
+        thread.soon(int)
 
 
 def test_a_producer_buffers_nothing_while_its_thread_cannot_start(

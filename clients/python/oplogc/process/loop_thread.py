@@ -34,7 +34,6 @@ class LoopThread:
         self._main = main
         # Reentrant: a signal's handler may come while its thread is in `start`.
         self._lock = threading.RLock()
-        self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
@@ -53,20 +52,22 @@ class LoopThread:
         if self._ended:
             raise ValueError("this object is closed")
         with self._lock:
-            if self._thread is None:
+            if self._loop is None:
                 loop = _OwnLoop()  # in the thread its failure would reach no caller
-                thread = threading.Thread(
+                if self._loop is not None:  # started by a handler meanwhile
+                    loop.close()
+                    return self._loop
+                self._loop = loop
+                self._thread = threading.Thread(
                     target=self._run, args=(loop,), name=self._name, daemon=True
                 )
                 try:
-                    thread.start()
+                    self._thread.start()
                 except RuntimeError:
+                    self._loop = self._thread = None
                     loop.close()
                     raise
-                self._thread = thread
-        self._ready.wait()
-        assert self._loop is not None
-        return self._loop
+            return self._loop
 
     def call(self, work: Coroutine[Any, Any, _R]) -> _R:
         """Run a coroutine there. Return its result. An exception here, as by Ctrl-C, cancels it."""
@@ -88,18 +89,19 @@ class LoopThread:
     def end(self) -> None:
         """Cancel ``main`` and the tasks of the loop, and end."""
         self._ended = True
-        if self._thread is None:
+        if self._loop is None or self._thread is None:
             return
-        self._ready.wait()
-        assert self._loop is not None
-        assert self._task is not None
         try:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:  # it has ended
             return
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             # It may hang in the look-up of a host. Then it ends with the process.
             self._thread.join(_END_SECONDS)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -109,6 +111,6 @@ class LoopThread:
                 return
 
     async def _begin(self) -> None:
-        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        self._ready.set()
-        await self._main()
+        self._task = asyncio.current_task()
+        if not self._ended:
+            await self._main()
