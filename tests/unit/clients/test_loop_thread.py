@@ -2,12 +2,14 @@
 
 import asyncio
 import errno
+import gc
 import threading
+import weakref
 from contextlib import suppress
 
 import pytest
 
-from oplogc import Producer
+from oplogc import FlushError, Producer
 from oplogc.process import loop_thread
 from oplogc.process.loop_thread import LoopThread
 from tests.kits.processes.logged import DEADLINE
@@ -93,3 +95,24 @@ def test_a_producer_buffers_nothing_while_its_thread_cannot_start(
         producer.send("insert", "video", "1")
     assert producer.counters.buffered == 0
     producer.close()
+
+
+@pytest.mark.parametrize("has_sent", [True, False])
+def test_a_closed_producer_is_freed_with_its_last_reference(has_sent: bool) -> None:
+    producer = Producer("http://127.0.0.1:9")
+    if has_sent:
+        producer.send("insert", "video", "1")
+        thread = producer._way._thread._thread  # type: ignore[union-attr]
+        with pytest.raises(FlushError):
+            producer.close(0)
+        assert thread is not None
+        thread.join(DEADLINE)
+    else:
+        producer.close()
+    freed = weakref.ref(producer._way)
+    gc.disable()
+    try:
+        del producer
+        assert freed() is None
+    finally:
+        gc.enable()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 _END_SECONDS = 1.0
 _R = TypeVar("_R")
+_Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 class _OwnLoop(asyncio.SelectorEventLoop):
@@ -27,11 +28,8 @@ async def _until_cancelled() -> None:
 class LoopThread:
     """Starts with the first call. Any thread may call any method: ValueError after ``end``."""
 
-    def __init__(
-        self, name: str, main: Callable[[], Coroutine[Any, Any, None]] = _until_cancelled
-    ) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._main = main
         # Reentrant: a signal's handler may come while its thread is in `start`.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -43,9 +41,10 @@ class LoopThread:
     def is_running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self) -> asyncio.AbstractEventLoop:
+    def start(self, main: _Main = _until_cancelled) -> asyncio.AbstractEventLoop:
         """Start the thread if needed, and return its loop. A call that fails may be repeated.
 
+        ``main``: runs there. Only the running thread refers to it: its owner may own this object.
         Raises RuntimeError if there can be no thread, and OSError if there can be no loop, such as
         for lack of file descriptors.
         """
@@ -59,7 +58,7 @@ class LoopThread:
                     return self._loop
                 self._loop = loop
                 self._thread = threading.Thread(
-                    target=self._run, args=(loop,), name=self._name, daemon=True
+                    target=self._run, args=(loop, main), name=self._name, daemon=True
                 )
                 try:
                     self._thread.start()
@@ -103,14 +102,14 @@ class LoopThread:
         if self._task is not None:
             self._task.cancel()
 
-    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop, main: _Main) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             try:
-                runner.run(self._begin())
+                runner.run(self._begin(main))
             except asyncio.CancelledError:
                 return
 
-    async def _begin(self) -> None:
+    async def _begin(self, main: _Main) -> None:
         self._task = asyncio.current_task()
         if not self._ended:
-            await self._main()
+            await main()

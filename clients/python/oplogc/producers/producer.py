@@ -71,7 +71,7 @@ class _Delivery(HttpWay):
     def _begin(self) -> None:
         super()._begin()
         self._lock = self._changed = threading.Condition()
-        self._thread = LoopThread("oplogc-producer", self._run)
+        self._thread = LoopThread("oplogc-producer")
 
     def __str__(self) -> str:
         buffered = self._outbox.counters.buffered
@@ -135,7 +135,7 @@ class _Delivery(HttpWay):
         open_ones.discard(self)
 
     def _start(self) -> None:
-        self._thread.start()
+        self._thread.start(self._run)
         self._is_started = True
         open_ones.add(self)
 

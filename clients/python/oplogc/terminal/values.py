@@ -10,7 +10,7 @@ SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400
 # March 1973. A smaller number is a year, a date or seconds. 0 and 1 are positions of an agent.
 _LEAST_MS = 10**11
 _DURATION = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) ?(ms|[smhdw])?", re.ASCII)
-_SIZE = re.compile(r"([0-9]{1,18}) ?(?:([kmgt])(?:i?b)?|b)?", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,12}))? ?(?:([kmgt])(?:i?b)?|b)?", re.ASCII)
 
 
 def duration(text: str) -> float:
@@ -18,13 +18,21 @@ def duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
         raise ValueError(f"{text!r} is not a duration such as 90s, 10m, 12h or 7d")
-    return float(match[1]) * SECONDS[match[2] or "s"]
+    return round(float(match[1]) * SECONDS[match[2] or "s"], 9)
 
 
 def size(text: str, least: int, example: str) -> int:
-    """Return the bytes of a size such as 1000000, 64KiB or 500MB. KB and KiB are 1,024 bytes."""
+    """Return the bytes of a size such as 1000000, 64KiB or 1.5GB. KB and KiB are 1,024 bytes.
+
+    A part of a byte is dropped.
+    """
     match = _SIZE.fullmatch(text.strip().lower())
-    found = int(match[1]) << (10 * " kmgt".index(match[2] or " ")) if match else 0
+    found = -1
+    if match is not None:
+        whole, decimals, prefix = match.groups(default="")
+        if prefix or not decimals:
+            unit = 1 << 10 * " kmgt".index(prefix or " ")
+            found = int(whole + decimals) * unit // 10 ** len(decimals)
     if not least <= found < 1 << 63:
         raise ValueError(f"{text!r} is not a size of at least {example}")
     return found
