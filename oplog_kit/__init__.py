@@ -1,1 +1,1 @@
-"""Parts that the commands of this distribution share."""
+"""Parts common to the commands of this distribution."""

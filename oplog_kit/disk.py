@@ -33,7 +33,7 @@ def without_newline(text: str) -> str:
 
 
 def disk_failure(error: OSError, path: Path, setting: str) -> str:
-    """Return a sentence that names the file and, if there is no room, what to do.
+    """Return a sentence with the file and, if there is no room, what to do.
 
     ``path``: of the file, if the error names none. ``setting``: with the place on the disk.
     """

@@ -1,4 +1,4 @@
-"""The errors that relay and pipe raise on purpose. Messages name no secret."""
+"""The errors of relay and pipe. Messages name no secret."""
 
 
 class ProgramError(Exception):

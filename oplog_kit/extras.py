@@ -1,4 +1,4 @@
-"""The extras of the package: libraries that only some installations need."""
+"""The extras of the package: libraries for some installations."""
 
 from importlib.util import find_spec
 
@@ -9,5 +9,5 @@ def is_installed(library: str) -> bool:
 
 
 def how_to_install(extra: str) -> str:
-    """Return the end of a sentence: the command that installs an extra."""
+    """Return the end of a sentence: the command to install an extra."""
     return f"in the checkout of oplog, run: pip install -c constraints.txt '.[{extra}]'"

@@ -97,7 +97,7 @@ def _open(listen: str, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPSe
     class Server(ThreadingHTTPServer):
         address_family = AF_INET6 if ":" in host else AF_INET
         daemon_threads = True
-        block_on_close = False  # a connection that stays open delays nothing
+        block_on_close = False  # an open connection delays nothing
 
         def server_bind(self) -> None:
             # That of HTTPServer also looks up the name of this machine, which may take seconds.

@@ -15,7 +15,7 @@ MetricTable = Mapping[str, tuple[str, Callable[[T], float | None]]]
 
 
 class Collected(Collector):
-    """The metrics that ``collect`` returns at each request."""
+    """The metrics from ``collect`` at each request."""
 
     def __init__(
         self, registry: CollectorRegistry, collect: Callable[[], Iterable[Metric]]

@@ -7,7 +7,7 @@ import sys
 def ending_signals() -> list[signal.Signals]:
     """Return the signals that end a process.
 
-    A signal that is ignored (SIGHUP under ``nohup``) stays ignored.
+    An ignored signal (SIGHUP under ``nohup``) stays ignored.
     """
     if sys.platform == "win32":
         return []

@@ -3,12 +3,12 @@
 import difflib
 from collections.abc import Iterable
 
-# Longest part of a name or value, in characters, that a message repeats.
+# Longest part of a name or value in a message, in characters.
 _MAX_REPEATED = 100
 
 
 def shortened(text: str) -> str:
-    """Return a name or value that a client gave, cut so that a message may repeat it."""
+    """Return a name or value of a client, cut for a message."""
     return text if len(text) <= _MAX_REPEATED else f"{text[:_MAX_REPEATED]}…"
 
 

@@ -10,7 +10,7 @@ from oplog_kit.command.convert import Secret, in_file
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One row of a table. `default`: the text that a user would type; None: not set."""
+    """One row of a table. `default`: the text as a user would type it; None: not set."""
 
     subject: str
     name: str
@@ -61,7 +61,7 @@ def secret(
     program: str = "oplogd",
     empty_is_unset: bool = True,
 ) -> Any:
-    """Return a field with two flags: one takes the secret, the other a file that holds it."""
+    """Return a field with two flags: one takes the secret, the other its file."""
     given = Flag(subject, name, metavar, None, convert, help, program, empty_is_unset)
     file = dataclasses.replace(
         given,

@@ -9,7 +9,7 @@ import click
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Settings that a user gave: `values` by field, `sources` (flag or variable) by flag."""
+    """Settings given by a user: `values` by field, `sources` (flag or variable) by flag."""
 
     values: dict[str, Any]
     sources: dict[str, str]

@@ -13,7 +13,7 @@ from oplog_kit.command.value import Value
 from oplog_kit.listen import listen_address
 from oplogc.http.answers import printable
 
-# Seconds that a command waits for one answer of an agent.
+# Seconds to wait for one answer of an agent.
 PATIENCE = 10.0
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -86,7 +86,7 @@ def _ended(program: str, code: int, message: str) -> int:
 
 
 def _sentence(error: click.UsageError) -> str:
-    """Return click's error in one sentence that names the flag."""
+    """Return click's error in one sentence with the flag."""
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return f"{_name(error.param)}: is missing; see --help"
     if isinstance(error, click.BadParameter) and error.param is not None:

@@ -208,7 +208,7 @@ def _refuse_flags_as_values(flags: Sequence[Flag], args: Sequence[str]) -> None:
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str], flags: Sequence[Flag]) -> None:
-    """Raise click.UsageError for a variable with the program's prefix that belongs to no flag.
+    """Raise click.UsageError for a variable with the program's prefix and without a flag.
 
     Empty variables count as not set. Variables of Kubernetes' service links are ignored.
     """
@@ -222,7 +222,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str], flags: Sequence[Flag])
 
 
 def _sentence(error: click.UsageError, flags: Sequence[Flag]) -> str:
-    """Return click's error in one sentence that names the flag or the variable, and no secret."""
+    """Return click's error in one sentence with the flag or the variable, and no secret."""
     if isinstance(error, click.NoSuchOption):
         names = [*(flag.name for flag in flags), "--version"]
         return f"unknown argument {error.option_name}{near(error.option_name, names)}"

@@ -55,7 +55,7 @@ class Field(NamedTuple):
     - ``choices``: of a choice. ``check``: raises ValueError for an unusable text.
     - ``required``: how to give it, as the end of a sentence; empty: it has a default.
     - ``hints``: names of the setting in other programs.
-    - ``variable``: environment variable that takes precedence over the file; empty: none.
+    - ``variable``: environment variable, with precedence over the file; empty: none.
     """
 
     name: str

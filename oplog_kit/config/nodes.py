@@ -53,7 +53,7 @@ def parse_yaml(text: str, path: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path}:{mark.line + 1}" if mark else path
-        # The parser quotes the text that it stumbles over, which may be a password.
+        # The parser quotes the text at fault, which may be a password.
         problem = _QUOTED.sub(_hidden, error.problem or error.context or "it cannot be read")
         raise ValueError(f"{place}: not valid YAML: {problem}{_hint(problem)}") from None
     except yaml.YAMLError:

@@ -81,7 +81,7 @@ class Reader:
     def check(self, prefix: str) -> None:
         """Raise ConfigError if there are mistakes: a line for each, in the order of the file.
 
-        An unknown variable that begins with ``prefix`` is one.
+        An unknown variable with ``prefix`` is one.
         """
         for name, text in self.environ.items():
             if sentence := unknown_variable({name: text}, prefix, self._variables):

@@ -12,14 +12,14 @@ def now_ms() -> int:
 
 
 def boot_seconds() -> float:
-    """Return a monotonic time that includes sleep of the machine, on systems that have one."""
+    """Return a monotonic time including sleep of the machine, on systems with one."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Functions that tell the time, and one that waits. Tests replace them by their own."""
+    """Functions to tell the time, and one to wait. Tests replace them by their own."""
 
     # Time of day in milliseconds since 1970. It may jump.
     now_ms: Callable[[], int] = now_ms

@@ -54,7 +54,7 @@ class Ages:
 
     @classmethod
     def load(cls, text: str, since: int) -> Self:
-        """Return the ages that ``dump`` returned, or those of a store that knows of no step."""
+        """Return the ages from ``dump``, or those of a store that knows of no step."""
         try:
             loaded_since, eras = json.loads(text)
             found = tuple(Era(*map(int, each)) for each in eras)
@@ -119,7 +119,7 @@ class Span(NamedTuple):
 
 
 class Present(NamedTuple):
-    """The present. ``ms``: for stamps. ``ends``: for time-outs that are older than all eras."""
+    """The present. ``ms``: for stamps. ``ends``: for time-outs older than all eras."""
 
     ms: int
     ends: int

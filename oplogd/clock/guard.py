@@ -27,7 +27,7 @@ from oplogd.model.operation import format_ms
 # The guarded time is saved so often, besides at each begin and end of a pause.
 _SAVE_MS = 60_000
 
-# Two readings that are further apart are not of one moment.
+# Two readings further apart are not of one moment.
 _TOGETHER_SECONDS = 1.0
 
 # A smaller difference between the two clocks' progress needs no judgement.
@@ -114,7 +114,7 @@ class GuardedClock:
         return self.present().ages
 
     def step(self) -> ClockStep | None:
-        """Return the step that is not followed yet; None: the clocks agree."""
+        """Return the step not followed yet; None: the clocks agree."""
         guarded, reading = self._look()
         return _step(guarded, reading, self._episodes.is_stop)
 
@@ -143,7 +143,7 @@ class GuardedClock:
         return not self._has_compared
 
     def compare(self, saved: Saved | None) -> None:
-        """Take over the guarded time of an agent that runs, if this one has just seen a step.
+        """Take over the guarded time of a running agent, if this one has just seen a step.
 
         After a sleep of this machine, for example, theirs is right.
         """
@@ -196,7 +196,7 @@ class Episodes:
     def __init__(self) -> None:
         self._count = 0
         self._quiet_since: int | None = None
-        # Whether the step that waits may be the time of an ordinary stop.
+        # Whether the waiting step may be the time of an ordinary stop.
         self.is_stop = False
 
     def start(self, step: ClockStep | None, *, is_logged: bool = True) -> None:

@@ -119,7 +119,7 @@ def is_other(before: Followed, after: Followed) -> bool:
 
 
 def is_recent(saved: Saved, wall: int) -> bool:
-    """Return whether an agent that runs has saved this."""
+    """Return whether a running agent has saved this."""
     return 0 <= wall - saved.wall < RECENT_MS
 
 
@@ -139,7 +139,7 @@ def judge(guarded: Guarded, reading: ClockReading) -> Guarded:
 
 
 def removal_ms(guarded: Guarded, wall: int) -> int:
-    """Return the time that removals by age go by: the earliest that may be right."""
+    """Return the time for removals by age: the earliest possible one."""
     return min(guarded.removals.ms, guarded.times.ms, wall)
 
 

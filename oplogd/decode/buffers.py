@@ -2,7 +2,7 @@
 
 import msgspec
 
-# A body that was received or decompressed.
+# A received or decompressed body.
 Buffer = bytes | bytearray
 
 # JSON text.

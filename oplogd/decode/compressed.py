@@ -11,7 +11,7 @@ MAX_GZIP_MEMBERS = 100_000
 
 _GZIP_PIECE = 4096
 _PLAIN_PIECE = 64 * 1024
-# Bytes that a byte of deflate can stand for.
+# Bytes a byte of deflate can stand for.
 _MAX_RATIO = 1032
 
 

@@ -4,7 +4,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-# Faults that an answer names, and about the bytes of JSON that they may have together.
+# Faults named in an answer, and about the bytes of JSON that they may have together.
 MAX_NAMED = 100
 MAX_NAMED_BYTES = 12 * 1024
 

@@ -27,7 +27,7 @@ def is_too_deep(raw: bytes) -> bool:
 
 
 def _outside_strings(raw: bytes) -> bytes:
-    """Return the brackets that are not in strings. A regular expression takes six times as long."""
+    """Return the brackets outside strings. A regular expression takes six times as long."""
     if b"\\" in raw:
         raw = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(raw.translate(None, _NO_BRACKETS_OR_QUOTES).split(b'"')[::2])

@@ -15,7 +15,7 @@ _MOST_BYTES = 64 * 1024
 
 
 def pieces(values: Iterable[_Sized]) -> Iterator[list[_Sized]]:
-    """Yield the values in groups that are small enough for one piece of work.
+    """Yield the values in groups small enough for one piece of work.
 
     ``len`` of a value is its size in bytes.
     """

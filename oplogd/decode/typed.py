@@ -1,4 +1,4 @@
-"""Typed decoding of JSON text that a client sent. No I/O.
+"""Typed decoding of JSON text of a client. No I/O.
 
 Every text is decoded to a type, so that a wrong value is refused where it stands. Values without a
 type could take a hundred times the memory of their text.

@@ -27,7 +27,7 @@ MAX_VALUE_BYTES = 7 * 1024 * 1024
 _MAX_NAME_BYTES = 1024
 
 _BLANKS = b" \t\r\n"
-# Blanks that are passed over together.
+# Blanks passed over together.
 _BLANK_BYTES = 4096
 
 # A piece ends after so many values or bytes.
@@ -55,7 +55,7 @@ def is_long(text: bytes | bytearray) -> bool:
 
 
 def begins(body: bytes | bytearray, mark: bytes) -> bool:
-    """Return whether the first byte that is no blank is ``mark``."""
+    """Return whether the first nonblank byte is ``mark``."""
     walk = _Walk(body)
     walk.skip_blanks()
     return body[walk.at : walk.at + 1] == mark

@@ -9,7 +9,7 @@ import sys
 from oplogd.clock import Clock
 from oplogd.host.logs import Episode
 
-# Descriptors that clients never get: the connections to the store open when they are needed.
+# Descriptors clients never get: the connections to the store open when they are needed.
 SPARE = 64
 
 _LOOK_SECONDS = 1.0

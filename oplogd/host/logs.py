@@ -1,4 +1,4 @@
-"""Logging to stderr, and episodes: two log lines for a problem that repeats."""
+"""Logging to stderr, and episodes: two log lines for a repeated problem."""
 
 import logging
 import time

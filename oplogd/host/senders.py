@@ -13,12 +13,12 @@ MAX_ADDRESSES = 100
 # Stands for every address that is not an IP address.
 _UNKNOWN = "unknown"
 
-# Time between two looks for episodes that are over.
+# Time between two looks for ended episodes.
 _LOOK_SECONDS = 1.0
 
 
 def units_of(address: str) -> tuple[str, str]:
-    """Return the units that an address counts for: the address (IPv6: its /64), and its network.
+    """Return the units an address counts for: the address (IPv6: its /64), and its network.
 
     All other strings are one unit: a proxy may claim any name, and a new name is no new sender.
     """
@@ -74,7 +74,7 @@ class SenderEpisodes:
         self._episodes[unit].occurred(times, detail=detail)
 
     def ended(self) -> None:
-        """Log the end of episodes that were quiet for long enough. Call it after a success."""
+        """Log the end of episodes quiet for long enough. Call it after a success."""
         if self._episodes or self._others.active:
             self._forget_quiet()
 

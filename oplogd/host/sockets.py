@@ -1,4 +1,4 @@
-"""Addresses and options that TCP and UDP sockets share."""
+"""Addresses and options of TCP and UDP sockets."""
 
 import socket
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ _QUIET_SECONDS = 60.0
 _MOST_BETWEEN_LOOKS = 2.0
 _LATE = f"the store has not confirmed an append within {ANSWER_SECONDS:g} s"
 
-# Fails the requests waiting for an append, and those that wait behind them.
+# Fails the requests waiting for an append, and those behind them.
 GiveUp = Callable[[NotConfirmedError], None]
 
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ class _Step(NamedTuple):
 
 
 class Appends:
-    """Knows the appends and commits that have begun and not returned.
+    """Knows the appends and commits begun and not returned.
 
     While the oldest is older than HANGING_SECONDS, the agent is degraded. After ANSWER_SECONDS the
     waiting requests fail with NotConfirmedError. The append itself goes on and may still succeed.

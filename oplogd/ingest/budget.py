@@ -1,4 +1,4 @@
-"""Bounds the memory of all request bodies that are received and decoded. No I/O."""
+"""Bounds the memory of all request bodies received and decoded. No I/O."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ class IngestCounters:
     discarded: int = 0
     # Refused because the term of their lease was over.
     stale: int = 0
-    # Received with members that operations do not have.
+    # Received with unknown members.
     ignoring: int = 0
     # Put into the spool by this process.
     spooled: int = 0

@@ -37,7 +37,7 @@ class Gate:
         self._clock = clock
         self._figures: SpaceFigures | None = None
         self._is_stopped = False
-        # Bytes that may still be admitted before the next look.
+        # Bytes still admitted before the next look.
         self._left = UNKNOWN
         self._open = asyncio.Event()
         self._open.set()
@@ -48,7 +48,7 @@ class Gate:
         return not self._is_stopped and not (self._space and self._space.refused)
 
     def admit(self, count: int, size: int) -> None:
-        """Count items that come in, and their bytes. Raises DiskFullError."""
+        """Count incoming items and their bytes. Raises DiskFullError."""
         if self._space is None:
             return
         if not self.is_open:

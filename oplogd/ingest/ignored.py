@@ -27,7 +27,7 @@ logger = logging.getLogger("oplogd.ignored")
 
 
 class Ignored:
-    """The unknown members of some operations. ``operations``: the number that had any."""
+    """The unknown members of some operations. ``operations``: the number with any."""
 
     def __init__(self) -> None:
         self.operations = 0
@@ -40,7 +40,7 @@ class Ignored:
         return self._names
 
     def add(self, raw: Text) -> None:
-        """Take an operation that has unknown members, as ``decode`` hands it."""
+        """Take an operation with unknown members, as ``decode`` hands it."""
         self.operations += 1
         if not self._looks_left:
             return
@@ -53,7 +53,7 @@ class Ignored:
 
 
 class IgnoredMembers:
-    """Counts operations that had unknown members, and logs their senders once per episode."""
+    """Counts operations with unknown members, and logs their senders once per episode."""
 
     def __init__(self, counters: IngestCounters, clock: Clock = SYSTEM) -> None:
         self._counters = counters

@@ -152,7 +152,7 @@ def _count(blocks: Iterator[_Block], most: int) -> Pieces[None]:
 
 
 def _lines(body: Buffer) -> Iterator[_Block]:
-    """Yield the lines that are not blank, with their numbers."""
+    """Yield the nonblank lines, with their numbers."""
     at, number = 0, 1
     while at < len(body):
         end = (

@@ -79,7 +79,7 @@ class Intake:
 
     @property
     def max_operations(self) -> int:
-        """Return the most operations that can be stored together."""
+        """Return the most operations to be stored together."""
         return self.queue.max_operations
 
     def refuse_invalid(self, count: int) -> None:
@@ -88,7 +88,7 @@ class Intake:
         self.counters.error += count
 
     def refuse_too_many(self, count: int) -> None:
-        """Count operations of a body that has too many."""
+        """Count operations of a body with too many."""
         self.counters.received += count
         self.counters.discarded += count
 

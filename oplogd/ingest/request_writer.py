@@ -30,7 +30,7 @@ _Item = TypeVar("_Item", bound=Waiting)
 
 
 class RequestWriter(ABC, Generic[_Item]):
-    """Appends items in order. Requests that arrive during a commit share the next commit.
+    """Appends items in order. Requests arriving during a commit share the next commit.
 
     If the store does not take a batch, its requests fail and it is dropped. After this answer, it
     must not be stored behind later items of the same sender.

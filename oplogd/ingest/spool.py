@@ -1,4 +1,4 @@
-"""The spool: operations that came by UDP while the store was unreachable. They survive a restart.
+"""The spool: operations received by UDP while the store was unreachable. They survive a restart.
 
 Each operation keeps the batch id of its first attempt, so the log gets it once.
 """

@@ -132,7 +132,7 @@ class SpoolFile:
         self.delete_sent()
 
     def delete_sent(self) -> None:
-        """Delete the rows that the store has. It writes to the file even if there are none."""
+        """Delete the rows already in the store. It writes to the file even if there are none."""
 
         def work(db: sqlite3.Connection) -> None:
             with _transaction(db):

@@ -95,7 +95,7 @@ class RefusedDatagrams:
                 "sender": shown_address(each.sender),
                 "reason": each.reason,
                 "data": "".join(
-                    # Characters that are invisible or change the text's direction are escaped.
+                    # Invisible characters and those changing the text's direction are escaped.
                     c if c.isprintable() else repr(c)[1:-1]
                     for c in each.data.decode(errors="backslashreplace")
                 ),
@@ -165,7 +165,7 @@ class UdpIngest:
         self._sockets = []
 
     def kernel_drops(self) -> int:
-        """Return the number of datagrams that the kernel dropped; 0 if the system does not tell."""
+        """Return the number of datagrams dropped by the kernel; 0 if the system does not tell."""
         if not self._sockets:
             return self._dropped_before_close
         inodes = {os.fstat(sock.fileno()).st_ino for sock in self._sockets}

@@ -43,7 +43,7 @@ class _QueuedBatch:
 
 
 class Writer:
-    """Appends batches in order. Operations that arrive during a commit share the next commit.
+    """Appends batches in order. Operations arriving during a commit share the next commit.
 
     A failed batch is tried again with exponential back-off and jitter. Waiting requests fail at
     once: with NotConfirmedError if their operations are being written and stay, otherwise with
@@ -90,7 +90,7 @@ class Writer:
                 batch = await self._write(batch)
 
     async def _write(self, batch: _QueuedBatch) -> _QueuedBatch | None:
-        """Write a batch or move it to the spool. Return the part that the spool does not take."""
+        """Write a batch or move it to the spool. Return the part the spool does not take."""
         backoff = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS)
         self._latency.begin(batch.operations[0].data, batch.items[0].arrived)
         while True:

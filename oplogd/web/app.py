@@ -35,7 +35,7 @@ _NO_TELEMETRY = {"tracing": False, "metrics": False, "logs": False}
 
 
 def create_app(agent: Agent) -> FastAPI:
-    """Return the app that serves an agent. Each group of endpoints gets only the parts it uses."""
+    """Return the app of an agent. Each group of endpoints gets only the parts it uses."""
     settings = agent.settings
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()

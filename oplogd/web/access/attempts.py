@@ -1,9 +1,9 @@
 """Limits guesses of a password. No I/O.
 
-A guess is a wrong password that was not tried before. It counts for its address, for the network of
-this address, and for all addresses together. A wrong password that is repeated is one guess.
+A guess is a wrong password not tried before. It counts for its address, for the network of
+this address, and for all addresses together. A repeated wrong password is one guess.
 
-An address that sent the right password is **known** from then on: only its own guesses count for
+The right password makes an address **known** from then on: only its own guesses count for
 it. So strangers cannot lock out the consumers and producers that worked before.
 
 Strangers must not lock out new addresses either. So while EVERYBODY is empty, each network still
@@ -28,14 +28,14 @@ class AttemptLimit(NamedTuple):
     seconds: float
 
 
-# For an IPv4 address or an IPv6 /64, the smallest unit that one customer gets: 8,640 guesses per
+# For an IPv4 address or an IPv6 /64, the smallest unit of one customer: 8,640 guesses per
 # day.
 ADDRESS = AttemptLimit(10, 10.0)
 
 # For an IPv4 /24 or an IPv6 /48, which one guesser can easily own: as much as four addresses.
 NETWORK = AttemptLimit(40, 2.5)
 
-# For all addresses that are not known together: 86,400 guesses per day.
+# For all unknown addresses together: 86,400 guesses per day.
 EVERYBODY = AttemptLimit(500, 1.0)
 
 # For a cell of networks, while EVERYBODY is used up.
@@ -44,9 +44,9 @@ CELLS = 1_024
 
 
 class MemoryBounds(NamedTuple):
-    """Bounds on the numbers of items that an ``AttemptLimiter`` holds.
+    """Bounds on the numbers of items in an ``AttemptLimiter``.
 
-    Buckets that are not full remain beyond ``buckets``. EVERYBODY and the cells bound their
+    Buckets not yet full remain beyond ``buckets``. EVERYBODY and the cells bound their
     number.
     """
 
@@ -57,7 +57,7 @@ class MemoryBounds(NamedTuple):
 
 
 class _Bucket:
-    """A token bucket of guesses. ``wrong``: the last wrong attempts that it counted."""
+    """A token bucket of guesses. ``wrong``: the last counted wrong attempts."""
 
     __slots__ = ("_at", "_left", "_limit", "_remembered", "wrong")
 
@@ -184,7 +184,7 @@ class AttemptLimiter:
                 self.everybody.spend(attempt, now)
 
     def succeeded(self, address: str) -> None:
-        """Make the address known. The addresses that succeeded last are remembered."""
+        """Make the address known. The last successful addresses are remembered."""
         own, _ = units_of(address)
         self.known[own] = None
         self.known.move_to_end(own)

@@ -71,7 +71,7 @@ class Authenticator:
 
     @property
     def refused(self) -> int:
-        """Return the number of requests that were refused for their password."""
+        """Return the number of requests refused for their password."""
         return self._refused.count
 
     @property
@@ -133,7 +133,7 @@ class Authenticator:
 class WriteAuthenticator(Authenticator):
     """Checks the right to send operations, and to write topics.
 
-    Without a password it refuses web pages under a host name that the agent does not know.
+    Without a password it refuses web pages under an unknown host name.
     """
 
     subject = "writing"
@@ -208,7 +208,7 @@ class ReadAuthenticator(Authenticator):
         )
 
     def sign(self, purpose: Purpose, seconds: int) -> tuple[str, int]:
-        """Return a value that is valid for ``seconds``, and its expiry in seconds since 1970.
+        """Return a value valid for ``seconds``, and its expiry in seconds since 1970.
 
         A password must be set.
         """

@@ -41,7 +41,7 @@ class ExpiringSigner:
         }
 
     def sign(self, purpose: Purpose, expires: int) -> str:
-        """Return a value that is valid before ``expires``, in seconds since 1970.
+        """Return a value valid before ``expires``, in seconds since 1970.
 
         It needs no escaping in a URL or a cookie.
         """

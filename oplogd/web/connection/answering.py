@@ -28,7 +28,7 @@ class AnsweringProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._running: RequestResponseCycle | None = None
-        # The part of a request that the parser expects next.
+        # The next part of a request for the parser.
         self._waits_for: Literal["request", "headers", "body"] = "request"
         # Bytes received since the headers, a chunk or the trailers were complete.
         self._unparsed = 0
@@ -36,7 +36,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         self._timer = Timer(self.loop, self._on_timeout)
         # Pipelined requests, not yet parsed.
         self._held = b""
-        # A refusal that is sent after the answer that has begun.
+        # A refusal to send after the present answer.
         self._deferred: Problem | None = None
         self._is_refused = False
         # No request follows: an answer or the client has ended the connection.
@@ -54,7 +54,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _unanswered(self) -> RequestResponseCycle | None:
-        """Return the request that is being answered, None if there is none."""
+        """Return the request being answered, None if there is none."""
         running = self._running
         return None if running is None or running.response_complete else running
 
@@ -103,7 +103,7 @@ class AnsweringProtocol(HttpToolsProtocol):
         self._parse(held)
 
     def _end_after_answer(self) -> None:
-        """Let no request follow the one that is being answered, and read no more of its body."""
+        """Let no request follow the one being answered, and read no more of its body."""
         if (running := self._unanswered()) is not None:
             running.transport = LastAnswerTransport(self.transport, self._end_without_rest)
 
@@ -119,7 +119,7 @@ class AnsweringProtocol(HttpToolsProtocol):
     # Refusals
 
     def _refuse(self, problem: Problem) -> None:
-        """Answer with a problem and close. An answer that has begun is completed first."""
+        """Answer with a problem and close. An answer already begun is completed first."""
         if self.transport.is_closing():
             return
         self._log_refusal(problem)

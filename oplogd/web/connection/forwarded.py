@@ -78,7 +78,7 @@ class TrustedProxies:
         """Return the client that the values of X-Forwarded-For report, None without one.
 
         The port is 0 if they do not report it. Every proxy appends the address of its peer. So the
-        client is the last address that is not a trusted proxy. The addresses before it are unproven
+        client is the last address not of a trusted proxy. The addresses before it are unproven
         claims of the client.
         """
         entries = [entry for value in forwarded_for for entry in value.split(",")]

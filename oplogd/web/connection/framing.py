@@ -1,4 +1,4 @@
-"""Rules on the headers that frame a request, and answers to requests that break rules. No I/O."""
+"""Rules on the framing headers of a request, and answers to requests against the rules. No I/O."""
 
 from collections.abc import Iterable
 

@@ -59,7 +59,7 @@ class HttpProtocol(AnsweringProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # uvicorn's own parser skips bytes after a request with `Connection: close`, so it would
-        # miss a body that is longer than announced.
+        # miss a body longer than announced.
         self.parser = httptools.HttpRequestParser(self)
         self._head_bytes = 0
         # The reason for which a callback ended the parsing.
@@ -94,7 +94,7 @@ class HttpProtocol(AnsweringProtocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn always closes
-        """Return whether the connection stays open, to answer requests that are complete."""
+        """Return whether the connection stays open, to answer complete requests."""
         if self._is_refused:
             return False
         running = self._unanswered()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
-# Bytes per second that a body must reach on average once ``--body-timeout`` is over.
+# Bytes per second a body must reach on average once ``--body-timeout`` is over.
 MIN_BODY_RATE = 4096
 
 TimerPurpose = Literal["headers", "body", "end"]
@@ -50,7 +50,7 @@ class BodyDeadline:
         self._due = now + self._seconds
 
     def extend(self, now: float, count: int) -> None:
-        """Count bytes of the body: each adds the time that it may take at MIN_BODY_RATE."""
+        """Count bytes of the body: each adds its time at MIN_BODY_RATE."""
         self._due = min(self._due + count / MIN_BODY_RATE, now + self._seconds)
 
     def left(self, now: float) -> float:

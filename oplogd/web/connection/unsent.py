@@ -1,4 +1,4 @@
-"""Bytes that are on their way to a client. uvicorn counts only its own buffer. The kernel holds
+"""Bytes on their way to a client. uvicorn counts only its own buffer. The kernel holds
 megabytes more.
 """
 
@@ -10,7 +10,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 
 
 def unsent_bytes(transport: asyncio.Transport) -> int:
-    """Return the bytes that the client has not taken: in the server's buffer and, on Linux, in the
+    """Return the bytes not taken by the client: in the server's buffer and, on Linux, in the
     kernel's.
     """
     unsent = transport.get_write_buffer_size()
@@ -47,7 +47,7 @@ class AnswerWatch:
             self._watch(transport)
 
     def start(self, transport: asyncio.Transport) -> None:
-        """Watch the bytes that the transport holds now, if they are many. The answer is complete.
+        """Watch the bytes now in the transport, if they are many. The answer is complete.
 
         Call it for each answer: one can only be complete if the client has taken others.
         """

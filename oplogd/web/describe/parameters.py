@@ -18,12 +18,12 @@ from oplogd.topics.transactions import rules as transactions
 
 
 def _text(*examples: str, **schema: Any) -> WithJsonSchema:
-    """Return the schema of a text. A schema that FastAPI makes would allow null."""
+    """Return the schema of a text. FastAPI's own schema would allow null."""
     return WithJsonSchema({"type": "string", "examples": [*examples], **schema})
 
 
 def _query(text: str, *examples: str, **schema: Any) -> Any:
-    """Return a parameter that is only described."""
+    """Return a parameter for the document only."""
     return Annotated[str | None, _text(*examples, **schema), Query(description=text)]
 
 

@@ -99,7 +99,7 @@ class StatusReport:
         }
 
     async def private_members(self, lags: Lags) -> _Members:
-        """Return the members of /status only for clients that may read the stream."""
+        """Return the members of /status only for clients with the right to read the stream."""
         datagrams = self._agent.udp.refused.described()
         return {**await consumer_members(lags), "refused_datagrams": datagrams}
 

@@ -38,7 +38,7 @@ class BodyReader:
         self._decoding_large = asyncio.Lock()
 
     def arrival(self) -> str:
-        """Return the timestamp of operations that arrive now without one."""
+        """Return the timestamp of operations arriving now without one."""
         return format_ms(self._clock.now_ms())
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Answers to requests that fail: every error becomes a Problem."""
+"""Answers to failed requests: every error becomes a Problem."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.web.http.methods import allowed_methods
 from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem, without_folders
 
-# The status of each error. A class counts for its subclasses that are not listed.
+# The status of each error. A class counts for its unlisted subclasses.
 _STATUS: dict[type[OplogError], int] = {
     FieldError: 400,
     PositionError: 400,
@@ -56,7 +56,7 @@ _STATUS: dict[type[OplogError], int] = {
     TopicFullError: 503,
     NoLogNumberError: 507,
 }
-# The reasons to refuse a body, and the methods of requests that have one.
+# The reasons to refuse a body, and the methods of requests with one.
 _REASONS = {400: "invalid", 413: "too_large", 415: "type"}
 _WITH_BODY = ("POST", "PUT", "DELETE")
 
@@ -82,7 +82,7 @@ def problem_of(error: OplogError) -> Problem:
 def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> Mapping[str, int]:
     """Handle all exceptions. Messages never name the folders of ``private_files``.
 
-    Return the present numbers of requests that were refused for their body or their other
+    Return the present numbers of requests refused for their body or their other
     parameters, by reason. ``no_room``: --max-upload-memory was used up.
     """
     refused = {"invalid": 0, "too_large": 0, "type": 0, "no_room": 0}

@@ -1,4 +1,4 @@
-"""The headers that several endpoints read or send. No I/O."""
+"""The headers of several endpoints. No I/O."""
 
 from collections.abc import Collection, Iterator
 
@@ -12,14 +12,14 @@ from oplogd.web.http.problem import Problem
 
 FENCE = "Oplog-Lease"
 
-# Items of an Accept header that name the wanted type. Clients send one.
+# Items of an Accept header with the wanted type. Clients send one.
 _MAX_ITEMS = 20
 
 
 def accepts(header: str, media_type: str) -> bool:
     """Return whether an Accept header names ``media_type`` itself.
 
-    A wildcard does not count, nor does ``q=0``. The first 20 items that hold the type are parsed:
+    A wildcard does not count, nor does ``q=0``. The first 20 items with the type are parsed:
     a header of any size costs one search.
     """
     return any(_quality(item, media_type) > 0 for item in _items_with(media_type, header.lower()))
@@ -31,7 +31,7 @@ def media_type(header: str) -> str:
 
 
 def not_understood(given: str, known: Collection[str]) -> Problem:
-    """Return the Problem for a media type that is not one of ``known``. Empty: it is missing."""
+    """Return the Problem for a media type other than ``known``. Empty: it is missing."""
     use = f"use {' or '.join(known)}"
     if not given:
         return Problem(415, f"Content-Type is missing; {use}")
@@ -87,7 +87,7 @@ def refuse_fence(request: Request, plural: str) -> None:
 
 
 def note_ignored(request: Request, found: Ignored, ignored: IgnoredMembers) -> dict[str, str]:
-    """Count the unknown members of stored operations, and return the header that names them."""
+    """Count the unknown members of stored operations, and return the header with their names."""
     if not found.operations:
         ignored.by_sender({})
         return {}

@@ -24,7 +24,7 @@ def add_preflight(app: FastAPI) -> None:
 
 
 def add_head(app: FastAPI) -> None:
-    """Add HEAD to every path that has GET so far, also to the documentation."""
+    """Add HEAD to every path with GET so far, also to the documentation."""
     for route in app.routes:
         if isinstance(route, APIRoute) and route.methods and "GET" in route.methods:
             route.methods.add("HEAD")

@@ -47,7 +47,7 @@ class StreamRequest(NamedTuple):
 def parse_stream_request(
     headers: Headers, query: QueryParams, max_filter_values: int
 ) -> StreamRequest:
-    """Raise Problem 400 for a parameter that is invalid."""
+    """Raise Problem 400 for an invalid parameter."""
     refuse_slips(query, FILTER_SLIPS)
     try:
         position = position_of(headers, query, parse_position)
@@ -79,7 +79,7 @@ def position_of(
     """Return the position to start at. The header wins: EventSource sends it when it reconnects.
 
     Polyfills of EventSource then send lastEventId, so this wins over last_event_id. ``parse`` reads
-    an id. Raises PositionError, and Problem 400 for a parameter that is mistaken for another.
+    an id. Raises PositionError, and Problem 400 for a parameter mistaken for another.
     """
     refuse_slips(query, _SLIPS)
     last = headers.get("last-event-id") or query.get(_POLYFILL) or query.get("last_event_id")
@@ -90,7 +90,7 @@ def position_of(
         return None
     if since.isascii() and since.isdecimal() and len(since) <= 13:
         return Millis(int(since), chosen=True)
-    if since[-6:-5] == " ":  # a '+' that was not escaped in the URL
+    if since[-6:-5] == " ":  # an unescaped '+' in the URL
         since = f"{since[:-6]}+{since[-5:]}"
     try:
         ms = (parse_timestamp(since) - _EPOCH) // (_EPOCH.resolution * 1000)

@@ -1,6 +1,6 @@
 """Lists, whole or in pages. A page is the list past the last item of the page before.
 
-So items that come or go in between move no others from one page to another.
+So items coming or going in between move no others from one page to another.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from oplogd.topics.transactions.rules import MAX_LIMIT
 from oplogd.web.describe.parameters import After, PageLimit
 from oplogd.web.http.problem import COMMON_HEADERS
 
-# The header of a page that is not the last one: ``after`` of the next page.
+# The header of a page before the last one: ``after`` of the next page.
 NEXT = "Oplog-Next"
 MORE = {NEXT: "There are more items: `after` of the next page."}
 
@@ -25,7 +25,7 @@ MORE = {NEXT: "There are more items: `after` of the next page."}
 _MAX_CURSOR = 600
 # No store compares with numbers of more than 64 bits.
 _LARGE = 1 << 63
-# Items that are shown and encoded in one turn of the event loop.
+# Items shown and encoded in one turn of the event loop.
 _PIECE = 100
 
 _Item = TypeVar("_Item")
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 
 async def asked_page(limit: PageLimit = None, after: After = "") -> Asked:
-    """Return the page that a request asks for."""
+    """Return the page a request asks for."""
     return Asked(limit, after)
 
 
@@ -51,7 +51,7 @@ def cursor(key: object) -> str:
 
 
 def key_in(after: str, type_: type[_Key]) -> _Key | None:
-    """Return the key that ``cursor`` encoded, None for an empty text. Raises MessageError."""
+    """Return the key encoded by ``cursor``, None for an empty text. Raises MessageError."""
     if not after:
         return None
     try:

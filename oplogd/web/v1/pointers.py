@@ -56,7 +56,7 @@ _ERRORS = (*BODY_ERRORS, 404, 409)
 def add_pointers(
     app: FastAPI, api: Api, service: PointerService, publisher: PublishService
 ) -> None:
-    """Add the endpoints. ``publisher`` counts messages that are refused as invalid."""
+    """Add the endpoints. ``publisher`` counts messages refused as invalid."""
     report = json_body(api.bodies, rules.parse_report, _MAX_REPORT_BYTES)
 
     async def writable(request: Request, name: TopicName = Depends(api.writable)) -> TopicName:

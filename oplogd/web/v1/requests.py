@@ -1,4 +1,4 @@
-"""The parts of requests that endpoints under /v1 share: names, rights, bodies, and answers."""
+"""The parts of requests common to endpoints under /v1: names, rights, bodies, and answers."""
 
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ TOPIC = f"{TOPICS}/{{topic}}"
 # Answers to writes and polls: no page of another origin may read them.
 HEADERS = {"Cache-Control": "no-cache, no-store, must-revalidate"}
 
-# Effects of repeating a request that was not confirmed.
+# Effects of repeating an unconfirmed request.
 CONTINUES = "a repeated request continues"
 STORES_TWICE = "a repeated request may store the messages twice"
 
@@ -39,9 +39,9 @@ _T = TypeVar("_T")
 
 
 class Api:
-    """The parts that all endpoints share.
+    """The parts common to all endpoints.
 
-    ``read`` to ``writable`` are dependencies: each checks the right that an endpoint needs. Those
+    ``read`` to ``writable`` are dependencies: each checks the right needed by an endpoint. Those
     of a topic return its name. Writes are refused while the agent stops.
     """
 
@@ -72,14 +72,14 @@ class Api:
         self.require_write(request)
 
     async def namespace(self, request: Request, namespace: NamespacePart) -> str:
-        """Return a namespace that the client may read. Raises Problem."""
+        """Return a namespace the client may read. Raises Problem."""
         self.rights.require(request, Right.READ, check_name(namespace, "namespace"))
         return namespace
 
     async def readable(
         self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:
-        """Return a topic that the client may read. Raises Problem."""
+        """Return a topic the client may read. Raises Problem."""
         name = topic_name(namespace, topic)
         self.rights.require(request, Right.READ, *name)
         return name
@@ -87,7 +87,7 @@ class Api:
     async def writable(
         self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:
-        """Return a topic that the client may write. Raises Problem."""
+        """Return a topic the client may write. Raises Problem."""
         name = topic_name(namespace, topic)
         self.require_write(request, *name)
         return name
@@ -144,13 +144,13 @@ def name_of(request: Request) -> TopicName:
 
 
 def refuse_reserved(name: TopicName) -> None:
-    """Raise Problem 409 for a topic that clients may not create, change or delete."""
+    """Raise Problem 409 for a topic clients may not create, change or delete."""
     if name.namespace == SYSTEM:
         raise Problem(409, f"the namespace {SYSTEM} is reserved")
 
 
 def require_known(name: TopicName) -> None:
-    """Raise TopicNotFoundError for a built-in topic that does not exist."""
+    """Raise TopicNotFoundError for a missing built-in topic."""
     if name.namespace == SYSTEM and name != OPLOG and not is_group_log(name):
         raise no_topic(name)
 

@@ -35,7 +35,7 @@ class TopicStreamRequest(NamedTuple):
 
 
 def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
-    """Raise Problem 400 for a parameter that is invalid."""
+    """Raise Problem 400 for an invalid parameter."""
     for given in query:
         if normalised(given) in FILTER_SLIPS:
             raise Problem(400, f"{given}: a topic has no filters")
@@ -54,7 +54,7 @@ def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequ
 def isolation_of(query: QueryParams) -> Isolation | None:
     """Return the isolation of a reader, None without one.
 
-    Raises Problem 400, also for an empty one, and for a parameter that is mistaken for it.
+    Raises Problem 400, also for an empty one, and for a parameter mistaken for it.
     """
     refuse_slips(query, _SLIPS)
     given = query.get("isolation")
