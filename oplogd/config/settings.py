@@ -1,4 +1,4 @@
-"""The agent's settings: a frozen value, and the table of flags that it is read from."""
+"""The agent's settings: a frozen value, and its table of flags."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -245,14 +245,14 @@ class Settings:
 
     @property
     def http_address(self) -> Address:
-        """Return the address to listen on for HTTP: that of --listen, else LOCAL."""
+        """Return the address to listen on for HTTP: --listen, else LOCAL."""
         return self.listen or LOCAL
 
     @property
     def udp_address(self) -> Address | None:
         """Return the address to listen on for UDP, or None if UDP is off.
 
-        Without --udp-listen it has the port of HTTP. If that is 0, take the port that HTTP got.
+        Without --udp-listen it has the port of HTTP. If this port is 0, use the real port of HTTP.
         """
         if self.udp_listen == "off":
             return None

@@ -31,7 +31,7 @@ def udp_address(text: str) -> Address | Literal["off"]:
         raise ValueError(f"{error}, nor 'off'") from None
 
 
-# SQLite's names of a database that is in no file.
+# SQLite's names of a database without a file.
 _IN_MEMORY = (":memory:", "file::memory:")
 
 

@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 
 
 class EventId(NamedTuple):
-    """The parts of a 24-digit id. ``millis`` over 999: an ObjectId that no log of ours made."""
+    """The parts of a 24-digit id. ``millis`` over 999: an ObjectId of no log of ours."""
 
     seconds: int
     millis: int
@@ -41,7 +41,7 @@ class EventId(NamedTuple):
 class Millis(NamedTuple):
     """A replication id: milliseconds since 1970 of an object's state.
 
-    ``chosen``: a person asks for this time; no log sent it as an id.
+    ``chosen``: a person asks for this time. No log sent it as an id.
     """
 
     ms: int

@@ -77,7 +77,7 @@ def reading(kind: str, isolation: Isolation, verdict: Reading = Reading.HOLD) ->
     return _VISIBLE[kind] if verdict is Reading.PASS else verdict
 
 
-# Parameters that a reader must give.
+# Parameters required from a reader.
 ISOLATIONS = f"must be {' or '.join(Isolation)}"
 
 

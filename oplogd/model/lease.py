@@ -1,4 +1,4 @@
-"""Leases of clients: their names, their rules, and the fence that a publish carries. No I/O."""
+"""Leases of clients: their names, their rules, and the fence of a publish. No I/O."""
 
 import re
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from oplogd.model.names import check_name
 MIN_TTL_MS = 100
 MAX_TTL_MS = 3_600_000
 MAX_HOLDER_BYTES = 255
-# Of the text that a holder leaves with its lease for others to read.
+# Of the text of a holder, left with its lease for others to read.
 MAX_NOTE_BYTES = 8_192
 
 # The largest number of 18 digits: see ``parse_fence``.
@@ -56,7 +56,7 @@ def require_same(id_: int, fence: Fence | None, given: Fence) -> None:
 
 
 def stale_transaction(id_: int, fence: Fence) -> StaleFenceError:
-    """Return the error for a transaction that cannot commit, because its fence does not hold."""
+    """Return the error for a transaction whose fence does not hold, so it cannot commit."""
     return StaleFenceError(
         f"term {fence.term} of the lease {fence.lease} is over; transaction {id_} was aborted"
     )

@@ -1,4 +1,4 @@
-"""The message of a topic: its decoding, its rules, and the encoding that is stored. No I/O."""
+"""The message of a topic: its decoding, its rules, and its stored encoding. No I/O."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ MAX_TTL_SECONDS = 100 * 365 * 86_400
 
 
 class Message(NamedTuple):
-    """A valid message. ``data``: the JSON text that readers get, without the id.
+    """A valid message. ``data``: the JSON text for readers, without the id.
 
     ``ttl``: own time to live in seconds, None without one.
     """
@@ -45,7 +45,7 @@ class Content(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     encoding: str | None = None
 
     def raw(self) -> bytes | None:
-        """Return the payload as it was published; None for a null payload."""
+        """Return the payload as published, None for a null payload."""
         if self.payload is None:
             return None
         return base64.b64decode(self.payload) if self.encoding else self.payload.encode()
@@ -89,7 +89,7 @@ _HEADER = re.compile(r" - at `\$\[([0-9]+)\](\[[01]\])?`$")
 
 
 def decode_content(data: str) -> Content:
-    """Decode the text that ``Message.data`` holds. Raises MessageError if it is damaged."""
+    """Decode the text in ``Message.data``. Raises MessageError if it is damaged."""
     try:
         return _decode_content(data)
     except msgspec.MsgspecError as error:
@@ -115,7 +115,7 @@ def decode_message(text: Text) -> Message:
 
 
 def require_size(text: Text, thing: str) -> None:
-    """Raise MessageTooLargeError for a text that is longer than that of any message."""
+    """Raise MessageTooLargeError for a text longer than any message."""
     if len(text) > MAX_VALUE_BYTES:
         reason = f"has {len(text):,} bytes of JSON, more than {MAX_VALUE_BYTES:,}"
         raise MessageTooLargeError(thing, reason)
@@ -132,7 +132,7 @@ def message_of(
 
 
 def ttl_seconds(given: Ttl, field: str) -> int | None:
-    """Return a time to live in seconds; None for null. Raises MessageError.
+    """Return a time to live in seconds, None for null. Raises MessageError.
 
     Takes a whole number, or a string of decimal digits, from 1 to MAX_TTL_SECONDS.
     """

@@ -1,4 +1,4 @@
-"""Ids of messages: 20 bytes that sort in the order of delivery. No I/O.
+"""Ids of messages: 20 bytes, sorted in the order of delivery. No I/O.
 
 Big-endian: time of publication in ms since 1970 (8), sequence within this ms (2), and for messages
 stored before their publication the time of writing (8) and its sequence (2), otherwise zeros.
@@ -50,7 +50,7 @@ class MessageId(NamedTuple):
 
     @property
     def records_after(self) -> int | None:
-        """Return the number of the last record that a reader at this position has of the entry.
+        """Return the number of the entry's last record that a reader at this position has.
 
         An lsn at a COMMIT entry, a write stamp at a PUBLISH entry. -1: none; None: all of them.
         """
@@ -127,7 +127,7 @@ def parse_message_id(text: str) -> MessageId:
 
 
 def stamp(ms: int, sequence: int) -> int:
-    """Return time and sequence as one number that orders the entries of a topic."""
+    """Return time and sequence as one number, in the order of the topic's entries."""
     return ms << SEQUENCE_BITS | sequence
 
 

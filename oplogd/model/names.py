@@ -28,7 +28,7 @@ OPLOG = TopicName(SYSTEM, "oplog")
 
 
 def no_topic(name: TopicName | str) -> TopicNotFoundError:
-    """Return the error for a name that no topic has, or has any more."""
+    """Return the error for the name of a missing or deleted topic."""
     return TopicNotFoundError(f"there is no topic {name}")
 
 

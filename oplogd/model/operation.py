@@ -1,4 +1,4 @@
-"""The operation: its decoding, its rules, and the encoding that is stored and sent. No I/O."""
+"""The operation: its decoding, its rules, and its encoding in the store and the stream. No I/O."""
 
 import re
 from collections.abc import Callable
@@ -47,12 +47,12 @@ _LINE_ENDS = (
 _T = TypeVar("_T")
 
 
-# Gets the text of each valid operation that has unknown members.
+# Gets the text of each valid operation with unknown members.
 OnUnknown = Callable[[bytes], None] | None
 
 
 class Operation(NamedTuple):
-    """A valid operation. ``key``: ``type/id``. ``data``: the JSON text that consumers get."""
+    """A valid operation. ``key``: ``type/id``. ``data``: the JSON text for consumers."""
 
     event: str
     key: str
@@ -153,7 +153,7 @@ def escape_line_ends(data: bytes) -> bytes:
 
 
 def decode_data(text: str) -> Data:
-    """Decode the text that ``encode_data`` returned. Raises OperationError if it is damaged."""
+    """Decode the text from ``encode_data``. Raises OperationError if it is damaged."""
     try:
         return _decode_data(text)
     except msgspec.MsgspecError as error:

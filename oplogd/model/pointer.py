@@ -43,7 +43,7 @@ Judge = Callable[[int], Reading]
 class PointerRules(NamedTuple):
     """The rules of a topic for messages under pointers. ``is_on``: they may be published.
 
-    ``timeout``: of a pointer in seconds; None: the agent's.
+    ``timeout``: of a pointer in seconds. None: the agent's.
     """
 
     is_on: bool = True
@@ -105,9 +105,9 @@ def by_decisions(decisions: Mapping[int, Decision]) -> Judge:
 
 
 class Voided(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """The data of a VOID entry that a rollback appends.
+    """The data of the VOID entry of a rollback.
 
-    ``runs``: first offset and number of entries that it has voided, ascending. ``txn``: the pointer
+    ``runs``: first offset and number of voided entries, ascending. ``txn``: the pointer
     in decimal digits. ``is_gap``: committed readers may have read them, see
     ``TopicBounds.purged``.
     """
@@ -127,7 +127,7 @@ def encode_voided(voided: Voided) -> str:
 
 
 def decode_voided(data: str) -> Voided | None:
-    """Decode the data of a VOID entry; None if it is empty."""
+    """Decode the data of a VOID entry, None if it is empty."""
     return _decode_voided(data) if data else None
 
 
@@ -191,7 +191,7 @@ def decided(pointer: int, decision: Decision | None) -> TransactionConflictError
 
 
 def switched_off() -> TransactionConflictError:
-    """Return the error for messages under a pointer in a topic that takes none."""
+    """Return the error for messages under a pointer in a topic without pointers."""
     return TransactionConflictError(
         "this topic takes no messages under pointers: its property pointers is off"
     )
@@ -269,7 +269,7 @@ def _some_longs(given: list[Any], field: str, start: int) -> list[int]:
 
 
 def _from_digits(given: list[str]) -> list[int] | None:
-    """Return the numbers if each text has the digits that its number is written with."""
+    """Return the numbers if each text has exactly the digits of its number."""
     digits = f"[{','.join(given)}]"
     try:
         numbers = _decode_numbers(digits)

@@ -24,7 +24,7 @@ GROUP_PREFIX = "_txn."
 
 
 class Isolation(StrEnum):
-    """The records that a reader of a topic sees. The oplog is always read committed."""
+    """The records visible to a reader of a topic. The oplog is always read committed."""
 
     # Every record as soon as it is written.
     READ_UNCOMMITTED = "read_uncommitted"
@@ -39,7 +39,7 @@ class State(StrEnum):
     """The state of a transaction. From COMMITTING and ABORTED there is no way back."""
 
     OPEN = "open"
-    # It is decided that the transaction commits; its entries may not be in all logs yet.
+    # The commit is decided. Its entries may not be in all logs yet.
     COMMITTING = "committing"
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -118,7 +118,7 @@ def no_transaction(given: int | str) -> TransactionNotFoundError:
 
 
 def lacking(id_: int, missing: int, records: int, first: int) -> TransactionConflictError:
-    """Return the error for a commit of ``records``. ``first``: the smallest lsn that is missing."""
+    """Return the error for a commit of ``records``. ``first``: the smallest missing lsn."""
     return TransactionConflictError(
         f"transaction {id_} lacks {missing:,} of {records:,} records;"
         f" the first one that is missing has the lsn {first}"

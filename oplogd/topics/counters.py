@@ -100,7 +100,7 @@ class TopicCounters:
         self._add(self.published, name, messages)
 
     def add_refused(self, messages: int) -> None:
-        """Count messages of a publish that failed. Some may be stored: see NotConfirmedError."""
+        """Count messages of a failed publish. Some may be stored: see NotConfirmedError."""
         refused = self.counts.messages_refused + messages
         self.counts = self.counts._replace(messages_refused=refused)
 

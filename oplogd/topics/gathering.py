@@ -14,7 +14,7 @@ from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, PollBegin
 _PASS, _SKIP, _EXPAND, _HOLD = Reading.PASS, Reading.SKIP, Reading.EXPAND, Reading.HOLD
 _UNDECIDED = by_decisions({})
 
-# Most rows of a topic that are known; the longest ones stay.
+# Most known rows of a topic. The longest ones stay.
 MAX_ROWS = 32
 
 
@@ -30,7 +30,7 @@ class Void(NamedTuple):
 
 
 class Voids(NamedTuple):
-    """Rows that neither overlap nor touch, ascending."""
+    """Rows without overlap or contact, ascending."""
 
     rows: tuple[Void, ...] = ()
 
@@ -56,7 +56,7 @@ NO_VOIDS = Voids()
 class Gathering:
     """Collects an answer: the caller reads ``wanted`` entries after ``after`` while ``is_open``.
 
-    ``known``: entries that need no reading. ``voids``: the same, and long rows of entries that were
+    ``known``: entries to skip unread. ``voids``: the same, and long rows of entries that were
     read in vain. They will never have anything for readers of this isolation without a snapshot.
     ``held_by``: see ``Answer``. ``has_snapshot``: the reader has read LATE entries at their first
     places.
@@ -83,7 +83,7 @@ class Gathering:
         self._limit = limit
         self._size = 0
         self._may_skip = from_oldest
-        # The entry at which the position stands (0: none), and the last record that the reader has.
+        # The entry at which the position stands (0: none), and the reader's last record.
         self._at = 0 if begin.has is None else begin.after + 1
         self._has = -1 if begin.has is None else begin.has
         self.wanted = limit
@@ -91,12 +91,12 @@ class Gathering:
             self.wanted = limit + 1 if known.pass_over(self._at) == self._at else 1
         # A larger offset than this is a gap.
         self._due = self.after + 1 + (begin.may_lack and self.after == begin.after)
-        # Offset of the last entry that had something for the reader.
+        # Offset of the last entry with something for the reader.
         self._found = begin.after
 
     @property
     def room(self) -> int:
-        """The number of messages that the answer may still get."""
+        """The number of messages the answer may still get."""
         return self._limit - len(self.messages)
 
     def take(
@@ -148,7 +148,7 @@ class Gathering:
         self.after = self.voids.pass_over(self.after)
         self._due = self.after + 1
         self.wanted = PASSING_ENTRIES
-        # A page may be short because of the bytes of entries that the reader does not get.
+        # A page may be short because of the bytes of entries not for the reader.
         self.is_open = passed or (bool(entries) and self._isolation is Isolation.READ_COMMITTED)
 
     def _judged(self, entry: TopicEntry, judge: Judge) -> Reading:
@@ -185,7 +185,7 @@ class PollExpansion:
         self.is_fruitful = has >= 0
         self._gathering = gathering
         self._last = marker.last
-        # Records that must still come. They are known only if all of them are read.
+        # Records still to come. They are known only if all of them are read.
         self._missing = marker.records if has < 0 else 0
 
     def take(self, records: Sequence[TopicRecord]) -> None:

@@ -1,4 +1,4 @@
-"""The topics that this agent has looked up, so that a publish need not ask the store."""
+"""The topics this agent has looked up, so a publish need not ask the store."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""The parts of an agent that serve topics, composed."""
+"""The parts of an agent for topics, composed."""
 
 from oplogd.ingest.appends import Appends
 from oplogd.store import Store

@@ -23,7 +23,7 @@ PASSING_ENTRIES = 1_000
 
 
 class PollAnswer(NamedTuple):
-    """``gap``: messages that followed the position are gone.
+    """``gap``: messages behind the position are gone.
 
     ``held_by``: the pointer at whose entry the answer ends, because the reader must wait for it.
     """
@@ -54,7 +54,7 @@ class PollStart:
     """
 
     def __init__(self, request: PollRequest) -> None:
-        self._id: MessageId | None = None  # the id that the reader has named
+        self._id: MessageId | None = None  # the id given by the reader
         self._first_ms = 0
         self.after: MessageId | None = None
         if isinstance(request.start, bytes):
@@ -93,7 +93,7 @@ class PollStart:
 
 
 def limit_of(request: PollRequest, most: int) -> int:
-    """Return the number of messages that a poll may return."""
+    """Return the most messages of a poll."""
     return most if request.limit is None else min(request.limit, most)
 
 
@@ -128,7 +128,7 @@ def _end_before(number: int) -> MessageId:
 
 
 def _within_bounds(id_: MessageId) -> MessageId:
-    """Return an id that stores can compare: no message has a later time in it."""
+    """Return an id stores can compare: no message has a later time in it."""
     if id_.write_ms > MAX_ID_MS:
         id_ = end_id(id_.ms, id_.sequence)
     return id_ if id_.ms <= MAX_ID_MS else id_._replace(ms=MAX_ID_MS)

@@ -21,7 +21,7 @@ from oplogd.topics.publish import Acknowledged, without_rings
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
 Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
 
-# Most rows of entries without messages that are known, of all topics: 10 MB.
+# Most known rows of entries without messages, of all topics: 10 MB.
 _MAX_ROWS = 64_000
 
 
@@ -113,7 +113,7 @@ async def _begin(log: TopicLog, start: PollStart, after: MessageId) -> PollBegin
 async def _decided(
     log: TopicLog, after: int, entries: Sequence[TopicEntry]
 ) -> tuple[Sequence[TopicEntry], Judge]:
-    """Return a page with the judge of its pointers. ``after``: the offset that it follows."""
+    """Return a page with the judge of its pointers. ``after``: the offset before the page."""
     pointers = {each.pointer for each in entries if each.pointer is not None}
     if not pointers:
         return entries, by_decisions({})

@@ -81,7 +81,7 @@ def _max_bytes(given: int | str | None) -> int | None:
 
 
 def rules_shown(rules: PointerRules) -> dict[str, str | int]:
-    """Return the properties of these rules that are not the default."""
+    """Return the properties of these rules with another value than the default."""
     shown: dict[str, str | int] = {} if rules.is_on else {"pointers": "off"}
     return shown if rules.timeout is None else {**shown, "pointer_timeout": rules.timeout}
 

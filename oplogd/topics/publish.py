@@ -90,7 +90,7 @@ class PublishService:
 
     @property
     def max_messages(self) -> int:
-        """Return the most messages that can be stored together."""
+        """Return the most messages for one append."""
         return self.queue.max_count
 
     def refuse_invalid(self, count: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
-# The kind of value that identifies a client: a request.
+# The type of value to identify a client: a request.
 _Client = TypeVar("_Client")
 
 

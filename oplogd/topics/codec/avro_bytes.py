@@ -19,7 +19,7 @@ class ArrayBlock(NamedTuple):
 class AvroBytes:
     """Moves over one value after the other. ``at``: index of the next byte.
 
-    Methods take the field that an error names, and raise MessageError.
+    Methods take the field for errors, and raise MessageError.
     """
 
     def __init__(self, raw: bytes | bytearray) -> None:

@@ -31,7 +31,7 @@ _Given = TypeVar("_Given", bound=Sized)
 
 
 class Most(NamedTuple):
-    """The most items that a request may have. ``error`` returns the error for more of them."""
+    """The most items of a request. ``error`` returns the error for more of them."""
 
     number: int
     error: Callable[[], OplogError]
@@ -59,7 +59,7 @@ class PollRequest(NamedTuple):
     """A poll as it was sent.
 
     ``start``: the bytes of an id, ms since 1970 (0 or more), or None for the oldest message.
-    ``limit``: messages wanted, at least 1; None: as many as are allowed. ``isolation`` and
+    ``limit``: messages wanted, at least 1. None: as many as are allowed. ``isolation`` and
     ``snapshot`` have no effect in the oplog. With a snapshot the isolation is READ_COMMITTED.
     """
 
@@ -153,7 +153,7 @@ def by_parts(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
 def rolling_back(
     pointer: int, given: Iterable[_T], stamp_of: Callable[[_T, str], int], list_name: str
 ) -> Pieces[Rollback]:
-    """Return a rollback; without keys, of everything. Raises MessageError.
+    """Return a rollback. Without keys, it covers everything. Raises MessageError.
 
     ``stamp_of`` gets a key and the name of its place. ``list_name``: the name of the list.
     """

@@ -43,7 +43,7 @@ _ID = re.compile(r"[0-9a-f]{24}|[0-9a-f]{40}")
 
 # No pointer and no key of a rollback has a longer text, unless it has many blanks.
 _MAX_VALUE_BYTES = 1000
-# Snapshots with a shorter text may hold anything, so that an error can name the part at fault.
+# Snapshots with a shorter text may hold anything, so an error can name the part at fault.
 _SHORT_SNAPSHOT = 16 * 1024
 # Commas of a poll with a full snapshot: those between its pointers, and those between members.
 _MAX_POLL_COMMAS = MAX_SNAPSHOT_POINTERS + 10
