@@ -93,7 +93,7 @@ class MongoLeases:
             return [_row_of(each).lease(each["_id"], now_ms) for each in found]
 
     async def _end_before(self, name: str, term: int, began: float) -> None:
-        """End the transactions of the terms of a lease before one that has begun.
+        """End the transactions of the terms of a lease before one already begun.
 
         The term before a release has ended, too. ``began``: see ``_pause``.
         """
@@ -101,7 +101,7 @@ class MongoLeases:
             row, ended = await self._find(name)
             if ended >= term:
                 return
-            # A majority has it: a transaction that is not found now is judged by it.
+            # A majority has the row: a transaction not found now is judged by it.
             if row is not None and row.term + (row.holder is None) >= term:
                 break
             await self._pause(name, began)

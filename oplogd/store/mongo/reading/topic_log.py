@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 def guarded(
     working: Working, call: Callable[_P, Awaitable[_T]]
 ) -> Callable[_P, Coroutine[Any, Any, _T]]:
-    """Return a method that makes a call while ``working``."""
+    """Return a method to make a call while ``working``."""
 
     async def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
         async with working():
@@ -142,7 +142,7 @@ class TopicReader:
             front = await self._before_late(topic, rule, low, front)
         if len(self._fronts) >= _REMEMBERED:
             self._fronts.clear()
-        # A clock that comes back shows again what it has hidden.
+        # A clock set back shows hidden entries again.
         if front.offset > rule.floor.offset and self._link.guarded.step() is None:
             self._fronts[topic.log] = front
         return front
@@ -163,7 +163,7 @@ class TopicReader:
         return low if last == low.offset else await mark_at(self._link, topic.log, last) or low
 
     async def firsts(self, rules: Mapping[int, Front]) -> dict[int, Mark]:
-        """Return the first entry past the floor of each log that has one."""
+        """Return the first entry past the floor of each log, if it has one."""
         logs = {layout.place(log, rule.floor.offset + 1): log for log, rule in rules.items()}
         found = self._link.entries.find({"_id": {"$in": list(logs)}}, layout.MARK_FIELDS)
         return {

@@ -52,13 +52,13 @@ class Repair:
     """Only the holder of the lease calls ``finish``."""
 
     def __init__(self, link: Link, log: Log, lost: Callable[[int], None]) -> None:
-        """``lost`` is called with the number of entries that are neither folded nor stored."""
+        """``lost`` is called with the number of entries neither folded nor stored."""
         self._link = link
         self._log = log
         self._lost = lost
 
     async def begin(self, aside: str, size: int, epoch_ms: int | None = None) -> None:
-        """Note that the log must be set aside as ``aside`` and rebuilt.
+        """Note to set the log aside as ``aside`` and rebuild it.
 
         ``size``: the cap in bytes, 0 for a plain log. ``epoch_ms``: begin of a new epoch. The
         states get this time, and only unfolded entries go into the new log. None: all entries go
@@ -196,7 +196,7 @@ class Repair:
     async def _copy(
         self, repair: Document, source: Document, new_name: str, hold: HoldLease
     ) -> None:
-        """Fill the new log in batches. Skip entries that an earlier attempt has inserted."""
+        """Fill the new log in batches. Skip entries inserted by an earlier attempt."""
         options: dict[str, Any] = {"capped": True, "size": repair["size"]} if repair["size"] else {}
         await self._link.create(new_name, **options)
         target = self._link.database[new_name]
@@ -250,7 +250,7 @@ class Repair:
 async def _spans_set_aside(
     log: AsyncCollection[Document], row: LogRow, now_ms: int
 ) -> list[Document]:
-    """Return the spans after ``now_ms`` that this log and earlier ones used, ends excluded."""
+    """Return the spans after ``now_ms`` used by this log and earlier ones, ends excluded."""
     spans = [
         {"after": max(after, now_ms), "before": before}
         for after, before in row.set_aside

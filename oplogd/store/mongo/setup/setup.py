@@ -131,7 +131,7 @@ class Setup:
         self._warn("first server", warning)
 
     async def new_epoch(self, now_ms: int) -> None:
-        """Note that a new epoch begins at ``now_ms``.
+        """Note a new epoch from ``now_ms`` on.
 
         The holder of the lease carries it out and removes the note.
         """
@@ -230,7 +230,7 @@ class Setup:
         await self._repair.finish(hold)
 
     def _size(self, options: Document, row: LogRow) -> int:
-        """Return the cap of a log that replaces one with these options; 0 for a plain log."""
+        """Return the cap of a log to replace one with these options, 0 for a plain log."""
         if self._kind == "plain" or (self._kind is None and not options.get("capped")):
             return 0
         own = int(options.get("size", 0)) if options.get("capped") else 0

@@ -30,8 +30,8 @@ class StatesKeeper:
 
         After a drop all indexes are missing, although the fold may have filled the collection
         again. If the log still holds everything, it is folded again. Otherwise the row says that
-        states are lost. In both cases ``created`` changes by a millisecond, so that a consumer in
-        the middle of a replication starts over: it may have got only half of the objects. The row
+        states are lost. In both cases ``created`` changes by a millisecond, so a consumer in the
+        middle of a replication starts over: it may have got only half of the objects. The row
         is written before the indexes, because present indexes mark the states as repaired.
         """
         states = self._link.states
@@ -79,7 +79,7 @@ class StatesKeeper:
     async def _is_whole(self, row: LogRow) -> bool:
         """Return whether only the indexes are gone.
 
-        Then some states are older than any that the fold may have written since a drop.
+        Then some states are older than any the fold may have written since a drop.
         """
         if self._seen_whole is not None and self._seen_whole[0] == row.created:
             return await self._has_older_than(self._seen_whole[1] + 1)

@@ -82,7 +82,7 @@ async def read_identity(meta: AsyncCollection[Document]) -> str | None:
 async def look_for_log(url: str) -> tuple[str, bool]:
     """Return the database's name, and whether it holds a log or states, or the first server's.
 
-    Raises StoreError for a URL that cannot be used, StoreUnavailableError if MongoDB is
+    Raises StoreError for an unusable URL, StoreUnavailableError if MongoDB is
     unreachable.
     """
     link = Link(url, brief=True)

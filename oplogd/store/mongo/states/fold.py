@@ -55,7 +55,7 @@ async def fold(link: Link, documents: Sequence[Document], hold: HoldLease) -> bo
 async def raise_checkpoint(
     link: Link, documents: Sequence[Document], first: int, after: int
 ) -> bool:
-    """Record that entries are folded, and the last sequence of each writer among them.
+    """Record entries as folded, and the last sequence of each writer among them.
 
     The places of transactions' operations are noted before. Offset, time and writers must fit each
     other, so they are set together, and only if the checkpoint still is ``after``, behind which the

@@ -26,7 +26,7 @@ class StatePages:
     ) -> StatesPage:
         async with self._link.reading() as session:
             if live_only:
-                # The agent that folds may not have created the index of live states yet.
+                # The folding agent may not have created the index of live states yet.
                 with contextlib.suppress(OperationFailure):
                     return await self._page(
                         start, upto, limit, layout.LIVE_STATES_ORDER, session, live_only=True
@@ -36,10 +36,10 @@ class StatePages:
             )
 
     async def count_deleted(self) -> tuple[int | None, float]:
-        """Return the number of tombstones, None if counting takes too long; and the seconds."""
+        """Return the number of tombstones (None if counting takes too long), and the seconds."""
         started = self._link.clock.monotonic()
         count: int | None = None
-        # Without an answer the figure is missing; `stats` tells when the server is unreachable.
+        # Without an answer the figure is missing. `stats` tells when the server is unreachable.
         with contextlib.suppress(PyMongoError), pymongo.timeout(_COUNT_SECONDS):
             count = await self._link.states.count_documents({"event": "delete"})
         return count, self._link.clock.monotonic() - started
@@ -56,7 +56,7 @@ class StatePages:
     ) -> StatesPage:
         """Read a page by an index.
 
-        The hint makes the server refuse a collection without it: one that was dropped, and filled
+        The hint makes the server refuse a collection without the index: one dropped, and filled
         again by the fold.
         """
         found: list[State] = []
@@ -79,7 +79,7 @@ class StatePages:
                 break
         self._read_size.saw(size, len(found))
         is_full = len(found) == limit or size > READ_CHARACTERS
-        # States that were dropped would make an incomplete copy.
+        # Dropped states would make an incomplete copy.
         states = self._link.states
         if not is_full and upto and len(await states.index_information(session=session)) < 2:
             raise StoreUnavailableError(

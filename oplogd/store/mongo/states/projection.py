@@ -48,7 +48,7 @@ class Projection:
         self._task: asyncio.Task[None] | None = None
         self._is_greeted = False
         self._keep_next_at = 0.0
-        # The checkpoint raised by this agent as holder of the lease; None: not the holder, or the
+        # The checkpoint raised by this agent as holder of the lease. None: not the holder, or the
         # collections must be checked before it folds.
         self._checkpoint: Mark | None = None
         # First offset of the checkpoint's epoch.
@@ -65,7 +65,7 @@ class Projection:
         self._task.add_done_callback(_log_death)
 
     async def stop(self) -> None:
-        """Stop folding. A lease that is held stays with this agent until it runs out."""
+        """Stop folding. A held lease stays with this agent until it runs out."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -163,7 +163,7 @@ class Projection:
         if not await fold(self._link, documents, self._lease.hold):
             self._checkpoint = None
             return False
-        # Batches that take long delay renewals of the lease.
+        # Long batches delay renewals of the lease.
         is_slow = time.monotonic() - began > self._lease.seconds / 4
         wanted = self._batch // 2 if is_slow else 2 * self._batch
         self._batch = min(max(wanted, _LEAST_BATCH), BATCH)

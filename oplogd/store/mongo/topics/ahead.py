@@ -17,7 +17,7 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
 
-# Logs that are noted.
+# Noted logs.
 _MOST = 100
 
 # Entries of one step of a repair.
@@ -29,7 +29,7 @@ class AheadTopics:
         self._link = link
         self._catalogue = catalogue
         self._heads = heads
-        # Logs that this agent has noted or found; None: it has not looked yet.
+        # Logs noted or found by this agent. None: the agent has not looked yet.
         self._noted: set[int] | None = None
 
     async def newest_ms(self) -> int:
@@ -65,7 +65,7 @@ class AheadTopics:
             heads = await self._heads.newest([layout.log_of(each) for each in page])
             for document in page:
                 head = heads.logs.get(layout.log_of(document))
-                # A run that was cut off may have moved all entries, and not yet ``purged``.
+                # An interrupted run may have moved all entries, and not yet ``purged``.
                 newest = max(layout.stamp_of(head.mark), _purged(document)) if head else 0
                 if newest - stamp(MAX_LEAD_MS, 0) > now:
                     await self._repair(document, now)
@@ -76,7 +76,7 @@ class AheadTopics:
         await self._catalogue.bump()
 
     async def _note_span(self, now: int) -> None:
-        """Keep the span of the stamps that are ahead: see ``TopicBounds.repaired``."""
+        """Keep the span of the stamps ahead: see ``TopicBounds.repaired``."""
         topics = self._link.topics
         newest = max(now, stamp(await self._catalogue.ended_ms(), 0))
         async for each in topics.find({"_id": {"$gt": "!", "$lt": layout.CATALOGUE}}):

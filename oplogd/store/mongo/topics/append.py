@@ -60,7 +60,7 @@ class TopicAppender:
         return groups
 
     async def end(self, log: int, behind: int | None = None) -> Mark | None:
-        """Append the entry that ends a log. Return its mark; None if the log is gone.
+        """Append the last entry of a log. Return its mark, None if the log is gone.
 
         If the log has ended already, return the mark of its end. ``behind``: only behind an entry
         with this offset; None is returned if another one is there.
@@ -111,7 +111,7 @@ class TopicAppender:
                 await obstacle.met(beaten.mark.offset)
 
     def _chunk(self, todo: Sequence[Group]) -> dict[Group, list[Numbered]]:
-        """Return the first entries that one insert takes, by group."""
+        """Return the first entries for one insert, by group."""
         entries = min(_MOST_ENTRIES, self._link.quirks.inserts_per_command)
         characters = _MOST_CHARACTERS
         chunk: dict[Group, list[Numbered]] = {}
@@ -144,7 +144,7 @@ class TopicAppender:
     async def _placed(self, landed: Sequence[Attempt], asked_at: float, *, is_late: bool) -> None:
         """Note the entries that landed behind heads asked for at a time.
 
-        Remove late ones at places that were swept before.
+        Remove late ones at places swept before.
         """
         strays = await self._strays(landed) if is_late else {}
         for each in landed:
@@ -177,7 +177,7 @@ class TopicAppender:
         }
 
     async def _look_for(self, doubtful: Mapping[str, Attempt], since: float) -> None:
-        """Note the entries that have landed although the answer was lost.
+        """Note the entries stored although the answer was lost.
 
         ``since``: time by the clock before the first of these inserts.
         """

@@ -25,7 +25,7 @@ from oplogd.store.topics import DEFAULT_TTL, Namespace, Topic
 # Topics of one page.
 _PAGE = 500
 
-# Numbers in use that one creation meets, the first of them one by one, the others in rows of so
+# Numbers in use met by one creation, the first of them one by one, the others in rows of so
 # many.
 _ATTEMPTS = 20
 _SINGLE_ATTEMPTS = 8
@@ -53,7 +53,7 @@ class Catalogue:
         return found[layout.CATALOGUE], found.get(str(name))
 
     async def of_log(self, log: int, session: AsyncClientSession | None = None) -> Document | None:
-        """Return the document of the topic with this log; None after it was deleted."""
+        """Return the document of the topic with this log, None if the topic was deleted."""
         found = await self._link.topics.find_one(layout.reserved(log), session=session)
         if found is None:
             return None
@@ -80,7 +80,7 @@ class Catalogue:
         log = await self.reserve(name)
         now_ms = await self._link.now_ms()
         ended = await self._link.topics.find_one({"_id": layout.ended_ahead(str(name))})
-        # Past every old id, so that a position at the last one has a gap.
+        # Past every old id, so a position at the last one has a gap.
         floor_stamp = max(
             stamp(now_ms, 0),
             layout.number(catalogue, "ended_stamp"),
@@ -134,7 +134,7 @@ class Catalogue:
         raise NoLogNumberError(used_up(f"MongoDB at {self._link.hosts}"))
 
     async def _pass_over(self, log: int) -> None:
-        """Let the next attempt look behind some numbers in use that follow this one."""
+        """Let the next attempt look behind some numbers in use after this one."""
         inside = {"_id": {"$gt": layout.reservation(log), "$lt": layout.NAMES_FROM}}
         found = self._link.topics.find(inside, {"_id": 1}).sort("_id", 1).limit(_PASSED_OVER)
         last = log
@@ -228,7 +228,7 @@ class Catalogue:
         await self._link.topics.update_one(same, change)
 
     async def ended_ms(self) -> int:
-        """Return the last time in the logs of deleted topics; 0 if there are none."""
+        """Return the last time in the logs of deleted topics, 0 if there are none."""
         found = await self._link.topics.find_one({"_id": layout.CATALOGUE}, {"ended_stamp": 1})
         return 0 if found is None else unstamp(layout.number(found, "ended_stamp"))[0]
 

@@ -57,7 +57,7 @@ async def marks_at(
 
 
 async def mark_at(link: Link, log: int, offset: int) -> Mark | None:
-    """Return the mark of an entry; None if it is gone."""
+    """Return the mark of an entry, None if the entry is gone."""
     return (await marks_at(link, log, [offset])).get(offset)
 
 

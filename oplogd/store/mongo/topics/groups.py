@@ -15,7 +15,7 @@ class Once(NamedTuple):
     """The condition of an entry of a transaction.
 
     ``identity``: see ``layout``. An entry with the same one counts as this one. ``end``: identity
-    of an entry behind which this one may not go in; None: there is none. ``digest``: of a record;
+    of an entry behind which this one may not go in. None: there is none. ``digest``: of a record;
     an entry with the same identity must have the same.
     """
 
@@ -32,7 +32,7 @@ class Unless(NamedTuple):
 
 
 class Under(NamedTuple):
-    """The pointer of an entry. ``number``: in its identity; None: the offset of the entry."""
+    """The pointer of an entry. ``number``: in its identity. None: the offset of the entry."""
 
     pointer: int
     number: int | None = None
@@ -41,7 +41,7 @@ class Under(NamedTuple):
 class Numbered(NamedTuple):
     """An entry to append. ``number``: the writer's. ``ttl``: own time to live in seconds.
 
-    It has ``once`` or ``under`` or none of them. ``more``: further bytes that it counts.
+    It has ``once`` or ``under`` or none of them. ``more``: further bytes to count.
     """
 
     number: int
@@ -75,7 +75,7 @@ class Group:
     ``is_closed`` if its transaction has ended in this log, or its condition ``unless`` does not
     hold, and with ``clash``, an entry in the log with another digest. ``is_stale``: its fence did
     not hold before its last entry was in the log. ``behind``: the group is closed unless the head
-    of the log has this offset; None: it may have any.
+    of the log has this offset. None: any offset will do.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Group:
         self.last = mark
 
     def repeat(self, entry: Numbered, mark: Mark) -> None:
-        """Note an entry that is in the log already."""
+        """Note an entry already in the log."""
         self.repeated.append(entry)
         self.place(entry, mark)
 

@@ -17,7 +17,7 @@ from oplogd.store.mongo.link.search import PROBES
 from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.numbers import begin_of
 
-# Places that one look-up asks for, unless there are more logs.
+# Places in one look-up, unless there are more logs.
 _PLACES = 1_000
 
 # Logs whose heads are remembered.
@@ -35,7 +35,7 @@ class LogHead(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """The heads of logs without those that are gone."""
+    """The heads of logs, deleted logs left out."""
 
     logs: Mapping[int, LogHead]
     asked: AskTime
@@ -148,7 +148,7 @@ class TopicHeads:
 def _behind(
     documents: Mapping[str, Document], log: int, known: Mark, probes: int
 ) -> LogHead | None:
-    """Return the head by the entries around a known one; None if it is not among them."""
+    """Return the head by the entries around a known one, None if it is not among them."""
     ahead = [
         layout.place(log, offset) for offset in range(known.offset + 1, known.offset + 1 + probes)
     ]

@@ -22,7 +22,7 @@ Chunk = Mapping[Group, Sequence[Numbered]]
 
 
 class Found(NamedTuple):
-    """An entry that is in its log."""
+    """An entry in its log."""
 
     mark: Mark
     digest: str | None
@@ -75,10 +75,10 @@ def judge(
     known: Mapping[str, Found],
     held: Collection[Fence] = (),
 ) -> list[Attempt]:
-    """Return the places of the entries that may go in. Take the others out of their groups.
+    """Return the places of the admitted entries. Take the others out of their groups.
 
     An entry waits for the next judgement if one before it in the chunk decides about it. ``known``:
-    see ``entries_of``. ``held``: the fences that hold. Both were asked for after the heads.
+    see ``entries_of``. ``held``: the valid fences. Both were asked for after the heads.
     """
     lasts = {log: head.mark for log, head in heads.logs.items()}
     attempts = []

@@ -12,7 +12,7 @@ from oplogd.store.mongo.topics.catalogue import Catalogue
 from oplogd.store.mongo.topics.heads import TopicHeads
 from oplogd.store.topics import News
 
-# Time between two look-ups; the second one without logs, and on servers without quick look-ups.
+# Time between two look-ups. The second one without logs, and on servers without quick look-ups.
 _PACE_SECONDS = 0.02
 _SLOW_PACE_SECONDS = 0.25
 
@@ -39,7 +39,7 @@ class NewsWatcher:
         self._active: dict[int, float] = {}
         # The last idle log asked for.
         self._turn = 0
-        # Logs that existed when a call first named them, and the others.
+        # Logs present when a call first named them, and the others.
         self._present: set[int] = set()
         self._gone: set[int] = set()
         self._asked_at = float("-inf")
@@ -66,7 +66,7 @@ class NewsWatcher:
                 if heads:
                     self._floors = turn
                 return News(logs, version, floors)
-            # Without tails that wait, a look reads the whole collection.
+            # Without waiting tails, a look reads the whole collection.
             is_quick = heads and self._link.quirks.awaits_tail
             pace = _PACE_SECONDS if is_quick else _SLOW_PACE_SECONDS
             pause = min(max(pace, _PACE_SHARE * (now - began)), give_up_at - now)
@@ -75,7 +75,7 @@ class NewsWatcher:
     async def _check_presence(self, heads: Mapping[int, int]) -> None:
         """Look up which of the logs exist, if they are new here or the last call was long ago.
 
-        Later the end of a log shows that its topic was deleted. It stays for a while.
+        Later the end of a log shows that its topic was deleted. The end stays for a while.
         """
         now = time.monotonic()
         if now - self._asked_at > _ACTIVE_SECONDS:
@@ -106,7 +106,7 @@ class NewsWatcher:
         return [*self._active, *chosen]
 
     async def _past(self, heads: Mapping[int, int], logs: Collection[int]) -> list[int]:
-        """Return the logs with the entry that follows their offset."""
+        """Return the logs with the entry after their offset."""
         if not logs:
             return []
         keys = {place(log, heads[log] + 1): log for log in logs}

@@ -30,7 +30,7 @@ class Sized(NamedTuple):
     """A topic, with its head, floor and segments.
 
     ``record_bytes``: bytes of records behind the front, by transaction. ``waiting``: bytes of
-    messages that are stored and not published.
+    stored messages, not yet published.
     """
 
     document: Document
@@ -47,7 +47,7 @@ class Sized(NamedTuple):
 
 
 def segments_of(document: Document, floor: int) -> list[TopicSegment]:
-    """Return the segments of a topic behind its floor. One that is gone in part counts whole."""
+    """Return the segments of a topic behind its floor. One gone in part counts whole."""
     found = [
         TopicSegment(number(each, "last"), number(each, "octets"), number(each, "ms"))
         for each in document.get("sizes") or []

@@ -111,7 +111,7 @@ class TopicsSetup:
             "_id": layout.CATALOGUE,
             "version": version,
             "default_ttl": ttl,
-            # Random: running agents know logs of a catalogue that was dropped, perhaps empty ones.
+            # Random: running agents know logs of a dropped catalogue, perhaps empty ones.
             "logs": max(await self._catalogue.largest_log(), secrets.randbelow(MAX_LOG // 2)),
             "ended_stamp": 0,
         }

@@ -2,8 +2,8 @@
 
 A raised floor hides its entries from all agents at once. They are removed when no writer can insert
 at their places any more, as by the sweep. The front stops before an entry that readers of an open
-or just decided pointer, or of a commit that is just decided, need. It passes the records of
-transactions, which stay as long as after a sweep. Those of a transaction that is open, or whose
+or just decided pointer, or of a just decided commit, need. The front passes the records of
+transactions, which stay as long as after a sweep. Those of a transaction still open, or whose
 COMMIT entry is past the front, go on counting: ``kept`` in the topic's document, ``[{txn:
 hexadecimal digits, octets}, ...]``.
 
@@ -65,11 +65,11 @@ class Bounds:
         self._next = float("-inf")
         # Reasons why publishes are refused, by log.
         self._full: dict[int, str] = {}
-        # Per log with hidden entries that are still there: a floor, and when it was seen.
+        # Per log with hidden entries still there: a floor, and when it was seen.
         self._left: dict[int, tuple[int, float]] = {}
 
     def reason(self, log: int) -> str | None:
-        """Return why a publish to a topic is refused; None if it is not."""
+        """Return why a publish to a topic is refused, None if it is not."""
         return self._full.get(0) or self._full.get(log) if self._full else None
 
     def require_room(self, *logs: int) -> None:
@@ -242,7 +242,7 @@ class Bounds:
         return topic.size - topic.waiting - sum(record_bytes.values())
 
     async def _remove_left(self, catalogue: Document, document: Document, head: Mark) -> None:
-        """Remove entries that left long enough ago."""
+        """Remove entries gone for long enough."""
         log, floor = layout.log_of(document), layout.floor_of(document).offset
         if not document.get("shed"):
             self._left.pop(log, None)

@@ -57,7 +57,7 @@ class LookUps:
         return {txn: size for txn, size in sizes.items() if ends.get(int(txn, 16), True)}
 
     async def not_over(self, log: int, txns: Collection[int], floor: int) -> set[int]:
-        """Return those transactions that are not finished, or have committed past a floor."""
+        """Return the transactions not finished, or committed past a floor."""
         ends = await self._ends(log, txns, floor)
         left = [txn for txn in txns if txn not in ends]
         chosen = {"_id": {"$in": left}, "active": True}
@@ -76,7 +76,7 @@ class LookUps:
         return ends
 
     async def needed(self, log: int, after: int, upto: int) -> str | None:
-        """Return why readers may need one of these entries; None if they need none."""
+        """Return why readers may need one of these entries, None if they need none."""
         chosen = {"_id": layout.places_of(log, after, upto), "kind": {"$in": _NEEDED_KINDS}}
         members = {"kind": 1, "ts": 1, "t": 1, "x": 1, "d": 1}
         found = await self._link.entries.find(chosen, members).to_list()

@@ -7,7 +7,7 @@ same reason a deleted topic goes so long after its deletion.
 
 The newest entry of a log always stays: it shows the log's last time and sequence. Records of
 transactions stay for another 20 minutes: a transaction lasts at most 15, and its commit brings them
-back for readers past their place. Those of a transaction that is open, or has committed past the
+back for readers past their place. Those of a transaction still open, or committed past the
 front, stay however old they are: a stop ends no transaction. COMMIT entries stay as long, so none
 leaves before its records: an agent that slept since the decision may write it again, and it must
 not bring them back.

@@ -77,7 +77,7 @@ class SqlitePointers(SharedWriter):
 
 
 def _require_room(step: SharedStep, log: int, pointer: int, messages: Sequence[Message]) -> None:
-    """Raise TopicFullError, or an error that no retry will change, unless the topic has room."""
+    """Raise TopicFullError, or an error no retry will change, unless the topic has room."""
     try:
         room.require(step.db, ((log, len(data)) for data, _ in messages), step.present)
     except TopicFullError:

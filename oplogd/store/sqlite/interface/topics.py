@@ -137,7 +137,7 @@ class SqliteTopics:
         return outcomes
 
     async def sweep(self) -> int:
-        """Each step is a call of the writer, so that appends interleave."""
+        """Each step is a call of the writer, so appends interleave."""
         if not await self._lookups.run(sweep.is_needed):
             return 0  # the readers' thread and its connection cost memory
         removed = 0

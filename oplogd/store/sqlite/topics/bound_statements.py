@@ -12,7 +12,7 @@ TOTAL_LOG = 0
 
 SET_MAX = "UPDATE topic_sizes SET max_bytes = ? WHERE log = ?"
 OVER = "SELECT log FROM topic_sizes INDEXED BY topics_over_bound WHERE octets > max_bytes"
-# A topic that is not deleted.
+# A topic not deleted.
 FIND = """
     SELECT octets, max_bytes, swept, counted, floor, head, namespace, name
     FROM topic_sizes CROSS JOIN topics USING (log) WHERE log = ? AND name IS NOT NULL
@@ -22,7 +22,7 @@ TOTAL = "SELECT coalesce(sum(octets), 0) FROM topic_sizes WHERE log > 0"
 TOTAL_MAX = "SELECT max_bytes FROM topic_sizes WHERE log = 0"
 TOTAL_ROW = "SELECT octets, max_bytes, gone FROM topic_sizes WHERE log = 0"
 SET_TOTAL = "UPDATE topic_sizes SET octets = ? WHERE log = 0"
-# Time of the oldest entry of each topic that is past its floor.
+# Time of the oldest entry past the floor, of each topic.
 FRONTS = f"""
     SELECT stamp, log FROM (
         SELECT log, (
@@ -37,7 +37,7 @@ FRONTS = f"""
 _MARKERS = f"'{EntryKind.COMMIT}', '{EntryKind.ABORT}', '{EntryKind.PUBLISH}'"
 _WITH_POINTER = f"'{EntryKind.DIRECT}', '{EntryKind.PUBLISH}'"
 # Entries in order: offset, stamp, kind, bytes, the pointer, the data of a marker, and whether it is
-# a record of a transaction that is not over.
+# a record of an open transaction.
 LOOK = f"""
     SELECT place - :base, stamp, kind, {size("data")},
     iif(kind IN ({_WITH_POINTER}), CAST(data AS INTEGER), NULL),
@@ -76,7 +76,7 @@ GONE_SINCE = """
 
 # --- Counting ---
 
-# Topics with uncounted entries; those with a bound that exceed it, too.
+# Topics with uncounted entries, and those over their bound.
 BEHIND = """
     SELECT log FROM topics CROSS JOIN topic_sizes USING (log)
     WHERE name IS NOT NULL AND head > counted

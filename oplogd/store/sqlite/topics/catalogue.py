@@ -15,7 +15,7 @@ from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.bound_statements import SET_MAX
 from oplogd.store.topics import Namespace, Topic
 
-# Logs that one creation looks at for a free number: some hundredths of a second.
+# Logs checked by one creation for a free number: some hundredths of a second.
 _LOOKED_AT = 50_000
 
 # Topics without a row of rules have the default ones.
@@ -88,7 +88,7 @@ def create(db: sqlite3.Connection, topic: Topic, now: int) -> Topic:
             last = max(ended_stamp, stamp(now, 0), ahead[0] if ahead else 0)
             db.execute(_CREATE, row | {"begin": begin_of(log), "stamp": last})
             _set_properties(db, topic._replace(log=log))
-        # If none is free, the next creation looks at the numbers that follow.
+        # If none is free, the next creation looks at the following numbers.
         db.execute(_USE_LOG, (log,))
     if not is_free or not is_log(log):
         raise NoLogNumberError(used_up("the store"))
@@ -162,7 +162,7 @@ def current(db: sqlite3.Connection, logs: Collection[int]) -> dict[int, Topic]:
 
 
 def count(db: sqlite3.Connection) -> tuple[int, int]:
-    """Return the number of topics that exist, and of logs in use."""
+    """Return the number of existing topics, and of logs in use."""
     (topics,) = db.execute(_COUNT).fetchone()
     (numbers,) = db.execute(_COUNT_NUMBERS).fetchone()
     return topics, numbers

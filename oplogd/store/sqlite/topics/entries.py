@@ -203,7 +203,7 @@ def locate(
 
 
 def raise_floor(db: sqlite3.Connection, log: int, present: Present) -> Mark:
-    """Keep the entries that are gone now gone, in the caller's transaction. Return the front."""
+    """Keep the entries now gone hidden, in the caller's transaction. Return the front."""
     front = locate(db, log, 0, 0, present).front
     floor = {"log": log, "floor": front.offset, "stamp": stamp(front.ms, front.sequence)}
     db.execute(sql.SET_FLOOR, floor)

@@ -39,7 +39,7 @@ _REPAIR = (
         ORDER BY place LIMIT 1
     ), :base) WHERE log = :log AND stamp > :now
     """,
-    # Positive ends stay positive, negative ones negative; 0 stays 0.
+    # Positive ends stay positive, negative ones negative, 0 stays 0.
     f"""
     UPDATE entries SET stamp = {_STAMP}, expires = CASE
         WHEN expires > 0 THEN max(1, expires + {_MOVED})

@@ -51,7 +51,7 @@ class Follower:
             news, self._turn = await self._pool.run(
                 lambda db: self._wait(db, heads, seconds, ended)
             )
-        finally:  # a wait that was cancelled must not delay the next one
+        finally:  # a cancelled wait must not delay the next one
             ended.set()
             self.wake()
         self._version = news.version

@@ -56,7 +56,7 @@ class BoundsKeeper:
         self.exist = True
 
     def has_bound(self, topic: Topic) -> None:
-        """Note a topic that was created or changed."""
+        """Note a created or changed topic."""
         if topic.max_bytes is not None:
             self._bounded.add(topic.log)
             self.exist = True
@@ -75,7 +75,7 @@ class BoundsKeeper:
             await self._writer.run(partial(self._step, log=log), frees_space=True)
 
     async def shrink(self) -> int:
-        """Each step is a call of the writer, so that appends interleave."""
+        """Each step is a call of the writer, so appends interleave."""
         found = await self._lookups.run(_look)
         self._bounded = found.bounded
         self._appended = {log: got for log, got in self._appended.items() if log in found.bounded}

@@ -1,4 +1,4 @@
-"""Entries leave at the front of a topic that stores too much, some at a time.
+"""Entries leave at the front of a topic with too many bytes, some at a time.
 
 The front stops before an entry that readers of an undecided or just decided transaction or pointer
 need. It passes the records of a transaction: they stay until its COMMIT entry leaves, since
@@ -48,7 +48,7 @@ class SizedTopic(NamedTuple):
 class LeavingStep(NamedTuple):
     """``removed`` entries with ``size`` bytes left.
 
-    ``held_by``: why no further ones may leave now; None: they may. ``next_stamp``: of the oldest
+    ``held_by``: why no further ones may leave now. None: they may. ``next_stamp``: of the oldest
     entry left, if the step stopped at it. ``spare``: bytes of the newest entry, if the step stopped
     there only because it is the newest.
     """
@@ -74,7 +74,7 @@ class _Entry(NamedTuple):
 
 
 def find(db: sqlite3.Connection, log: int) -> SizedTopic | None:
-    """Return a topic that is not deleted."""
+    """Return a topic, unless it is deleted."""
     row = db.execute(sql.FIND, (log,)).fetchone()
     if row is None:
         return None
@@ -100,7 +100,7 @@ def find_counted(db: sqlite3.Connection, log: int) -> SizedTopic | None:
 
 
 def look_again(db: sqlite3.Connection, logs: Sequence[int]) -> None:
-    """Note that records of a transaction in these logs are not needed any more."""
+    """Note the records of a transaction in these logs as not needed any more."""
     db.execute(sql.LOOK_AGAIN, (as_json(logs),))
 
 
@@ -128,7 +128,7 @@ class _Leaving:
         self._db = db
         self._topic = topic
         self._present = present
-        # The newest entry that stays.
+        # The newest entry to stay.
         self._last = None if newest else topic.head
         self._floor, self._floor_stamp = topic.floor, 0
         self._swept = topic.swept
@@ -137,7 +137,7 @@ class _Leaving:
         self._held_by: str | None = None
         self._next_stamp: int | None = None
         self._spare = 0
-        # Why each pointer is needed; None: it is not.
+        # Why each pointer is needed. None: it is not.
         self._pointers: dict[int, str | None] = {}
 
     def run(self, excess: int, upto_stamp: int) -> LeavingStep:
@@ -194,7 +194,7 @@ class _Leaving:
         return goes_on
 
     def _may_pass(self, entry: _Entry, upto_stamp: int) -> bool:
-        """Return whether the front may pass an entry; it has then passed it."""
+        """Return whether the front may pass an entry. If so, it has passed the entry."""
         if entry.offset <= self._floor:
             return True
         if entry.stamp > upto_stamp:
@@ -210,7 +210,7 @@ class _Leaving:
         return True
 
     def _reason(self, entry: _Entry) -> str | None:
-        """Return why readers may need an entry; None if they do not."""
+        """Return why readers may need an entry, None if they do not."""
         if entry.pointer is not None:
             if entry.pointer not in self._pointers:
                 self._pointers[entry.pointer] = self._reason_of_pointer(entry.pointer)
@@ -249,7 +249,7 @@ class _Leaving:
         return size
 
     def _remove_with(self, entry: _Entry) -> bool:
-        """Remove the rows that go with an entry. Return whether none is left."""
+        """Remove the rows of an entry. Return whether none is left."""
         if entry.data is None:
             return True
         db, log, limit = self._db, self._topic.log, max(self._room, 1)

@@ -23,7 +23,7 @@ from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.topics import MAX_OFFSET, RECORDS_STAY_MS, EntryKind
 
-# Entries that one step removes: a few ms.
+# Entries removed by one step: a few ms.
 STEP_ENTRIES = 500
 
 
@@ -56,12 +56,12 @@ def expired(db: sqlite3.Connection, now: Present) -> list[int]:
 
 
 def deleted(db: sqlite3.Connection) -> list[int]:
-    """Return the logs of deleted topics that still have a row."""
+    """Return the logs of deleted topics with a row left."""
     return [log for (log,) in db.execute(sql.DELETED)]
 
 
 def trim(db: sqlite3.Connection, log: int, now: Present, progress: SweepProgress) -> int:
-    """Remove entries before the front; raise the floor first. Return their number."""
+    """Raise the floor, then remove entries before the front. Return their number."""
     with transaction(db):
         try:
             front = topic_entries.raise_floor(db, log, now)
