@@ -108,20 +108,6 @@ def check_value(field: Field, value: Any) -> None:
             field.check(each)
 
 
-def check_text(field: Field, text: str, written: str) -> None:
-    """Check a text as ``check_value`` does. ``written``: the same with its variables unreplaced.
-
-    Raises ValueError. It shows ``written`` instead: the value of a variable may be a secret.
-    """
-    try:
-        check_value(field, text)
-    except ValueError:
-        if field.kind in SECRETS or text == written:
-            raise
-        check_value(field, written)
-        raise ValueError(f"{written!r} has a variable with an unusable value") from None
-
-
 def shown_text(document: Mapping[str, Any]) -> str:
     """Return shown values as YAML."""
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)

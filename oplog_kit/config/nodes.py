@@ -6,12 +6,13 @@ Functions raise ValueError. Its message continues a sentence that begins with th
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import yaml
 
 from oplog_kit.disk import read_text, without_newline
 
+_T = TypeVar("_T")
 # A single character, also an escaped one such as a tab, and a kind of token tell no secret.
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\]|<[a-z ]+>)')|'[^']*'|"[^"]*\"""")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -123,13 +124,23 @@ def flag(text: str) -> bool:
     return text == "true"
 
 
-def converted(node: yaml.Node, environ: Mapping[str, str], convert: Callable[[str], Any]) -> Any:
+def converted(node: yaml.Node, environ: Mapping[str, str], convert: Callable[[str], _T]) -> _T:
     """Return a converted value. An error repeats the text as it is written, without variables."""
-    found = scalar(node, environ)
+    return as_written(scalar(node, environ), node.value, convert)
+
+
+def as_written(text: str, written: str, convert: Callable[[str], _T]) -> _T:
+    """Convert a text. ``written``: the same without the values of its variables.
+
+    An error repeats ``written``: a value may be a secret.
+    """
     try:
-        return convert(found)
+        return convert(text)
     except ValueError:
-        return convert(node.value)
+        if text == written:
+            raise
+    convert(written)
+    raise ValueError(f"{written!r} has a variable with an unusable value")
 
 
 def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 
 from oplog_kit.config import nodes
-from oplog_kit.config.fields import SECRETS, Field, Kind, check_text, check_value
+from oplog_kit.config.fields import SECRETS, Field, Kind, check_value
 from oplog_kit.config.nodes import is_null, is_text, line, read_yaml
 from oplog_kit.errors import ConfigError
 from oplog_kit.tls import tls_context
@@ -125,8 +125,7 @@ class Reader:
                 self.add(path, "the name of a setting must be text", line(key))
                 continue
             name = key.value
-            if name in section.lines:
-                first = section.lines[name]
+            if first := section.lines.get(name):
                 self.add(prefix + name, f"is given twice, first in line {first}", line(key))
             elif name not in known:
                 hint = near(name, known)
@@ -224,7 +223,8 @@ class Reader:
             found = self.text(node)
         if field.kind is Kind.FILE:
             return self._path(found)
-        check_text(field, found, node.value)
+        written = found if field.kind in SECRETS else node.value  # checks of secrets repeat nothing
+        nodes.as_written(found, written, lambda text: check_value(field, text))
         return found
 
     def _strings(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
