@@ -132,7 +132,7 @@ def converted(node: yaml.Node, environ: Mapping[str, str], convert: Callable[[st
 def as_written(text: str, written: str, convert: Callable[[str], _T]) -> _T:
     """Convert a text. ``written``: the same without the values of its variables.
 
-    An error repeats ``written``: a value may be a secret.
+    An error repeats at most ``written``, as far as ``convert`` shows it: a value may be a secret.
     """
     try:
         return convert(text)
@@ -140,7 +140,7 @@ def as_written(text: str, written: str, convert: Callable[[str], _T]) -> _T:
         if text == written:
             raise
     convert(written)
-    raise ValueError(f"{written!r} has a variable with an unusable value")
+    raise ValueError("has a variable with an unusable value")
 
 
 def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:

@@ -223,8 +223,7 @@ class Reader:
             found = self.text(node)
         if field.kind is Kind.FILE:
             return self._path(found)
-        written = found if field.kind in SECRETS else node.value  # checks of secrets repeat nothing
-        nodes.as_written(found, written, lambda text: check_value(field, text))
+        nodes.as_written(found, node.value, lambda text: check_value(field, text))
         return found
 
     def _strings(self, field: Field, node: yaml.Node) -> tuple[str, ...]:
