@@ -51,6 +51,7 @@ def run_command(
         for stream in (sys.stdout, sys.stderr):
             if stream is None:
                 return EXIT_FAILED
+            # The type of the streams has no `reconfigure`, their class has.
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         code = command.main(arguments, program, standalone_mode=False)
         sys.stdout.flush()

@@ -143,7 +143,7 @@ def _oplog_item(block: Block, sequence: int) -> Item | None:
         except (ValueError, TypeError, RecursionError) as error:
             raise _unreadable("operation", event_id, error) from None
     if event in ("reset", "live"):
-        return Change(event_id, sequence, event)  # type: ignore[arg-type]
+        return Change(event_id, sequence, event)  # type: ignore[arg-type]  # one of these two
     return Checkpoint(event_id, sequence) if has_id else None
 
 

@@ -102,7 +102,7 @@ def test_a_closed_producer_is_freed_with_its_last_reference(has_sent: bool) -> N
     producer = Producer("http://127.0.0.1:9")
     if has_sent:
         producer.send("insert", "video", "1")
-        thread = producer._way._thread._thread  # type: ignore[union-attr]
+        thread = producer._way._thread._thread  # type: ignore[union-attr]  # HTTP
         with pytest.raises(FlushError):
             producer.close(0)
         assert thread is not None

@@ -98,7 +98,8 @@ def _run(arguments: list[str]) -> int:
             raise click.UsageError(unknown)
         if sys.stdout is None:
             raise Failed("stdout is closed: there is nowhere to write to")
-        # Line by line, also into a pipe: a reader sees a message when it comes.
+        # Line by line, also into a pipe: a reader sees a message when it comes. The type of stdout
+        # has no `reconfigure`, its class has.
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
         logging.basicConfig(format=f"{PROGRAM}: %(message)s", level=logging.WARNING)
         logging.getLogger("oplogc").setLevel(logging.INFO)

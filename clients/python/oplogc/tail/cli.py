@@ -59,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error))
     colour = _wants_colour(settings.color)
     line = _as_json if settings.json else partial(_line, colour=colour)
-    # Line by line, also into a pipe: a reader sees an operation when it happens.
+    # Line by line, also into a pipe: a reader sees an operation when it happens. The type of stdout
+    # has no `reconfigure`, its class has.
     sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     try:
         asyncio.run(follow(consumer, lambda each: print(line(each)), Operation, settings.count))
