@@ -2,14 +2,13 @@
 
 import asyncio
 import errno
-import gc
 import threading
-import weakref
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from oplogc import FlushError, Producer
+from oplogc import Producer
 from oplogc.process import loop_thread
 from oplogc.process.loop_thread import LoopThread
 from tests.kits.processes.logged import DEADLINE
@@ -86,6 +85,39 @@ def test_a_handler_of_a_signal_within_a_start_may_end_it(
         thread.soon(int)
 
 
+@pytest.mark.parametrize("name", ["call", "soon"])
+def test_no_end_comes_between_a_call_and_its_place_in_the_loop(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    thread = LoopThread("test")
+    loop = thread.start()
+    place, locked = loop.call_soon_threadsafe, []
+
+    def interrupted(*arguments: Any, **options: Any) -> asyncio.Handle:
+        other = threading.Thread(target=lambda: locked.append(not thread._lock.acquire(False)))
+        other.start()
+        other.join()
+        return place(*arguments, **options)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", interrupted)
+    if name == "call":
+        assert thread.call(_answer()) == 42
+    else:
+        thread.soon(int)
+    assert locked[0]
+    thread.end()
+
+
+def test_a_thread_that_hangs_at_its_end_counts_as_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_thread, "_END_SECONDS", 0)
+    thread, go_on = LoopThread("test"), threading.Event()
+    thread.soon(go_on.wait)
+    assert thread.is_running
+    thread.end()
+    assert not thread.is_running
+    go_on.set()
+
+
 def test_a_producer_buffers_nothing_while_its_thread_cannot_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -95,24 +127,3 @@ def test_a_producer_buffers_nothing_while_its_thread_cannot_start(
         producer.send("insert", "video", "1")
     assert producer.counters.buffered == 0
     producer.close()
-
-
-@pytest.mark.parametrize("has_sent", [True, False])
-def test_a_closed_producer_is_freed_with_its_last_reference(has_sent: bool) -> None:
-    producer = Producer("http://127.0.0.1:9")
-    if has_sent:
-        producer.send("insert", "video", "1")
-        thread = producer._way._thread._thread  # type: ignore[union-attr]  # HTTP
-        with pytest.raises(FlushError):
-            producer.close(0)
-        assert thread is not None
-        thread.join(DEADLINE)
-    else:
-        producer.close()
-    freed = weakref.ref(producer._way)
-    gc.disable()
-    try:
-        del producer
-        assert freed() is None
-    finally:
-        gc.enable()

@@ -30,7 +30,8 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        # Reentrant: a signal's handler may come while its thread is in `start`.
+        # Each call reaches the loop before its end does, which cancels it. Reentrant: a signal's
+        # handler may come while its thread is in `start`.
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -39,7 +40,7 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive() and not self._ended
 
     def start(self, main: _Main = _until_cancelled) -> asyncio.AbstractEventLoop:
         """Start the thread if needed, and return its loop. A call that fails may be repeated.
@@ -48,9 +49,9 @@ class LoopThread:
         Raises RuntimeError if there can be no thread, and OSError if there can be no loop, such as
         for lack of file descriptors.
         """
-        if self._ended:
-            raise ValueError("this object is closed")
         with self._lock:
+            if self._ended:
+                raise ValueError("this object is closed")
             if self._loop is None:
                 loop = _OwnLoop()  # in the thread its failure would reach no caller
                 if self._loop is not None:  # started by a handler meanwhile
@@ -71,7 +72,8 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, _R]) -> _R:
         """Run a coroutine there. Return its result. An exception here, as by Ctrl-C, cancels it."""
         try:
-            running = asyncio.run_coroutine_threadsafe(work, self.start())
+            with self._lock:
+                running = asyncio.run_coroutine_threadsafe(work, self.start())
         except BaseException:
             work.close()
             raise
@@ -83,11 +85,13 @@ class LoopThread:
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function there, without waiting. Raises ValueError after ``end``."""
-        self.start().call_soon_threadsafe(function, *arguments)
+        with self._lock:
+            self.start().call_soon_threadsafe(function, *arguments)
 
     def end(self) -> None:
         """Cancel ``main`` and the tasks of the loop, and end."""
-        self._ended = True
+        with self._lock:
+            self._ended = True
         if self._loop is None or self._thread is None:
             return
         try:

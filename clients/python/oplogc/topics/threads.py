@@ -36,6 +36,7 @@ class Topics(TopicsBase):
         self._topics = AsyncTopics._of(self._options)
         self._thread = LoopThread("oplogc-topics")
         self._lock = threading.Lock()
+        self._closing = threading.RLock()
         self._closed = False
         after_fork(self, Topics._begin)
 
@@ -102,12 +103,13 @@ class Topics(TopicsBase):
         with self._lock:
             self._closed = True
         self._topics.room.close()
-        try:
-            if self._thread.is_running:
-                self._thread.call(self._topics.aclose(timeout))
-        finally:
-            self._thread.end()
-            open_ones.discard(self)
+        with self._closing:  # a second call waits for the first
+            try:
+                if self._thread.is_running:
+                    self._thread.call(self._topics.aclose(timeout))
+            finally:
+                self._thread.end()
+                open_ones.discard(self)
 
     def flush_at_exit(self, timeout: float) -> None:
         """Deliver the remaining messages if ``close`` was not called."""
