@@ -142,3 +142,15 @@ def test_closing_the_client_aborts_what_is_open(topics_of: TopicsOf) -> None:
         with pytest.raises(TransactionError, match="its client was closed"), topics.transaction():
             topics.close()
     assert server.calls == ["txns", "abort"]
+
+
+def test_a_block_in_a_thread_that_goes_on_after_its_time_fails_for_it_and_aborts() -> None:
+    def go_on(topics: Topics) -> None:
+        with topics.transaction(timeout=0.2) as txn:
+            assert isinstance(txn.write("t", "a").exception(DEADLINE), TransactionError)
+            txn.write("t", "b")
+
+    with TransactionServer() as server, Topics(server.url) as topics:
+        with pytest.raises(TransactionError, match=r"its time of 0\.2 s is over"):
+            go_on(topics)
+        assert server.calls == ["txns", "records", "abort"]

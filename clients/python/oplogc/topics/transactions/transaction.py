@@ -279,15 +279,15 @@ class AsyncTransaction:
             self._timer.cancel()
 
     def _time_is_over(self) -> None:
-        if self._error is None:
-            self._fail(self._not_committed(f"its time of {self._timeout:g} s is over"))
+        self._fail(self._not_committed(f"its time of {self._timeout:g} s is over"))
 
     def _fail(self, error: OplogError) -> None:
-        if self._error is None:
-            self._error = error
+        if self._error is not None:  # the futures have failed
+            return
+        self._error = error
         self._waiting.clear()
         for future in self._futures:
-            fail(future, self._error)
+            fail(future, error)
         self._room.close()
         self._changes.notify()
 
