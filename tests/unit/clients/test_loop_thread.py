@@ -22,13 +22,22 @@ def _no_thread(_: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
+def _interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 async def _answer() -> int:
     return 42
 
 
 @pytest.mark.parametrize(
     ("where", "name", "failing"),
-    [(loop_thread, "_OwnLoop", _no_files), (threading.Thread, "start", _no_thread)],
+    [
+        (loop_thread, "_OwnLoop", _no_files),
+        (threading.Thread, "start", _no_thread),
+        (threading.Thread, "start", _interrupted),
+        (threading.Thread, "__init__", _interrupted),
+    ],
 )
 def test_a_thread_that_cannot_start_fails_the_call_and_starts_with_the_next(
     where: object, name: str, failing: object
@@ -36,7 +45,7 @@ def test_a_thread_that_cannot_start_fails_the_call_and_starts_with_the_next(
     thread = LoopThread("test")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(where, name, failing)
-        with pytest.raises((OSError, RuntimeError)):
+        with pytest.raises((OSError, RuntimeError, KeyboardInterrupt)):
             thread.call(_answer())
     assert not thread.is_running
     assert thread.call(_answer()) == 42
@@ -59,6 +68,22 @@ def test_a_handler_of_a_signal_within_a_start_uses_the_same_thread(
     assert answers == [42, 42]
     assert [each.name for each in threading.enumerate()].count("of a handler") == 1
     thread.end()
+
+
+def test_a_handler_of_a_signal_that_ends_it_before_there_is_a_loop_lets_nothing_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thread = LoopThread("test")
+    own = loop_thread._OwnLoop
+
+    def interrupted() -> asyncio.AbstractEventLoop:
+        thread.end()
+        return own()
+
+    monkeypatch.setattr(loop_thread, "_OwnLoop", interrupted)
+    with pytest.raises(ValueError, match="this object is closed"):
+        thread.call(_answer())
+    assert thread._thread is None
 
 
 @pytest.mark.parametrize("is_before", [True, False])

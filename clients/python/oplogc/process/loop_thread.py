@@ -54,18 +54,19 @@ class LoopThread:
                 raise ValueError("this object is closed")
             if self._loop is None:
                 loop = _OwnLoop()  # in the thread its failure would reach no caller
-                if self._loop is not None:  # started by a handler meanwhile
+                if self._ended or self._loop is not None:  # by a handler meanwhile
                     loop.close()
-                    return self._loop
+                    return self.start(main)
                 self._loop = loop
-                self._thread = threading.Thread(
-                    target=self._run, args=(loop, main), name=self._name, daemon=True
-                )
                 try:
+                    self._thread = threading.Thread(
+                        target=self._run, args=(loop, main), name=self._name, daemon=True
+                    )
                     self._thread.start()
-                except RuntimeError:
-                    self._loop = self._thread = None
-                    loop.close()
+                except BaseException:  # also of a signal's handler, perhaps after the start
+                    if self._thread is None or self._thread.ident is None:
+                        self._loop = self._thread = None
+                        loop.close()
                     raise
             return self._loop
 
