@@ -71,7 +71,7 @@ class StreamConsumer:
     phase: Phase
     # Seconds of silence after which a heartbeat is due.
     heartbeat: float
-    # Whether heartbeats carry checkpoints.
+    # Whether the stream carries checkpoints.
     checkpoints: bool
     # Monotonic time at which the stream is ended; ``inf``: never.
     ends_at: float
@@ -84,6 +84,7 @@ class StreamConsumer:
     name: str = ""
     connection: StreamConnection = field(default_factory=StreamConnection)
     ending: bool = False
+    _has_caught_up: bool = False
     # The pointer holding the consumer, and the monotonic time since when.
     _hold: tuple[int, float] | None = None
     _waiter: asyncio.Future[None] | None = None
@@ -121,9 +122,7 @@ class StreamConsumer:
         while not self.ending:
             phase = self.phase
             if self._asking is None and isinstance(phase, LivePhase) and phase.is_ready():
-                chunk = phase.next_chunk()
-                if not chunk:
-                    await self._wait_for_entries(phase)
+                chunk = phase.next_chunk() or await self._wait_for_entries(phase)
             elif isinstance(phase, StorePhase) and phase.present_hold is not None:
                 chunk = b""
                 if not self._beat_is_due():
@@ -252,11 +251,16 @@ class StreamConsumer:
     def _wake_after(self, _: asyncio.Task[Step]) -> None:
         self.wake()
 
-    async def _wait_for_entries(self, live: LivePhase) -> None:
+    async def _wait_for_entries(self, live: LivePhase) -> bytes:
+        """Return a checkpoint when a filtered stream has caught up: no operation says so."""
         if not live.is_at_end():  # nothing passes in a long piece of the ring
             await asyncio.sleep(0)
+        elif self.checkpoints and self.view.postings and not self._has_caught_up:
+            self._has_caught_up = True
+            return live.checkpoint()
         elif not self._beat_is_due():
             await self.sleep()
+        return b""
 
     def _beat(self) -> bytes:
         """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one.

@@ -47,8 +47,9 @@ async def test_a_heartbeats_checkpoint_skips_operations_that_do_not_pass(world: 
     await grow(world, "rare")
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
-    greeting = await client.consumer.next_chunk()
-    assert greeting == f"id: {format_id(world.mark(1))}\n\n".encode()
+    greeting = f"id: {format_id(world.mark(1))}\n\n".encode()
+    assert await client.consumer.next_chunk() == greeting
+    assert await client.consumer.next_chunk() == greeting  # it has caught up
     await grow(world, "video", "video")
     client.consumer.heartbeat = 0
     assert (
@@ -62,12 +63,27 @@ async def test_a_heartbeats_checkpoint_skips_operations_that_did_not_pass_while_
 ) -> None:
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
-    assert await client.read()
-    assert not await client.read()
+    assert [await client.read() for _ in range(3)] == [True, True, False]
     await grow(world, "video", "video")
     client.consumer.last_write = float("-inf")
     world.hub.look(time.monotonic())
     assert await client.woken() == HEARTBEAT + f"id: {format_id(world.mark(2))}\n\n".encode()
+
+
+@pytest.mark.parametrize("is_behind_the_ring", [False, True])
+async def test_a_filtered_stream_says_once_that_it_has_caught_up(
+    world: World, is_behind_the_ring: bool
+) -> None:
+    await grow(world, "rare", "video", "video", "rare", "video")
+    if is_behind_the_ring:
+        await world.restart_ring()
+    client = await connected(world, format_id(world.mark(1)), checkpoints=True)
+    assert client.consumer is not None
+    chunks = [await client.consumer.next_chunk() for _ in range(3)]
+    assert [chunk.partition(b"\n")[0].decode() for chunk in chunks] == [
+        f"id: {format_id(world.mark(number))}" for number in (1, 4, 5)
+    ]
+    assert not await client.read()
 
 
 async def test_the_checkpoint_of_an_empty_log_is_the_time_of_its_beginning(world: World) -> None:
@@ -141,8 +157,7 @@ async def test_a_heartbeat_has_no_checkpoint_while_the_log_may_be_another_one(wo
     await grow(world, "rare")
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
-    assert await client.read()
-    assert not await client.read()
+    assert [await client.read() for _ in range(3)] == [True, True, False]
     client.consumer.last_write = float("-inf")
     world.ring.restart(world.head)
     assert await client.woken() == HEARTBEAT
