@@ -130,12 +130,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     origin.add_argument("--agent")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--once", action="store_true")
+    parser.add_argument("--retry-for", default="10m", help="option retryFor; default: 10m")
     given = parser.parse_args(argv)
     source = (
         {"store": given.store, "start": "oldest"}
         if given.store
         else {"agent": given.agent, "start": "0"}
     )
+    source["retryFor"] = given.retry_for
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the workers need this package as well
     spark = SparkSession.builder.appName("oplog-pipeline").getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")  # errors are printed below, in one line

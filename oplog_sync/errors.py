@@ -18,6 +18,10 @@ class SyncError(OplogError):
     exit_code = EXIT_FAILED
 
 
+class UnreachableError(SyncError):
+    """No agent answers now. A later attempt may succeed."""
+
+
 class OptionError(SyncError, ValueError):
     """An option of the data source or a flag is wrong. The message names it."""
 

@@ -170,12 +170,10 @@ def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
     backend.check()
     if not settings.dry_run:
         backend.settle()
-    reader = spark.read.format("oplog").option("store", settings.store)
-    if not settings.types:
-        return reader.schema(STATE_COLUMNS).load()
-    # This DataFrame serves one query: see SourceOptions.push_filters.
-    states = reader.option("pushFilters", "true").schema(f"{STATE_COLUMNS}, type string").load()
-    return states.where(F.col("type").isin(*settings.types)).drop("type")
+    reader = spark.read.format("oplog").option("store", settings.store).schema(STATE_COLUMNS)
+    if settings.types:
+        reader = reader.option("types", ",".join(sorted(settings.types)))
+    return reader.load()
 
 
 def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, TypeCounts]]:

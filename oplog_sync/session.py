@@ -34,6 +34,28 @@ _INSTALL = (
 )
 
 
+# What the options of a read or a write may hold: the URL of a database, a user in an address.
+_SECRET_OPTIONS = r"(?i)^password$|mongodb(\+srv)?://|//[^/\s]*@"
+# The same in the text of a plan or of an error, up to its end.
+_SECRET_STRINGS = r"(?i)mongodb(\+srv)?://[^\s,\])}]*|(?<=://)[^/\s]*@"
+
+
+def hide_secrets(spark: SparkSession) -> None:
+    """Let the session hide URLs with passwords in its plans and messages.
+
+    The user's own expressions stay in effect. Options named ``password`` are hidden by Spark.
+    """
+    for name, ours, default in (
+        ("spark.sql.redaction.options.regex", _SECRET_OPTIONS, "(?i)url"),
+        ("spark.sql.redaction.string.regex", _SECRET_STRINGS, None),
+    ):
+        given = spark.conf.get(name, default)
+        if not given:
+            spark.conf.set(name, ours)
+        elif ours not in given:
+            spark.conf.set(name, f"{given}|{ours}")
+
+
 def check_java() -> None:
     """Raise SyncError unless Spark finds a recent Java."""
     home = os.environ.get("JAVA_HOME")

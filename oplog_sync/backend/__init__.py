@@ -3,11 +3,31 @@
 from pathlib import Path
 
 from oplog_kit.extras import how_to_install, is_installed
-from oplog_sync.backend.base import NEW_LOG, Backend, NewLog, Range, StoreRow, Wanted, split
+from oplog_sync.backend.base import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    NEW_LOG,
+    Backend,
+    NewLog,
+    Range,
+    StoreRow,
+    Wanted,
+    split,
+)
 from oplog_sync.backend.sqlite import SqliteBackend
 from oplog_sync.errors import OptionError
 
-__all__ = ["NEW_LOG", "Backend", "NewLog", "Range", "StoreRow", "Wanted", "split"]
+__all__ = [
+    "CHUNK_BYTES",
+    "CHUNK_ROWS",
+    "NEW_LOG",
+    "Backend",
+    "NewLog",
+    "Range",
+    "StoreRow",
+    "Wanted",
+    "split",
+]
 
 NO_STORE = "option store: name the SQLite file or the MongoDB URL that holds the log"
 

@@ -1,9 +1,15 @@
 """The interface of a database: ranges to plan, rows to read, a corrector to write."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
+from oplogd.model.event_id import Mark
 from oplogd.store import Corrector, LogBounds
+
+# A chunk ends at this many rows, or with the row that makes its data this large: states may have
+# 64 KiB each.
+CHUNK_ROWS = 10_000
+CHUNK_BYTES = 8 << 20
 
 # Rows after the first bound, up to and including the second. The bounds are offsets for operations,
 # and values of the backend's own for states.
@@ -23,14 +29,14 @@ class StoreRow(NamedTuple):
 class Wanted(NamedTuple):
     """Conditions on the rows to read. A backend may return more rows.
 
-    None is no condition. Bounds are inclusive. ``types``, ``events``: any of these. ``timestamp``:
-    the producer's time in the stored form, which sorts. ``data`` False: StoreRow.data may be empty.
+    None is no condition. Bounds are inclusive. ``types``, ``events``: any of these. ``parents``:
+    an object with any of these. ``data`` False: StoreRow.data may be empty.
     """
 
     types: frozenset[str] | None = None
     events: frozenset[str] | None = None
+    parents: frozenset[str] | None = None
     ms: tuple[int | None, int | None] = (None, None)
-    timestamp: tuple[str | None, str | None] = (None, None)
     offset: tuple[int | None, int | None] = (None, None)
     data: bool = True
 
@@ -78,11 +84,28 @@ class Backend(Protocol):
 
     def locate(self, offset: int) -> LogBounds: ...
 
+    def seek(self, ms: int) -> Mark:
+        """Return the last entry logged up to a time. Offset 0: there is none."""
+
     def settle(self) -> None:
         """Wait until the states hold every present entry of the log. Fold it if no agent does."""
 
     async def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
         """Return an open corrector. ``new`` applies if this creates the store."""
+
+
+def chunked(rows: Iterable[StoreRow]) -> Iterator[list[StoreRow]]:
+    """Divide rows into chunks of CHUNK_ROWS and about CHUNK_BYTES."""
+    chunk: list[StoreRow] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row.data)
+        if size >= CHUNK_BYTES or len(chunk) == CHUNK_ROWS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def split(whole: tuple[int, int], width: int) -> list[Range]:

@@ -8,7 +8,6 @@ from bson.datetime_ms import DatetimeMS
 
 from oplog_sync.backend.base import StoreRow, Wanted
 from oplogd.model.event_id import MAX_MS, MAX_OFFSET, Mark, format_id
-from oplogd.model.operation import parse_timestamp
 from oplogd.store.mongo.link.damage import milliseconds, offset_of, sound_event
 from oplogd.store.mongo.link.layout import LOG, STATES, Document, key_of, mark_of, text
 
@@ -43,8 +42,9 @@ def _common_filters(wanted: Wanted) -> list[Document]:
         filters.append({"event": {"$in": sorted(wanted.events)}})
     if wanted.types is not None:
         filters.append({"data.t": {"$in": sorted(wanted.types)}})
-    low, high = (None if text is None else parse_timestamp(text) for text in wanted.timestamp)
-    return [*filters, _between("data.ts", low, high)]
+    if wanted.parents is not None:
+        filters.append({"data.p": {"$in": sorted(wanted.parents)}})
+    return filters
 
 
 def _state_filters(wanted: Wanted) -> list[Document]:

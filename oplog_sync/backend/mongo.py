@@ -20,10 +20,19 @@ from pymongo.database import Database
 from pymongo.errors import ConfigurationError, ConnectionFailure, CursorNotFound, PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoreRow, Wanted
+from oplog_sync.backend.base import (
+    CHUNK_BYTES,
+    CHUNK_ROWS,
+    NEW_LOG,
+    NewLog,
+    Range,
+    StoreRow,
+    Wanted,
+)
 from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, MongoTable, past
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
+from oplogd.model.event_id import Mark
 from oplogd.store import LogBounds
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable
@@ -32,7 +41,6 @@ from oplogd.store.mongo.link.link import DEFAULT_DATABASE, Link
 from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES
 
-CHUNK_ROWS = 10_000
 # Keys sampled for each range of states. The size of a range is then right within about a quarter.
 _SAMPLES = 20
 _OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}
@@ -95,6 +103,9 @@ class MongoBackend:
     def locate(self, offset: int) -> LogBounds:
         return asyncio.run(self._locate(offset))
 
+    def seek(self, ms: int) -> Mark:
+        return asyncio.run(self._seek(ms))
+
     def settle(self) -> None:
         with self._database() as database:
             row = _at_primary(database[META]).find_one({"_id": LOG}, {"n": 1})
@@ -117,6 +128,10 @@ class MongoBackend:
     async def _locate(self, offset: int) -> LogBounds:
         async with self._greeted() as link:
             return await Log(link).locate(offset)
+
+    async def _seek(self, ms: int) -> Mark:
+        async with self._greeted() as link:
+            return await Log(link).seek(ms)
 
     @contextlib.asynccontextmanager
     async def _greeted(self) -> AsyncIterator[Link]:
@@ -150,16 +165,18 @@ class MongoBackend:
         ):
             while True:
                 rows: list[StoreRow] = []
+                size = 0
                 chosen: Document = {"$and": [past(order, after, last), *filters]}
                 found = collection.find(chosen, projection, session=session)
                 try:
                     with found.sort(order, 1).hint([(order, 1)]).batch_size(CHUNK_ROWS) as cursor:
                         for document in cursor:
-                            rows.append(table.row(document, wanted.data))
+                            rows.append(row := table.row(document, wanted.data))
+                            size += len(row.data)
                             after, moved = document[order], True
-                            if len(rows) == CHUNK_ROWS:
+                            if len(rows) == CHUNK_ROWS or size >= CHUNK_BYTES:
                                 yield rows
-                                rows = []
+                                rows, size = [], 0
                     is_whole = True
                 except (ConnectionFailure, CursorNotFound):
                     if not moved:

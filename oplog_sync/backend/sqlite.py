@@ -13,10 +13,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from oplog_sync.backend.base import NEW_LOG, NewLog, Range, StoreRow, Wanted, split
+from oplog_sync.backend.base import (
+    CHUNK_ROWS,
+    NEW_LOG,
+    NewLog,
+    Range,
+    StoreRow,
+    Wanted,
+    chunked,
+    split,
+)
 from oplogd.clock import SYSTEM
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreError, StoreUnavailableError
+from oplogd.model.event_id import Mark
 from oplogd.store import LogBounds
 from oplogd.store.sqlite import (
     APPLICATION_ID,
@@ -24,11 +34,10 @@ from oplogd.store.sqlite import (
     MIGRATIONS,
     SqliteStore,
     read_bounds,
+    seek,
 )
 from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.store.sqlite.log import clock_rows
-
-_CHUNK = 10_000
 
 _STATE_BOUNDS = "SELECT (SELECT min(id) FROM states), (SELECT max(id) FROM states)"
 _STATES = """
@@ -42,12 +51,14 @@ _OPERATIONS = """
 _CONDITIONS = {
     "types": "substr(key, 1, instr(key, '/') - 1) IN (SELECT value FROM json_each(:types))",
     "events": "event IN (SELECT value FROM json_each(:events))",
+    "parents": """EXISTS (
+        SELECT 1 FROM json_each(data, '$.parents') AS has
+        WHERE has.value IN (SELECT value FROM json_each(:parents))
+    )""",
     "ms_from": "ts >= :ms_from",
     "ms_to": "ts <= :ms_to",
     "offset_from": "n >= :offset_from",
     "offset_to": "n <= :offset_to",
-    "timestamp_from": "json_extract(data, '$.timestamp') >= :timestamp_from",
-    "timestamp_to": "json_extract(data, '$.timestamp') <= :timestamp_to",
 }
 
 
@@ -90,6 +101,10 @@ class SqliteBackend:
             clock.begin(clock_rows.find(db), is_logged=False)
             return read_bounds(db, offset, dataclasses.replace(SYSTEM, now_ms=clock.now_ms))
 
+    def seek(self, ms: int) -> Mark:
+        with self._connection() as db:
+            return seek(db, ms)
+
     def settle(self) -> None:
         """Do nothing: SQLite changes states and log in one transaction."""
 
@@ -107,10 +122,9 @@ class SqliteBackend:
         if given:
             sql = f"SELECT * FROM ({sql}) WHERE {' AND '.join(_CONDITIONS[name] for name in given)}"
         with self._connection() as db:
-            for after, upto in split(part, _CHUNK):
+            for after, upto in split(part, CHUNK_ROWS):
                 rows = db.execute(sql, given | {"after": after, "upto": upto})
-                if chunk := list(map(StoreRow._make, rows)):
-                    yield chunk
+                yield from chunked(map(StoreRow._make, rows))
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -142,6 +156,6 @@ class SqliteBackend:
 
 def _given(wanted: Wanted) -> dict[str, Any]:
     """Return the conditions in ``wanted``, by the names in _CONDITIONS."""
-    lists = (None if each is None else json.dumps([*each]) for each in wanted[:2])
-    values = zip(_CONDITIONS, (*lists, *wanted.ms, *wanted.offset, *wanted.timestamp), strict=True)
+    lists = (None if each is None else json.dumps([*each]) for each in wanted[:3])
+    values = zip(_CONDITIONS, (*lists, *wanted.ms, *wanted.offset), strict=True)
     return {name: value for name, value in values if value is not None}

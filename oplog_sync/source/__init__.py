@@ -1,27 +1,38 @@
 """The Spark data source ``oplog``."""
 
+import re
+from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
-from oplog_sync.source.batch import BatchReader, PushingReader
-from oplog_sync.source.columns import check_schema, full_schema
-from oplog_sync.source.options import SourceOptions, read_options
+from oplog_sync.session import hide_secrets
+from oplog_sync.source.batch import OperationsReader, StatesReader
+from oplog_sync.source.columns import arrow_batch, check_schema, full_schema
+from oplog_sync.source.options import SourceOptions, Use, read_options
+from oplog_sync.source.origin import make_origin
 from oplog_sync.source.stream import StreamReader
 from oplog_sync.source.write import OplogWriter
 
 __all__ = ["OplogDataSource", "register"]
 
+# A user, or a parameter with a secret, in the URL of a database.
+_CREDENTIALS = re.compile(r"^[^?]*@|[?&][^=&]*(?:pass|secret|token|mechanismprop)", re.IGNORECASE)
+
 
 def register(spark: SparkSession) -> None:
-    """Register ``spark.read.format("oplog")`` with a session, and enable its filter pushdown."""
+    """Register ``format("oplog")`` with a session, and hide passwords in what Spark shows.
+
+    Without this call a session finds the source by its package ``pyspark_oplog``. Then a store with
+    a password in its URL is refused.
+    """
     master = spark.conf.get("spark.master", None)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    hide_secrets(spark)
     spark.dataSource.register(
-        type("RegisteredOplogDataSource", (OplogDataSource,), {"master": master})
+        type("RegisteredOplogDataSource", (OplogDataSource,), {"master": master, "hides": True})
     )
 
 
@@ -32,14 +43,28 @@ def check_master(options: SourceOptions, master: str | None) -> None:
     if options.backend().needs_local_master:
         raise OptionError(
             "option store: a SQLite store is a file of this machine, which the executors of "
-            f"{master} cannot read; use a local master, or a store in MongoDB"
+            f"{master} cannot read; use a local master, its agents (option agent), or a store in "
+            "MongoDB"
         )
 
 
 class OplogDataSource(DataSource):
-    """The data source ``oplog``. docs/reference/sync.md describes its options."""
+    """The data source ``oplog``. docs/reference/spark.md describes its options."""
 
+    # The session's master, None if it is not known.
     master: ClassVar[str | None] = None
+    # Whether the session hides passwords in the options.
+    hides: ClassVar[bool] = False
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Before a plan shows them.
+        shown = (value for name, value in options.items() if name.lower() in ("store", "path"))
+        if not self.hides and any(map(_CREDENTIALS.search, shown)):
+            raise OptionError(
+                "option store: the URL holds a password, which Spark would show; put the URL into "
+                "a file and give storeFile, or call oplog_sync.register(spark), which hides it"
+            )
 
     @classmethod
     def name(cls) -> str:
@@ -48,24 +73,22 @@ class OplogDataSource(DataSource):
     def schema(self) -> StructType:
         return full_schema()
 
-    def reader(self, schema: StructType) -> BatchReader:
-        options = self._options()
-        if options.store is None:
-            raise OptionError("option agent: an agent serves streams only; give store instead")
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._options("batch")
         check_schema(schema)
-        return (PushingReader if options.push_filters else BatchReader)(options, schema)
+        return (StatesReader if options.table == "states" else OperationsReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        options = self._options()
+        options = self._options("stream")
         check_schema(schema)
-        return StreamReader(options, schema)
+        return StreamReader(options, make_origin(options), partial(arrow_batch, schema=schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> OplogWriter:
         if overwrite:
             raise OptionError("mode overwrite: a log can only be appended to; use mode append")
-        return OplogWriter(self._options(), schema)
+        return OplogWriter(self._options("write"), schema)
 
-    def _options(self) -> SourceOptions:
-        options = read_options(self.options)
+    def _options(self, use: Use) -> SourceOptions:
+        options = read_options(self.options, use)
         check_master(options, self.master)
         return options

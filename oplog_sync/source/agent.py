@@ -1,25 +1,42 @@
-"""Read an agent's event stream as rows, with the standard library only: it runs in workers."""
+"""Read the oplog through its agents: positions by polls, rows from an event stream."""
 
-import base64
-import http.client
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPResponse
 from typing import Literal, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlencode
 
-from oplog_sync.backend import StoreRow
-from oplog_sync.errors import SyncError
-from oplogd.model.event_id import EventId, Millis, parse_position
+import msgspec
+from pyspark.sql.datasource import InputPartition
+
+from oplog_sync.backend import CHUNK_BYTES, CHUNK_ROWS, StoreRow, Wanted
+from oplog_sync.errors import SyncError, UnreachableError
+from oplog_sync.source.http import Agents
+from oplog_sync.source.patience import Patience, patiently
+from oplogd.model.event_id import EventId, Millis, Position, parse_position
 from oplogd.store import decode_stored
-
-# Longest silence of an agent. It sends a heartbeat at least every 25 s.
-SILENCE_SECONDS = 60.0
-
-_CHUNK = 10_000
 
 # "reset": discard everything read before; the states that follow are complete.
 ChunkKind = Literal["operations", "states", "reset"]
+
+_POLL = "/v1/namespaces/system/topics/oplog/poll"
+_ACCEPT = {"Accept": "text/event-stream"}
+_READ_BYTES = 1 << 18
+_OPERATIONS = ("insert", "update", "delete")
+
+
+class Polled(msgspec.Struct):
+    """An operation in the answer to a poll. ``payload``: JSON with the event first."""
+
+    id: str
+    payload: str
+
+
+class PolledOperations(NamedTuple):
+    """Operations from a position on. ``gap``: operations at the position are gone."""
+
+    operations: list[Polled]
+    gap: bool
 
 
 class _Block(NamedTuple):
@@ -28,116 +45,195 @@ class _Block(NamedTuple):
     data: str
 
 
-class AgentStream:
-    """Reads the stream of one agent. No message shows the credentials in ``url``.
+@dataclass
+class AgentPart(InputPartition):
+    """Operations after ``start`` up to ``end``; ``first``: and the one at ``start``, too.
 
-    ``password``: the agent's --password, instead of the one in ``url``.
+    ``start`` may be a replication id. ``from_ms``, ``before_ms``: only operations logged between.
+    ``copy``: stop when the states are complete.
     """
 
-    def __init__(self, url: str, password: str | None) -> None:
-        self._url = url
-        self._password = password
-        self._shown = re.sub(r"//.*@", "//", url, flags=re.DOTALL).partition("?")[0]
+    start: str
+    end: str
+    first: bool = False
+    from_ms: int | None = None
+    before_ms: int | None = None
+    copy: bool = False
+
+
+class AgentLog:
+    """The oplog behind agents. ``retry_for``: seconds without an answer after which reads fail."""
+
+    def __init__(self, agents: Agents, retry_for: float) -> None:
+        self._agents = agents
+        self._retry_for = retry_for
 
     def position(self) -> str:
         """Return the id of the log's newest entry. Raises SyncError."""
-        with self._stream(None) as blocks:
-            for block in blocks:
-                if not block.event:
-                    return block.id
-        raise SyncError(f"agent {self._shown}: it ended the stream before it sent its position")
+        for block in self._blocks("checkpoint=1&name=oplog-sync", None):
+            if not block.event:
+                return block.id
+        raise AssertionError("a stream that ends raises")
 
-    def read(self, start: str, end: str) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
-        """Yield the rows after ``start`` up to ``end`` in chunks. A "reset" has no rows.
+    def poll(self, start: str | int | None, *, inclusive: bool, limit: int) -> PolledOperations:
+        """Return at most ``limit`` operations from an id or a time in ms on.
 
-        Raises SyncError.
+        An agent may return fewer, but at least one if there is any. Raises SyncError.
         """
-        target = parse_position(end)
-        kind: ChunkKind = "operations"
-        rows: list[StoreRow] = []
-        with self._stream(start) as blocks:
-            for block in blocks:
-                position = parse_position(block.id)
-                if block.event == "reset":
-                    yield "reset", []
-                    continue
-                if block.event in ("insert", "update", "delete"):
-                    found: ChunkKind = "states" if isinstance(position, Millis) else "operations"
-                    if rows and (found != kind or len(rows) >= _CHUNK):
-                        yield kind, rows
-                        rows = []
-                    kind = found
-                    if not is_past(position, target):
-                        rows.append(_row(block, position))
-                    if kind == "states":
-                        continue
-                # An operation, `live` or a checkpoint: the agent has sent everything up to this id.
-                if block.id == end or isinstance(target, Millis) or is_past(position, target):
-                    break
-                if block.event == "live" and isinstance(position, Millis):
-                    break  # the log is empty: the states are complete
-            else:
-                raise SyncError(
-                    f"agent {self._shown}: it ended the stream before {end}; read the batch again"
-                )
-        if rows:
-            yield kind, rows
+        asked = {"startFrom": start, "inclusive": inclusive, "limit": limit}
+        answer = self._agents.ask("POST", _POLL, asked)
+        operations = msgspec.json.decode(answer.body, type=list[Polled])
+        return PolledOperations(operations, answer.headers.get("Oplog-Gap") == "1")
 
-    @contextmanager
-    def _stream(self, last_event_id: str | None) -> Iterator[Iterator[_Block]]:
-        try:
-            url = urlsplit(self._url)
-            host, port = url.hostname, url.port
-        except ValueError:
-            host = None
-        if host is None or url.scheme not in ("http", "https"):
-            fault = "is not the http:// or https:// address of an agent"
-            raise SyncError(f"option agent: {self._shown!r} {fault}")
-        headers = {"Accept": "text/event-stream"}
-        if last_event_id is not None:
-            headers["Last-Event-ID"] = last_event_id
-        user, password = unquote(url.username or ""), self._password or unquote(url.password or "")
-        if user or password:
-            credentials = base64.b64encode(f"{user}:{password}".encode())
-            headers["Authorization"] = f"Basic {credentials.decode()}"
-        is_https = url.scheme == "https"
-        connect = http.client.HTTPSConnection if is_https else http.client.HTTPConnection
-        connection = connect(host, port, timeout=SILENCE_SECONDS)
-        path = url.path.rstrip("/") + "/ops?checkpoint=1&name=oplog-sync"
-        try:
-            connection.request("GET", path, headers=headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                answer = f"{response.status} {response.reason}"
-                raise SyncError(f"agent {self._shown}: it answered {answer}")
-            yield _blocks(response)
-        except (OSError, http.client.HTTPException) as error:
-            raise SyncError(f"agent {self._shown}: it does not answer: {error}") from error
-        finally:
-            connection.close()
+    def close(self) -> None:
+        self._agents.close()
+
+    def read(self, part: AgentPart, wanted: Wanted) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
+        """Yield the rows of a part in chunks. A "reset" has no rows.
+
+        After a break it continues behind the last row, at the next agent. Raises SyncError.
+        """
+        reading = _Reading(part, wanted)
+        if part.first:
+            row = self._operation(part.start)
+            yield "operations", reading.passing(row) if _matches(row, wanted) else []
+            if part.start == part.end:
+                return
+        patience = Patience(self._retry_for)
+        while True:
+            try:
+                for kind, rows in reading.chunks(self._blocks(_query(wanted), reading.position)):
+                    patience.succeed()
+                    yield kind, rows
+                return
+            except UnreachableError as error:
+                if rows := reading.taken():
+                    patience.succeed()
+                    yield reading.kind, rows
+                patience.wait(error)
+
+    def _operation(self, id_: str) -> StoreRow:
+        """Return the operation with this id. Raises SyncError if it has left the log."""
+
+        def ask() -> PolledOperations:
+            return self.poll(id_, inclusive=True, limit=1)
+
+        found = patiently(ask, self._retry_for).operations
+        if not found or found[0].id != id_:
+            raise SyncError(f"the operation {id_} has left the log of the agent")
+        payload = found[0].payload.encode()
+        event, _, rest = payload.removeprefix(b'{"event":"').partition(b'",')
+        return _row(_Block(id_, event.decode(), "{" + rest.decode()), parse_position(id_))
+
+    def _blocks(self, query: str, last_event_id: str | None) -> Iterator[_Block]:
+        headers = _ACCEPT | ({} if last_event_id is None else {"Last-Event-ID": last_event_id})
+        with self._agents.stream(f"/ops?{query}", headers) as response:
+            yield from _parsed(response)
+            raise UnreachableError("an agent ended its stream; it is stopping")
 
 
-def _blocks(response: http.client.HTTPResponse) -> Iterator[_Block]:
-    fields = {"id": "", "event": "", "data": ""}
-    while line := response.readline():
-        text = line.rstrip(b"\n").decode()
-        if not text:
-            if fields["id"]:
-                yield _Block(**fields)
-            fields = {"id": "", "event": "", "data": ""}
-        elif not text.startswith(":"):
-            name, _, value = text.partition(":")
-            fields[name] = value.removeprefix(" ")
+class _Reading:
+    """The rows of a part that are read and not yet taken, and the position behind them."""
+
+    def __init__(self, part: AgentPart, wanted: Wanted) -> None:
+        self.position = part.start
+        self.kind: ChunkKind = "operations"
+        self._rows: list[StoreRow] = []
+        self._bytes = 0
+        self._part = part
+        self._events = wanted.events
+        self._end = parse_position(part.end)
+
+    def taken(self) -> list[StoreRow]:
+        rows, self._rows, self._bytes = self._rows, [], 0
+        return rows
+
+    def passing(self, row: StoreRow) -> list[StoreRow]:
+        """Return the row, or nothing if it is not wanted. The agent filters types and parents."""
+        part = self._part
+        if self._events is not None and row.event not in self._events:
+            return []
+        is_early = part.from_ms is not None and row.ms < part.from_ms
+        is_late = part.before_ms is not None and row.ms >= part.before_ms
+        return [] if is_early or is_late else [row]
+
+    def chunks(self, blocks: Iterator[_Block]) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
+        """Yield chunks up to the end of the part."""
+        for block in blocks:
+            position = parse_position(block.id)
+            if block.event == "reset":
+                yield "reset", []
+                continue
+            if block.event in _OPERATIONS:
+                kind: ChunkKind = "states" if isinstance(position, Millis) else "operations"
+                if kind != self.kind and (rows := self.taken()):
+                    yield self.kind, rows
+                self.kind = kind
+                if not is_past(position, self._end):
+                    found = self.passing(_row(block, position))
+                    self._rows += found
+                    self._bytes += len(block.data)
+                    self.position = block.id
+                if len(self._rows) >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
+                    yield kind, self.taken()
+            elif isinstance(position, EventId) and not is_past(position, self._end):
+                self.position = block.id
+            if self._is_end(block, position):
+                break
+        if rows := self.taken():
+            yield self.kind, rows
+
+    def _is_end(self, block: _Block, position: Position) -> bool:
+        """Return whether the agent has sent everything up to the end of the part."""
+        if block.event == "live" and (self._part.copy or isinstance(position, Millis)):
+            return True  # a log that is empty has only states
+        if isinstance(position, Millis) or self._part.copy:
+            return False
+        # An operation, `live` or a checkpoint.
+        is_empty = isinstance(self._end, Millis)
+        return block.id == self._part.end or is_empty or is_past(position, self._end)
 
 
-def is_past(position: EventId | Millis, target: EventId | Millis) -> bool:
+def is_past(position: Position, target: Position) -> bool:
     """Return whether both are event ids and ``position`` has the larger offset."""
     if isinstance(position, EventId) and isinstance(target, EventId):
         return position.offset > target.offset
     return False
 
 
-def _row(block: _Block, position: EventId | Millis) -> StoreRow:
+def _matches(row: StoreRow, wanted: Wanted) -> bool:
+    """Return whether an operation has one of the types, and one of the parents."""
+    data = decode_stored(row.data)
+    has_type = wanted.types is None or data.type in wanted.types
+    return has_type and (wanted.parents is None or not wanted.parents.isdisjoint(data.parents))
+
+
+def _query(wanted: Wanted) -> str:
+    filters = [("checkpoint", "1"), ("name", "oplog-sync")]
+    if wanted.types is not None:
+        filters += [("types", each) for each in sorted(wanted.types)]
+    if wanted.parents is not None:
+        filters += [("parents", each) for each in sorted(wanted.parents)]
+        if len(wanted.parents) == 1:
+            filters.append(filters[-1])  # repeated: then a value may hold a comma
+    return urlencode(filters)
+
+
+def _parsed(response: HTTPResponse) -> Iterator[_Block]:
+    """Yield the blocks of an event stream, with whatever has arrived."""
+    rest = b""
+    while data := response.read1(_READ_BYTES):
+        *whole, rest = (rest + data).split(b"\n\n")
+        for raw in whole:
+            fields = {b"id": b"", b"event": b"", b"data": b""}
+            for line in raw.split(b"\n"):
+                name, _, value = line.partition(b": ")
+                fields[name] = value
+            if id_ := fields[b"id"]:
+                yield _Block(id_.decode(), fields[b"event"].decode(), fields[b"data"].decode())
+
+
+def _row(block: _Block, position: Position) -> StoreRow:
     data = decode_stored(block.data)
     offset = position.offset if isinstance(position, EventId) else 0
     return StoreRow(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)

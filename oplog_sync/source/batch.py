@@ -1,60 +1,71 @@
-"""Batch reads of states and operations."""
+"""Batch reads."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from oplog_sync.backend import Range, Wanted, split
-from oplog_sync.source.columns import arrow_batch
+from oplog_sync.backend import Range
+from oplog_sync.source.columns import WITHOUT_DATA, arrow_batch
 from oplog_sync.source.options import SourceOptions
-from oplog_sync.source.pushdown import wanted_by
-
-# Columns made without the operation's JSON text.
-_WITHOUT_DATA = {"event_id", "offset", "event", "key", "type", "id", "logged"}
+from oplog_sync.source.origin import AgentOrigin, make_origin
 
 
 @dataclass
-class BatchPart(InputPartition):
-    """The rows of one task; None is an empty table."""
+class StatesPart(InputPartition):
+    """The states of one task; None is an empty table."""
 
     rows: Range | None
 
 
-class BatchReader(DataSourceReader):
-    """Reads states as they are when their task reads them, or the operations at planning."""
+class OperationsReader(DataSourceReader):
+    """Reads the operations that are in the log when the query is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._origin = make_origin(options)
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._plan() or [StatesPart(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition == StatesPart(None):
+            return
+        for rows in self._origin.rows(partition):
+            yield arrow_batch(rows, self._schema)
+
+    def _plan(self) -> Sequence[InputPartition]:
+        start, end = self._origin.start("oldest"), self._origin.head()
+        is_empty = "first" not in start and not self._origin.is_past(end, start)
+        return [] if is_empty else self._origin.plan(start, end)
+
+
+class StatesReader(DataSourceReader):
+    """Reads the states as they are when their task reads them. An agent sends the live ones."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._wanted = Wanted(data=not _WITHOUT_DATA.issuperset(schema.fieldNames()))
+        self._wanted = options.wanted()._replace(data=not WITHOUT_DATA.issuperset(schema.names))
 
     def partitions(self) -> Sequence[InputPartition]:
-        backend, width = self._options.backend(), self._options.partition_rows
-        backend.check()
-        if self._options.table == "states":
-            ranges = backend.state_ranges(width)
-        else:
-            located = backend.locate(0)
-            oldest, head = located.oldest, located.head.offset
-            ranges = split((oldest.offset - 1, head), width) if oldest else []
-        return [BatchPart(part) for part in ranges] or [BatchPart(None)]
+        if self._options.agent:
+            return AgentOrigin(self._options).copy()
+        return self._plan() or [StatesPart(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, BatchPart)
-        if partition.rows is None:
-            return
-        backend = self._options.backend()
-        read = backend.states if self._options.table == "states" else backend.operations
-        for rows in read(partition.rows, self._wanted):
+        if isinstance(partition, StatesPart):
+            if partition.rows is None:
+                return
+            read = self._options.backend().states(partition.rows, self._wanted)
+        else:
+            read = AgentOrigin(self._options).rows(partition)
+        for rows in read:
             yield arrow_batch(rows, self._schema)
 
-
-class PushingReader(BatchReader):
-    """Lets the store apply Spark's filters. Spark checks the rows again."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._wanted = wanted_by(filters)._replace(data=self._wanted.data)
-        return filters
+    def _plan(self) -> Sequence[InputPartition]:
+        backend = self._options.backend()
+        backend.check()
+        return [StatesPart(part) for part in backend.state_ranges(self._options.partition_rows)]

@@ -43,6 +43,10 @@ _MAKERS: dict[str, tuple[T.DataType, Callable[[Sequence[StoreRow]], Any]]] = {
 }
 
 
+# Columns made without the operation's JSON text.
+WITHOUT_DATA = {"event_id", "offset", "event", "key", "type", "id", "logged"}
+
+
 def full_schema() -> T.StructType:
     """Return all columns. States and operations have the same."""
     return T.StructType([T.StructField(name, kind) for name, (kind, _) in _MAKERS.items()])

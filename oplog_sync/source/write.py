@@ -24,6 +24,8 @@ from oplogd.store import Correction, CorrectionResult
 
 _REQUIRED = {"event", "type", "id"}
 _KNOWN = {*_REQUIRED, "timestamp", "parents", "expected_offset"}
+# Columns of a read. In a write, which INSERT INTO a view fills up with them, they must be null.
+_READ_ONLY = {"event_id", "offset", "key", "logged", "data"}
 
 
 @dataclass
@@ -35,21 +37,19 @@ class Written(WriterCommitMessage):
 
 
 class OplogWriter(DataSourceArrowWriter):
-    """Appends rows. A log has no rollback; docs/reference/sync.md explains retries."""
+    """Appends rows. A log has no rollback; docs/reference/spark.md explains retries."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         names = set(schema.fieldNames())
-        if options.store is None:
-            raise OptionError("option agent: operations can only be written to a store")
         if missing := sorted(_REQUIRED - names):
             raise OptionError(
                 f"column {missing[0]} is missing; a row needs {', '.join(sorted(_REQUIRED))}"
             )
-        if unknown := sorted(names - _KNOWN):
+        if unknown := sorted(names - _KNOWN - _READ_ONLY):
             raise OptionError(
                 f"column {unknown[0]} is unknown; an operation has {', '.join(sorted(_KNOWN))}"
             )
-        self._store = options.store
+        self._store = options.location
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         arrival = format_ms(_now_ms(self._store))
@@ -87,6 +87,8 @@ def _now_ms(store: str) -> int:
 def _correction(row: dict[str, Any], arrival: str) -> Correction:
     """Turn a row into a correction. Raises SyncError if the row is no valid operation."""
     given = {name: value for name, value in row.items() if value is not None}
+    if wrong := sorted(_READ_ONLY.intersection(given)):
+        raise SyncError(f"column {wrong[0]}: it is set by the log and must be null in a write")
     offset = given.pop("expected_offset", None)
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):

@@ -46,7 +46,7 @@ ELSEWHERE = {
     "docs/reference/relay.md": dict.fromkeys(
         ("yaml", "text"), "tests/integration/relay/test_config_docs.py"
     ),
-    "docs/reference/sync.md": {"python": "tests/integration/spark/test_docs.py"},
+    "docs/reference/spark.md": {"python": "tests/integration/spark/test_docs.py"},
 }
 
 INSTALLS = "installs packages; tests/deploy/test_checkout.py pastes it into a copy of the checkout"

@@ -1,4 +1,4 @@
-"""The snippets and examples of docs/reference/sync.md run as shown."""
+"""The snippets and examples of docs/reference/spark.md run as shown."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ from tests.kits.documents import pages
 from tests.kits.servers.ports import free_port
 from tests.kits.spark.helpers import append, live, log, operation
 
-DOCS = pages.SYNC.read_text()
+DOCS = pages.SPARK.read_text()
 COMMANDS = pages.COMMANDS.read_text()
 
 
@@ -38,14 +39,16 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
     )
     # Each run writes four operations on videos. The stream continues at its checkpoint.
     for run in (1, 2):
-        names = {"spark": spark}
+        names: dict[str, Any] = {"spark": spark}
         with Agent(tmp_path) as agent:
             for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
                 # A path in an option is the reader's: Java does not follow this process to another
                 # folder.
-                text = snippet.replace('"oplog.db"', repr(str(tmp_path / "oplog.db")))
+                text = re.sub("""["']oplog.db["']""", repr(str(tmp_path / "oplog.db")), snippet)
                 exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
             assert agent.stop() == 0
+        spark.catalog.dropTempView("oplog_states")
+        spark.streams.removeListener(names["listener"])
         assert {tuple(row) for row in spark.table("counts").collect()} == {
             ("video", 4 * run - 3),
             ("user", 1),
@@ -129,10 +132,10 @@ def test_the_pipeline_ends_quietly_with_ctrl_c_and_names_a_missing_agent(
     tables = pipeline.Tables(spark, out)
     assert {row.id for row in tables.read("objects", pipeline.OBJECTS).collect()} == {"0", "1"}
     assert "Traceback" not in capfd.readouterr().err
-    assert pipeline.main([*arguments, "--once"]) == 1
+    assert pipeline.main([*arguments, "--once", "--retry-for", "1ms"]) == 1
     told = capfd.readouterr().err
     assert (
         f"pipeline: agent http://127.0.0.1:{port}: it does not answer: [Errno 111] Connection "
-        "refused\n" in told
+        "refused; asked again for 1 ms (option retryFor)\n" in told
     )
     assert "Traceback" not in told

@@ -81,7 +81,7 @@ def test_states_and_operations_are_dataframes_and_rows_are_written_under_the_gua
     reader = (
         spark.read.format("oplog").option("store", str(place.store)).option("partitionRows", "15")
     )
-    states = reader.option("pushFilters", "true").load().where("type = 'video' AND offset > 10")
+    states = reader.option("types", "video").load().where("offset > 10")
     assert [found.parents for found in states.collect()] == [["a"]] * 30
     assert (
         reader.schema("offset bigint, type string")

@@ -29,6 +29,7 @@ CLIENT = {
 }
 PIPE = REFERENCE / "pipe.md"
 RELAY = REFERENCE / "relay.md"
+SPARK = REFERENCE / "spark.md"
 SYNC = REFERENCE / "sync.md"
 
 MONITORING = DOCS / "operate/monitoring.md"

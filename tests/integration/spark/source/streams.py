@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,11 +11,21 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from oplog_sync.source.columns import arrow_batch, full_schema
+from oplog_sync.source.options import read_options
+from oplog_sync.source.origin import make_origin
+from oplog_sync.source.stream import StreamReader
 from tests.kits.agents.agent import DEADLINE
 
 
 def stream_of(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     return spark.readStream.format("oplog").options(**options).load()
+
+
+def reader_of(options: dict[str, str]) -> StreamReader:
+    """Return the reader that Spark would get, for all columns."""
+    checked = read_options(options, "stream")
+    return StreamReader(checked, make_origin(checked), partial(arrow_batch, schema=full_schema()))
 
 
 def _is_busy(error: StreamingQueryException | None) -> bool:

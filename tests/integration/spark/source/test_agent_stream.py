@@ -1,23 +1,25 @@
 """Streaming reads from an agent."""
 
 import json
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
-from oplog_sync.source.agent import AgentStream
-from oplog_sync.source.columns import full_schema
-from oplog_sync.source.options import read_options
-from oplog_sync.source.stream import HOLD_SECONDS, StreamReader
-from tests.integration.spark.source.streams import StreamSink, stream_of
+from oplog_sync.source import stream
+from oplog_sync.source.agent import AgentLog
+from oplog_sync.source.http import Agents
+from oplog_sync.source.stream import HOLD_SECONDS
+from tests.integration.spark.source.streams import StreamSink, reader_of, stream_of
 from tests.kits.agents.agent import Agent
 from tests.kits.proxies.proxy import Proxy
 from tests.kits.servers.scripted import ScriptedServer, answer
 from tests.kits.spark.helpers import operation
+
+_ask = Agents.ask
 
 
 def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_path: Path) -> None:
@@ -42,48 +44,26 @@ def test_an_agents_stream_can_begin_with_every_object(spark: SparkSession, tmp_p
 def test_the_agent_learns_who_reads() -> None:
     position = answer("200 OK", "id: 545b55c7f095528dd0f3863c\n\n")
     with ScriptedServer([position]) as server:
-        assert AgentStream(server.url, None).position() == "545b55c7f095528dd0f3863c"
+        assert AgentLog(Agents([server.url]), 1).position() == "545b55c7f095528dd0f3863c"
         (request,) = server.requests
     assert request.target == "/ops?checkpoint=1&name=oplog-sync"
-
-
-def test_an_agents_address_may_hold_credentials_and_no_message_shows_them(tmp_path: Path) -> None:
-    with Agent(tmp_path, "--password", "s:ecr@t") as agent:
-        address = agent.url.removeprefix("http://")
-        assert AgentStream(f"http://any:s%3Aecr%40t@{address}", None).position()
-        assert AgentStream(f"http://any:wrong@{address}", "s:ecr@t").position()
-        for url, sentence in (
-            (f"http://any:hidden@{address}", f"agent {agent.url}: it answered 401 Unauthorized"),
-            (f"http://any:hid/den@{address}", "is not the http:// or https:// address of an agent"),
-            (f"http://any:hid?den@{address}", "is not the http:// or https:// address of an agent"),
-            (f"ftp://any:hidden@{address}", "is not the http:// or https:// address of an agent"),
-            (
-                "http://any:hidden@localhost:99999",
-                "'http://localhost:99999' is not the http:// or https:// address",
-            ),
-            ("http://any:hidden@localhost:1", "agent http://localhost:1: it does not answer"),
-        ):
-            with pytest.raises(SyncError) as refused:
-                AgentStream(url, None).position()
-            assert sentence in str(refused.value)
-            assert "hid" not in str(refused.value)
-            assert "hidden" not in repr(read_options({"agent": url}))
 
 
 def test_a_stream_from_an_agent_reports_a_gap(tmp_path: Path) -> None:
     with Agent(tmp_path, "--capped-collection-size", "100KB") as agent:
         assert agent.post([operation("insert", "video", str(n)) for n in range(10)]) == 200
         readers = {
-            on_gap: StreamReader(read_options({"agent": agent.url, "onGap": on_gap}), full_schema())
+            on_gap: reader_of({"agent": agent.url, "onGap": on_gap})
             for on_gap in ("fail", "states")
         }
-        start = readers["fail"].initialOffset()
+        start = readers["fail"].latestOffset(readers["fail"].initialOffset())
         for _ in range(3):
             assert (
                 agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)])
                 == 200
             )
         end = readers["fail"].latestOffset(start)
+        readers["fail"].stop()
         (part,) = readers["fail"].partitions(start, end)
         with pytest.raises(SyncError, match="has left the log of the agent"):
             list(readers["fail"].read(part))
@@ -95,20 +75,37 @@ def test_a_stream_from_an_agent_reports_a_gap(tmp_path: Path) -> None:
         assert {row["id"] for row in rows} >= {str(n) for n in range(5, 55)}
 
 
-def test_an_idle_stream_asks_its_agent_once_per_second(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_an_idle_stream_asks_its_agent_once_per_second_on_one_connection(
+    is_empty: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(stream, "monotonic", lambda: now)
     with Agent(tmp_path) as agent, Proxy(agent.port) as proxy:
-        table = StreamSink()
-        query = table.start(
-            stream_of(spark, {"agent": f"http://127.0.0.1:{proxy.port}"}), tmp_path / "checkpoint"
-        )
-        try:
-            proxy.wait_connections(2)  # the start, and the first position
-            assert agent.post(operation("insert", "video", "1")) == 204
-            table.wait(query)
-            proxy.wait_connections(proxy.connections + 2)  # now it is idle
-            connections, started = proxy.connections, time.monotonic()
-            proxy.wait_connections(connections + 2)
-            assert time.monotonic() - started >= HOLD_SECONDS
-        finally:
-            query.stop()
-        assert [(r.event, r.key) for r in table.rows()] == [("insert", "video/1")]
+        if not is_empty:
+            assert agent.post(operation("insert", "video", "0")) == 204
+        reader = reader_of({"agent": f"http://127.0.0.1:{proxy.port}"})
+        at = reader.latestOffset(reader.initialOffset())
+        assert proxy.connections == 1  # the stream that showed the position
+        asked: list[Any] = []
+
+        def ask(*given: Any) -> Any:
+            asked.append(given)
+            return _ask(*given)
+
+        monkeypatch.setattr(Agents, "ask", ask)
+        for _ in range(5):
+            for _ in range(100):
+                assert reader.latestOffset(at) == at
+                assert reader.reportLatestOffset() == at
+            now += HOLD_SECONDS
+        assert len(asked) == 5
+        assert proxy.connections == 2
+        assert agent.post(operation("insert", "video", "1")) == 204
+        end = reader.latestOffset(at)
+        assert end["offset"] == (1 if is_empty else 2)
+        (part,) = reader.partitions(at, end)
+        assert [row["key"] for batch in reader.read(part) for row in batch.to_pylist()] == [
+            "video/1"
+        ]
+        reader.stop()

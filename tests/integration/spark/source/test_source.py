@@ -4,20 +4,15 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
 
-from oplog_sync.backend import Wanted, make_backend
-from oplog_sync.errors import OptionError
 from oplog_sync.source.columns import arrow_batch, full_schema
-from oplog_sync.source.options import read_options
-from oplog_sync.source.pushdown import wanted_by
 from oplogd.model.event_id import Mark, format_id
+from oplogd.model.operation import format_ms
 from tests.kits.spark.helpers import append, live, log, operation
 
 T1, T2 = "2020-01-01T00:00:00.001Z", "2021-01-01T00:00:00.000Z"
@@ -91,34 +86,21 @@ def test_only_the_columns_asked_for_are_read(spark: SparkSession, store: Path) -
 
 
 @pytest.mark.parametrize("table", ["states", "operations"])
-def test_filters_reach_the_store_and_change_no_result(
-    spark: SparkSession, store: Path, table: str
-) -> None:
+def test_options_filter_in_the_store(spark: SparkSession, store: Path, table: str) -> None:
     everything = read(spark, store, table).collect()
-    logged = sorted({found.logged for found in everything})[1]
-    conditions: list[tuple[Any, Callable[[Row], bool]]] = [
-        ("type = 'tag'", lambda r: r.type == "tag"),
+    filters: list[tuple[dict[str, str], Callable[[Row], bool]]] = [
+        ({"types": "Tag"}, lambda r: r.type == "tag"),
         (
-            "type IN ('tag', 'user') AND event = 'delete'",
+            {"types": "tag,user", "events": "delete"},
             lambda r: r.type == "tag" and r.event == "delete",
         ),
-        ("offset > 7 AND offset <= 33", lambda r: 7 < r.offset <= 33),
-        ("timestamp > TIMESTAMP'2020-01-01T00:00:00.0005Z'", lambda r: True),
-        (
-            "timestamp > TIMESTAMP'2020-01-01T00:00:00.0015Z'",
-            lambda r: r.data.startswith('{"timestamp":"2021'),
-        ),
-        (
-            "timestamp < TIMESTAMP'2020-06-01T00:00:00Z'",
-            lambda r: r.data.startswith('{"timestamp":"2020'),
-        ),
-        ("event != 'delete' OR type = 'video'", lambda r: r.event != "delete" or r.type == "video"),
-        (F.col("logged") >= logged, lambda r: r.logged >= logged),
+        ({"parents": "user/1"}, lambda r: "user/1" in r.parents),
+        ({"parents": "user/1", "types": "tag"}, lambda r: False),
     ]
-    for condition, holds in conditions:
-        # A new DataFrame for each query: Spark keeps the pushed filters.
-        found = read(spark, store, table, pushFilters="true").where(condition).collect()
-        assert [r.offset for r in found] == [r.offset for r in everything if holds(r)], condition
+    for given, holds in filters:
+        found = read(spark, store, table, **given).collect()
+        assert [r.offset for r in found] == [r.offset for r in everything if holds(r)], given
+    assert sum(1 for r in everything if "user/1" in r.parents) == (15 if table == "states" else 20)
 
 
 def test_one_dataframe_serves_queries_with_different_filters(
@@ -132,34 +114,28 @@ def test_one_dataframe_serves_queries_with_different_filters(
         30,
         30,
     )
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "false"
 
 
-def test_pushed_filters_leave_rows_unread(store: Path) -> None:
-    moment = datetime(2020, 1, 1, 0, 0, 0, 1500, tzinfo=UTC)
-    wanted = wanted_by(
-        [
-            IsNotNull(("type",)),
-            In(("type",), ("tag", "video")),
-            EqualTo(("type",), "tag"),
-            EqualTo(("event",), "delete"),
-            GreaterThan(("timestamp",), moment),
-            LessThanOrEqual(("logged",), moment),
-            GreaterThan(("offset",), 3),
-            Not(EqualTo(("event",), "insert")),
-        ]
-    )
-    assert wanted == Wanted(
-        types=frozenset(["tag"]),
-        events=frozenset(["delete"]),
-        timestamp=("2020-01-01T00:00:00.001Z", None),
-        ms=(None, 1577836800001),
-        offset=(3, None),
-    )
-    backend = make_backend(str(store))
-    (part,) = backend.state_ranges(1000)
-    wanted = Wanted(types=frozenset(["tag"]), events=frozenset(["delete"]), timestamp=(T2, None))
-    assert sum(len(rows) for rows in backend.states(part, wanted)) == 5
-    assert sum(len(rows) for rows in backend.operations((0, 40), Wanted(offset=(40, 50)))) == 1
+def test_a_batch_of_operations_has_a_start_and_an_end(spark: SparkSession, store: Path) -> None:
+    entries = log(store)
+    ids = [format_id(Mark(entry.offset, entry.ms)) for entry in entries]
+    split = entries[20].ms  # the third append, some ms later
+    before = [entry.offset for entry in entries if entry.ms < split]
+    after = [entry.offset for entry in entries if entry.ms >= split]
+    for given, offsets in (
+        ({"start": ids[6]}, list(range(8, 41))),
+        ({"start": ids[6], "end": ids[8]}, [8, 9]),
+        ({"startingOffsets": "earliest", "endingOffsets": ids[2]}, [1, 2, 3]),
+        ({"start": str(split)}, after),
+        ({"start": format_ms(split)}, after),
+        ({"end": str(split)}, before),
+        ({"start": "now"}, []),
+        ({"start": ids[8], "end": ids[6]}, []),
+        ({"start": "oldest", "end": "now", "events": "delete"}, list(range(31, 36))),
+    ):
+        found = read(spark, store, "operations", **given).collect()
+        assert [r.offset for r in found] == offsets, given
 
 
 def test_written_rows_are_operations(spark: SparkSession, tmp_path: Path) -> None:
@@ -221,22 +197,3 @@ def test_a_missing_store_is_an_error_and_is_not_created(
     with pytest.raises(PySparkException, match="the file does not exist"):
         read(spark, tmp_path / "missing.db", "states").collect()
     assert not (tmp_path / "missing.db").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "option store: name the SQLite file"),
-        ({"store": "a", "table": "rows"}, "option table: 'rows' is neither states nor operations"),
-        (
-            {"store": "a", "partitionRows": "0"},
-            "option partitionRows: '0' is not a whole number of at least 1",
-        ),
-        ({"store": "a", "onGap": "ignore"}, "option onGap: 'ignore' is neither fail nor states"),
-        ({"store": "a", "agent": "b"}, "either store or agent"),
-        ({"store": "a", "colour": "red"}, "option colour: there is no such option"),
-    ],
-)
-def test_wrong_options_are_named(options: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        read_options(options)

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import SyncError
 from oplog_sync.source import stream
-from oplog_sync.source.columns import full_schema
-from oplog_sync.source.options import read_options
-from oplog_sync.source.stream import HOLD_SECONDS, LogPart, StatePart, StreamReader
+from oplog_sync.source.origin import LogPart, StatePart
+from oplog_sync.source.positions import offset
+from oplog_sync.source.stream import HOLD_SECONDS
 from oplogd.model.event_id import Mark, format_id
-from tests.integration.spark.source.streams import StreamSink, stream_of
+from tests.integration.spark.source.streams import StreamSink, reader_of, stream_of
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.spark.helpers import StoreLocation, StorePlace, append, log, operation
 
@@ -80,9 +80,7 @@ def test_operations_arriving_while_the_query_restarts_are_counted_once_each(
 def test_a_batch_is_the_same_range_each_time_it_is_read(place: StorePlace) -> None:
     store = place.store
     append(store, [operation("insert", "video", str(n)) for n in range(100)])
-    reader = StreamReader(
-        read_options({"store": str(store), "start": "oldest", "partitionRows": "30"}), full_schema()
-    )
+    reader = reader_of({"store": str(store), "start": "oldest", "partitionRows": "30"})
     start = reader.initialOffset()
     end = reader.latestOffset(start)
     append(store, [operation("insert", "video", "later")])
@@ -110,8 +108,7 @@ def test_a_position_that_has_left_the_log_raises_or_falls_back_to_the_states(
     with place.agent(tmp_path, "--capped-collection-size", "100KB") as agent:
         assert agent.post([operation("insert", "video", str(n)) for n in range(10)]) == 200
         strict, tolerant = (
-            StreamReader(read_options({"store": str(store), "onGap": on_gap}), full_schema())
-            for on_gap in ("fail", "states")
+            reader_of({"store": str(store), "onGap": on_gap}) for on_gap in ("fail", "states")
         )
         start = tolerant.initialOffset()
         assert strict.initialOffset() == start
@@ -119,6 +116,8 @@ def test_a_position_that_has_left_the_log_raises_or_falls_back_to_the_states(
         updates = [operation("update", "video", str(n % 50 + 5)) for n in range(1000)]
         assert agent.post(updates) == 200
         _wait_for_trim(store, after=10)
+    start = tolerant.latestOffset(start)
+    assert strict.latestOffset(strict.initialOffset()) == start
     end = tolerant.latestOffset(start)
     assert strict.latestOffset(start) == end
     with pytest.raises(
@@ -139,30 +138,34 @@ def test_a_position_that_has_left_the_log_raises_or_falls_back_to_the_states(
 def test_a_position_of_another_log_raises_even_when_told_to_fall_back(place: StorePlace) -> None:
     store = place.store
     append(store, [operation("insert", "video", "1")])
-    reader = StreamReader(read_options({"store": str(store), "onGap": "states"}), full_schema())
+    reader = reader_of({"store": str(store), "onGap": "states"})
     head = reader.latestOffset()
     with pytest.raises(SyncError, match="belongs to another log"):
-        reader.partitions({"id": format_id(Mark(7, 0))}, head)
+        reader.partitions(offset(format_id(Mark(7, 0))), head)
     with pytest.raises(SyncError, match="belongs to another log"):
-        reader.partitions({"id": format_id(Mark(1, 0))}, head)
+        reader.partitions(offset(format_id(Mark(1, 0))), head)
 
 
-def test_a_stream_begins_at_its_position_of_the_first_call(place: StorePlace) -> None:
+def test_the_first_batch_of_a_stream_from_now_on_is_empty_and_holds_its_position(
+    place: StorePlace,
+) -> None:
     append(place.store, [operation("insert", "video", "1")])
-    reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
+    reader = reader_of({"store": str(place.store)})
     start = reader.initialOffset()
     append(place.store, [operation("insert", "video", "2")])
     end = reader.latestOffset(start)
     assert reader.initialOffset() == start
-    assert end != start
+    assert end == {name: start[name] for name in ("id", "offset", "ms")}
+    assert reader.partitions(start, end) == []
+    assert reader.latestOffset(end)["offset"] == 2
 
 
 def test_an_unchanged_position_is_held(place: StorePlace, monkeypatch: pytest.MonkeyPatch) -> None:
     append(place.store, [operation("insert", "video", "1")])
     now = 100.0
     monkeypatch.setattr(stream, "monotonic", lambda: now)
-    reader = StreamReader(read_options({"store": str(place.store)}), full_schema())
-    start = reader.initialOffset()
+    reader = reader_of({"store": str(place.store)})
+    start = reader.latestOffset(reader.initialOffset())  # the first batch is empty
     assert reader.latestOffset(start) == start
     append(place.store, [operation("insert", "video", "2")])
     assert reader.latestOffset(start) == start  # held
