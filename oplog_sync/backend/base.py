@@ -1,6 +1,6 @@
 """The interface of a database: ranges to plan, rows to read, a corrector to write."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
 from oplogd.model.event_id import Mark
@@ -92,20 +92,6 @@ class Backend(Protocol):
 
     async def corrector(self, new: NewLog = NEW_LOG) -> Corrector:
         """Return an open corrector. ``new`` applies if this creates the store."""
-
-
-def chunked(rows: Iterable[StoreRow]) -> Iterator[list[StoreRow]]:
-    """Divide rows into chunks of CHUNK_ROWS and about CHUNK_BYTES."""
-    chunk: list[StoreRow] = []
-    size = 0
-    for row in rows:
-        chunk.append(row)
-        size += len(row.data)
-        if size >= CHUNK_BYTES or len(chunk) == CHUNK_ROWS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def split(whole: tuple[int, int], width: int) -> list[Range]:

@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import quote
 
 from oplog_sync.backend.base import (
+    CHUNK_BYTES,
     CHUNK_ROWS,
     NEW_LOG,
     NewLog,
     Range,
     StoreRow,
     Wanted,
-    chunked,
     split,
 )
 from oplogd.clock import SYSTEM
@@ -38,6 +38,9 @@ from oplogd.store.sqlite import (
 )
 from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.store.sqlite.log import clock_rows
+
+# Rows between two looks at the size of a chunk: together at most about CHUNK_BYTES.
+_FETCHED = 128
 
 _STATE_BOUNDS = "SELECT (SELECT min(id) FROM states), (SELECT max(id) FROM states)"
 _STATES = """
@@ -124,7 +127,7 @@ class SqliteBackend:
         with self._connection() as db:
             for after, upto in split(part, CHUNK_ROWS):
                 rows = db.execute(sql, given | {"after": after, "upto": upto})
-                yield from chunked(map(StoreRow._make, rows))
+                yield from _chunks(rows)
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -152,6 +155,20 @@ class SqliteBackend:
                 f"store {self._path}: its schema has version {version}, but this oplog-sync reads "
                 f"{len(MIGRATIONS)}; use the oplog-sync that belongs to the agent"
             )
+
+
+def _chunks(cursor: sqlite3.Cursor) -> Iterator[list[StoreRow]]:
+    chunk: list[StoreRow] = []
+    size = 0
+    while found := cursor.fetchmany(_FETCHED):
+        rows = list(map(StoreRow._make, found))
+        chunk += rows
+        size += sum([len(row.data) for row in rows])
+        if size >= CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _given(wanted: Wanted) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from http.client import HTTPResponse
 from typing import Literal, NamedTuple
 from urllib.parse import urlencode
@@ -13,7 +14,7 @@ from oplog_sync.backend import CHUNK_BYTES, CHUNK_ROWS, StoreRow, Wanted
 from oplog_sync.errors import SyncError, UnreachableError
 from oplog_sync.source.http import Agents
 from oplog_sync.source.patience import Patience, patiently
-from oplogd.model.event_id import EventId, Millis, Position, parse_position
+from oplogd.model.event_id import EventId, parse_position
 from oplogd.store import decode_stored
 
 # "reset": discard everything read before; the states that follow are complete.
@@ -22,6 +23,7 @@ ChunkKind = Literal["operations", "states", "reset"]
 _POLL = "/v1/namespaces/system/topics/oplog/poll"
 _ACCEPT = {"Accept": "text/event-stream"}
 _READ_BYTES = 1 << 18
+_ID_DIGITS = 24
 _OPERATIONS = ("insert", "update", "delete")
 
 
@@ -123,7 +125,7 @@ class AgentLog:
             raise SyncError(f"the operation {id_} has left the log of the agent")
         payload = found[0].payload.encode()
         event, _, rest = payload.removeprefix(b'{"event":"').partition(b'",')
-        return _row(_Block(id_, event.decode(), "{" + rest.decode()), parse_position(id_))
+        return _row(_Block(id_, event.decode(), "{" + rest.decode()), int(id_[12:], 16))
 
     def _blocks(self, query: str, last_event_id: str | None) -> Iterator[_Block]:
         headers = _ACCEPT | ({} if last_event_id is None else {"Last-Event-ID": last_event_id})
@@ -142,7 +144,9 @@ class _Reading:
         self._bytes = 0
         self._part = part
         self._events = wanted.events
-        self._end = parse_position(part.end)
+        end = parse_position(part.end)
+        # None: the log was empty when the part was planned, and has only states.
+        self._end = end.offset if isinstance(end, EventId) else None
 
     def taken(self) -> list[StoreRow]:
         rows, self._rows, self._bytes = self._rows, [], 0
@@ -159,46 +163,39 @@ class _Reading:
 
     def chunks(self, blocks: Iterator[_Block]) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
         """Yield chunks up to the end of the part."""
+        end = self._end
         for block in blocks:
-            position = parse_position(block.id)
             if block.event == "reset":
                 yield "reset", []
                 continue
+            # 0: a replication id.
+            offset = int(block.id[12:], 16) if len(block.id) == _ID_DIGITS else 0
+            is_past = bool(offset) and end is not None and offset > end
             if block.event in _OPERATIONS:
-                kind: ChunkKind = "states" if isinstance(position, Millis) else "operations"
+                kind: ChunkKind = "operations" if offset else "states"
                 if kind != self.kind and (rows := self.taken()):
                     yield self.kind, rows
                 self.kind = kind
-                if not is_past(position, self._end):
-                    found = self.passing(_row(block, position))
-                    self._rows += found
+                if not is_past:
+                    self._rows += self.passing(_row(block, offset))
                     self._bytes += len(block.data)
                     self.position = block.id
                 if len(self._rows) >= CHUNK_ROWS or self._bytes >= CHUNK_BYTES:
                     yield kind, self.taken()
-            elif isinstance(position, EventId) and not is_past(position, self._end):
+            elif len(block.id) == _ID_DIGITS and not is_past:
                 self.position = block.id
-            if self._is_end(block, position):
+            if is_past or self._is_end(block):
                 break
         if rows := self.taken():
             yield self.kind, rows
 
-    def _is_end(self, block: _Block, position: Position) -> bool:
+    def _is_end(self, block: _Block) -> bool:
         """Return whether the agent has sent everything up to the end of the part."""
-        if block.event == "live" and (self._part.copy or isinstance(position, Millis)):
+        is_id = len(block.id) == _ID_DIGITS
+        if block.event == "live" and (self._part.copy or not is_id):
             return True  # a log that is empty has only states
-        if isinstance(position, Millis) or self._part.copy:
-            return False
         # An operation, `live` or a checkpoint.
-        is_empty = isinstance(self._end, Millis)
-        return block.id == self._part.end or is_empty or is_past(position, self._end)
-
-
-def is_past(position: Position, target: Position) -> bool:
-    """Return whether both are event ids and ``position`` has the larger offset."""
-    if isinstance(position, EventId) and isinstance(target, EventId):
-        return position.offset > target.offset
-    return False
+        return is_id and not self._part.copy and (block.id == self._part.end or self._end is None)
 
 
 def _matches(row: StoreRow, wanted: Wanted) -> bool:
@@ -233,7 +230,13 @@ def _parsed(response: HTTPResponse) -> Iterator[_Block]:
                 yield _Block(id_.decode(), fields[b"event"].decode(), fields[b"data"].decode())
 
 
-def _row(block: _Block, position: Position) -> StoreRow:
+def _row(block: _Block, offset: int) -> StoreRow:
     data = decode_stored(block.data)
-    offset = position.offset if isinstance(position, EventId) else 0
-    return StoreRow(f"{data.type}/{data.id}", block.event, offset, position.ms, block.data)
+    ms = _ms(block.id[:12]) if offset else int(block.id)
+    return StoreRow(f"{data.type}/{data.id}", block.event, offset, ms, block.data)
+
+
+@lru_cache(maxsize=64)
+def _ms(digits: str) -> int:
+    """Return the time in the first digits of an id."""
+    return int(digits[:8], 16) * 1000 + int(digits[8:], 16)

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import types as T
 
 from oplog_sync.arrow import INSTANT, arrow_schema, batch_of, instants
 from oplog_sync.backend import StoreRow
 from oplog_sync.errors import OptionError
-from oplogd.model.event_id import Mark, format_id
+from oplogd.model.event_id import prefix
 from oplogd.store import decode_stored
 
 # Position of the timestamp in the output of ``encode_data``.
@@ -21,23 +22,28 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def event_id(row: StoreRow) -> str:
-    """Return the event id of the row, or its replication id if an agent sent no offset (0)."""
-    return format_id(Mark(row.offset, row.ms)) if row.offset else str(row.ms)
+class _WithParents(msgspec.Struct, gc=False):
+    parents: list[str]
+
+
+_all_parents = msgspec.json.Decoder(list[_WithParents]).decode
+
+
+def event_ids(rows: Sequence[StoreRow]) -> list[str]:
+    """Return the event id of each row, its replication id if an agent sent no offset (0)."""
+    prefixes = {ms: prefix(ms) for ms in {row.ms for row in rows}}
+    return [f"{prefixes[row.ms]}{row.offset:012x}" if row.offset else str(row.ms) for row in rows]
 
 
 _MAKERS: dict[str, tuple[T.DataType, Callable[[Sequence[StoreRow]], Any]]] = {
-    "event_id": (T.StringType(), lambda rows: [event_id(row) for row in rows]),
+    "event_id": (T.StringType(), lambda rows: event_ids(rows)),
     "offset": (T.LongType(), lambda rows: [row.offset for row in rows]),
     "event": (T.StringType(), lambda rows: [row.event for row in rows]),
     "key": (T.StringType(), lambda rows: [row.key for row in rows]),
     "type": (T.StringType(), lambda rows: [row.key.partition("/")[0] for row in rows]),
     "id": (T.StringType(), lambda rows: [row.key.partition("/")[2] for row in rows]),
     "timestamp": (T.TimestampType(), lambda rows: _timestamps(rows)),
-    "parents": (
-        T.ArrayType(T.StringType()),
-        lambda rows: [decode_stored(row.data).parents for row in rows],
-    ),
+    "parents": (T.ArrayType(T.StringType()), lambda rows: _parents(rows)),
     "logged": (T.TimestampType(), lambda rows: pa.array([r.ms for r in rows], _MS).cast(INSTANT)),
     "data": (T.StringType(), lambda rows: [row.data for row in rows]),
 }
@@ -68,6 +74,16 @@ def arrow_batch(rows: Sequence[StoreRow], schema: T.StructType) -> pa.RecordBatc
     columns = [_MAKERS[field.name][1](rows) for field in schema.fields]
     names = (f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
     return batch_of(columns, arrow_schema(", ".join(names)))
+
+
+def _parents(rows: Sequence[StoreRow]) -> list[list[str]]:
+    try:
+        found = _all_parents(f"[{','.join([row.data for row in rows])}]")
+    except msgspec.MsgspecError:
+        found = []
+    if len(found) == len(rows):
+        return [each.parents for each in found]
+    return [decode_stored(row.data).parents for row in rows]  # raises the error of a damaged row
 
 
 def _timestamps(rows: Sequence[StoreRow]) -> pa.Array:
