@@ -2,6 +2,10 @@
 
 import asyncio
 import errno
+import gc
+import selectors
+import socket
+import sys
 import threading
 from contextlib import suppress
 from typing import Any
@@ -14,7 +18,7 @@ from oplogc.process.loop_thread import LoopThread
 from tests.kits.processes.logged import DEADLINE
 
 
-def _no_files() -> None:
+def _no_files(*_: object) -> None:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
@@ -50,6 +54,30 @@ def test_a_thread_that_cannot_start_fails_the_call_and_starts_with_the_next(
     assert not thread.is_running
     assert thread.call(_answer()) == 42
     thread.end()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(selectors, "DefaultSelector"), (socket, "socketpair")]
+)
+def test_a_loop_without_file_descriptors_leaves_nothing_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str
+) -> None:
+    opened: list[selectors.BaseSelector] = []
+    ignored: list[object] = []
+
+    class Selector(selectors.DefaultSelector):
+        def __init__(self) -> None:
+            super().__init__()
+            opened.append(self)
+
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(module, name, _no_files)
+    with pytest.raises(OSError, match="Too many open files"):
+        LoopThread("test").start()
+    gc.collect()
+    assert ignored == []
+    assert [each.get_map() for each in opened] == [None] * (name == "socketpair")
 
 
 def test_a_handler_of_a_signal_within_a_start_uses_the_same_thread(

@@ -12,6 +12,16 @@ _Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 class _OwnLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        """Raises OSError for lack of file descriptors."""
+        try:
+            super().__init__()
+        except OSError:  # asyncio leaves its selector open, and its __del__ fails
+            if selector := getattr(self, "_selector", None):
+                selector.close()
+            asyncio.BaseEventLoop.close(self)
+            raise
+
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         """Look up a host in this thread, which has nothing else to do.
 
