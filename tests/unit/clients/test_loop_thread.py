@@ -7,6 +7,7 @@ import selectors
 import socket
 import sys
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -78,6 +79,21 @@ def test_a_loop_without_file_descriptors_leaves_nothing_to_its_end(
     gc.collect()
     assert ignored == []
     assert [each.get_map() for each in opened] == [None] * (name == "socketpair")
+
+
+def test_a_call_in_the_thread_itself_is_refused() -> None:
+    thread, refused = LoopThread("test"), Future[str]()
+
+    def call() -> None:
+        try:
+            thread.call(_answer())
+        except RuntimeError as error:
+            refused.set_result(str(error))
+
+    thread.soon(call)
+    assert refused.result(DEADLINE).startswith("a future's callback cannot wait")
+    assert thread.call(_answer()) == 42
+    thread.end()
 
 
 def test_a_handler_of_a_signal_within_a_start_uses_the_same_thread(
