@@ -17,7 +17,6 @@ from oplog_kit.units import duration, size
 from oplogc.http.answers import printable
 from oplogc.terminal.variables import near, unknown_variable
 
-_MAX_DEPTH = 50
 TLS_FILES = ("ca_file", "cert_file", "key_file")
 _PAIR = "two durations, such as [500ms, 30s]"
 _CONVERTED: Mapping[Kind, Callable[[str], Any]] = {
@@ -198,9 +197,9 @@ class Reader:
             case Kind.STRINGS | Kind.URLS:
                 return self._strings(field, node)
             case Kind.TEXT_MAPPING | Kind.SECRET_MAPPING:
-                return self._mapping(node, lambda each: self._text(field, each))
+                return nodes.mapping(node, lambda each: self._text(field, each))
             case Kind.ANY_MAPPING:
-                return self._mapping(node, lambda each: self._anything(each, _MAX_DEPTH))
+                return nodes.mapping(node, lambda each: nodes.anything(each, self.environ))
             case Kind.DURATIONS:
                 pair = nodes.elements(node, _PAIR)
                 if len(pair) != 2:
@@ -243,37 +242,6 @@ class Reader:
 
     def _path(self, text: str) -> str:
         return text if self.root is None else os.path.normpath(self.root / text)
-
-    def _mapping(self, node: yaml.Node, value_of: Callable[[yaml.Node], Any]) -> dict[str, Any]:
-        """Raises ValueError, which names the key."""
-        if not isinstance(node, yaml.MappingNode):
-            raise ValueError("must be a mapping, such as {name: value}")
-        found: dict[str, Any] = {}
-        for key, value in node.value:
-            if not is_text(key):
-                raise ValueError("the names in a mapping must be text")
-            if key.value in found:
-                raise ValueError(f"{key.value} is given twice")
-            try:
-                found[key.value] = value_of(value)
-            except ValueError as error:
-                raise ValueError(f"{key.value}: {error}") from None
-        return found
-
-    def _anything(self, node: yaml.Node, depth: int) -> Any:
-        """Return a value of any kind. ``depth``: how deeply it may be nested. Raises ValueError."""
-        if not depth:
-            raise ValueError("nested too deeply")
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, lambda each: self._anything(each, depth - 1))
-        if isinstance(node, yaml.SequenceNode):
-            return [self._anything(each, depth - 1) for each in node.value]
-        if is_text(node):
-            return nodes.scalar(node, self.environ)
-        try:
-            return yaml.constructor.SafeConstructor().construct_object(node)
-        except yaml.YAMLError:
-            raise ValueError("cannot be read") from None
 
 
 def load_settings(
