@@ -36,13 +36,15 @@ Hint = Callable[[str, yaml.Node, Collection[str], Sequence[Field]], tuple[str, s
 class Section:
     """One mapping. ``prefix``: of the paths of its settings. ``line``: 0: not known.
 
-    ``values``: by names, of a section its node. ``unread``: names of settings with a mistake.
+    ``values``: by names, of a section its node. ``given``: names in the file, unless null.
+    ``unread``: names of settings with a mistake, and the probable ones of misspelled names.
     """
 
     prefix: str
     line: int = 0
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
 
     def has(self, *names: str) -> bool:
@@ -175,8 +177,9 @@ class Reader:
     def _setting(self, section: Section, name: str, field: Field, node: yaml.Node) -> None:
         is_file = name != field.name  # a secret and its file are one value
         other = field.name if is_file else f"{name}_file"
+        section.given.add(name)
         try:
-            if field.name in section.values or other in section.unread:
+            if other in section.given:
                 raise ValueError(f"excludes {other}: give one of them")
             if is_file:
                 value: Any = nodes.secret_in(self._path(self.text(node)))

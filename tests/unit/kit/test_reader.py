@@ -8,6 +8,8 @@ from oplog_kit.config.nodes import as_written
 from oplog_relay.config.file import load
 from tests.kits.relay.settings_file import SettingsFile
 
+LEAST = "name: n\ndatabase: {url: 'sqlite:///a'}\n"
+
 
 def test_a_null_is_no_second_value_of_a_secret(tmp_path: Path) -> None:
     (tmp_path / "url").write_text("sqlite:///a")
@@ -35,3 +37,21 @@ def test_no_message_repeats_the_value_of_a_variable(tmp_path: Path) -> None:
         assert "Ecret" not in found
     with pytest.raises(ValueError, match=r"^has a variable with an unusable value$"):
         as_written("sEcret", "a$", lambda text: text.index("$"))
+
+
+@pytest.mark.parametrize("null", ["", "password_file: , "])
+def test_a_misspelled_setting_is_one_mistake_in_any_order(tmp_path: Path, null: str) -> None:
+    (tmp_path / "pw").write_text("a")
+    for wrong, right in (
+        ("pasword_file: b", "password: a"),
+        ("passwrod: b", f"password_file: {tmp_path}/pw"),
+    ):
+        meant = "password_file" if "file" in wrong else "password"
+        for text in (f"{wrong}, {right}", f"{right}, {wrong}"):
+            if "password_file" not in text or not null:
+                text = null + text
+            found = SettingsFile(tmp_path).mistakes(
+                f"{LEAST}agents: {{urls: 'http://a:1', {text}}}"
+            )
+            name = wrong.partition(":")[0]
+            assert found == [f"relay.yaml:3: agents.{name}: unknown; did you mean {meant}?"]
