@@ -109,7 +109,16 @@ def plain_text(node: yaml.Node) -> str:
         raise ValueError("must be text; put a number or a word such as yes in quotes")
     if not node.value:
         raise ValueError("is empty")
-    return str(node.value)
+    return utf8(node.value)
+
+
+def utf8(text: str) -> str:
+    """Return a text. Raises ValueError if it is not UTF-8, such as other bytes of a variable."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is not UTF-8 text") from None
+    return text
 
 
 def count(text: str) -> int:
@@ -169,7 +178,7 @@ def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:
             )
         return environ[name]
 
-    return _DOLLAR.sub(variable, node.value)
+    return utf8(_DOLLAR.sub(variable, node.value))
 
 
 def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml.Node]:
@@ -189,7 +198,7 @@ def mapping(node: yaml.Node, value_of: Callable[[yaml.Node], Any]) -> dict[str, 
     for key, value in node.value:
         if not is_text(key):
             raise ValueError("the names in a mapping must be text")
-        if key.value in found:
+        if utf8(key.value) in found:
             raise ValueError(f"{key.value} is given twice")
         try:
             found[key.value] = value_of(value)

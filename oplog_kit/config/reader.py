@@ -167,12 +167,14 @@ class Reader:
 
     def _variable(self, section: Section, field: Field) -> None:
         if found := self.environ.get(field.variable):
-            section.values[field.name] = found
             section.lines.pop(field.name, None)
             try:
-                check_value(field, found)
+                check_value(field, nodes.utf8(found))
             except ValueError as error:
                 self.add("", f"{field.variable}: {error}")
+                section.unread.add(field.name)
+            else:
+                section.values[field.name] = found
 
     def _setting(self, section: Section, name: str, field: Field, node: yaml.Node) -> None:
         is_file = name != field.name  # a secret and its file are one value

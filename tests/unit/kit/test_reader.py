@@ -39,6 +39,37 @@ def test_no_message_repeats_the_value_of_a_variable(tmp_path: Path) -> None:
         as_written("sEcret", "a$", lambda text: text.index("$"))
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("agents: {password: '${BYTE}'}", "agents.password"),
+        ("agents: {password: 'a${NONE:-}${BYTE:-b}'}", "agents.password"),
+        ("agents: ['http://a:1', '${BYTE}']", "agents.urls"),
+        ("agents: {ca_file: '${BYTE}'}", "agents.ca_file"),
+        ("agents: {password_file: '${BYTE}'}", "agents.password_file"),
+        ("database: {url: 'postgresql://u@h/d', password: '${BYTE}'}", "database.password"),
+        (
+            "database: {url: 'postgresql://u@h/d', password: \"a\\ud83d\\ude00\"}",
+            "database.password",
+        ),
+        ("database: {url: 'sqlite:///${BYTE}'}", "database.url"),
+        ("limits: {poll: '${BYTE}'}", "limits.poll"),
+    ],
+)
+def test_a_value_that_is_not_utf8_is_refused(tmp_path: Path, text: str, path: str) -> None:
+    byte = b"\xff".decode(errors="surrogateescape")
+    found = SettingsFile(tmp_path).mistakes(f"name: n\n{text}", BYTE=byte)
+    assert f"relay.yaml:2: {path}: is not UTF-8 text" in found
+
+
+def test_a_variable_of_a_setting_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    byte = b"\xff".decode(errors="surrogateescape")
+    text = "name: n\nagents: http://a:1\ndatabase: {url: 'postgresql://u@h/d', password: a}"
+    for name in ("PASSWORD", "DATABASE_PASSWORD", "DATABASE_URL"):
+        found = SettingsFile(tmp_path).mistakes(text, **{f"OPLOG_RELAY_{name}": byte})
+        assert found == [f"OPLOG_RELAY_{name}: is not UTF-8 text"]
+
+
 @pytest.mark.parametrize("null", ["", "password_file: , "])
 def test_a_misspelled_setting_is_one_mistake_in_any_order(tmp_path: Path, null: str) -> None:
     (tmp_path / "pw").write_text("a")
