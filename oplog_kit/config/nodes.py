@@ -223,9 +223,9 @@ def anything(node: yaml.Node, environ: Mapping[str, str], depth: int = _MAX_DEPT
         raise ValueError("cannot be read") from None
 
 
-def secret_in(path: str) -> str:
-    """Return the text of a file without one newline at its end."""
-    found = without_newline(read_text(path))
+def secret_in(path: str, shown: str) -> str:
+    """Return the text of a file without one newline at its end. ``shown``: path in an error."""
+    found = without_newline(read_text(path, shown))
     if not found or not found.isprintable():
-        raise ValueError(f"{path!r} must hold one line of text")
+        raise ValueError(f"{shown!r} must hold one line of text")
     return found

@@ -68,6 +68,8 @@ class Reader:
         self._hint = hint
         self._found: set[tuple[int, str, str]] = set()
         self._variables: set[str] = set()
+        # Paths with variables, whose values may be secrets, and how they are written.
+        self._written: dict[str, str] = {}
 
     def add(self, path: str, sentence: str, line: int = 0) -> None:
         """Add a mistake. ``path``: of the setting, may be empty. ``line``: 0: not known."""
@@ -157,7 +159,7 @@ class Reader:
             return
         ca, cert, key = map(section.values.get, TLS_FILES)
         try:
-            tls_context(ca, cert, key)
+            tls_context(ca, cert, key, shown=self._written)
         except ValueError as error:
             name, _, sentence = str(error).partition(": ")
             if name in TLS_FILES:
@@ -184,7 +186,8 @@ class Reader:
             if other in section.given:
                 raise ValueError(f"excludes {other}: give one of them")
             if is_file:
-                value: Any = nodes.secret_in(self._path(self.text(node)))
+                path = self._path(node)
+                value: Any = nodes.secret_in(path, self._written.get(path, path))
                 check_value(field, value)
             else:
                 value = self._value(field, node)
@@ -219,14 +222,14 @@ class Reader:
 
     def _text(self, field: Field, node: yaml.Node) -> str:
         """Raises ValueError."""
+        if field.kind is Kind.FILE:
+            return self._path(node)
         if field.kind is Kind.PATTERN:  # which has dollars of its own, and no variables
             if isinstance(node, yaml.SequenceNode):
                 raise ValueError("must be one text, not a list; of several names give ^(a|b)$")
             found = nodes.plain_text(node)
         else:
             found = self.text(node)
-        if field.kind is Kind.FILE:
-            return self._path(found)
         nodes.as_written(found, node.value, lambda text: check_value(field, text))
         return found
 
@@ -245,8 +248,14 @@ class Reader:
             raise ValueError("; ".join(faults))
         return tuple(values)
 
-    def _path(self, text: str) -> str:
-        return text if self.root is None else os.path.normpath(self.root / text)
+    def _path(self, node: yaml.Node) -> str:
+        """Raises ValueError."""
+        path = self.text(node)
+        if self.root is not None:
+            path = os.path.normpath(self.root / path)
+        if "$" in node.value:
+            self._written[path] = node.value
+        return path
 
 
 def load_settings(

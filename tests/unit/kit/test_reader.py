@@ -29,14 +29,33 @@ def test_no_message_repeats_the_value_of_a_variable(tmp_path: Path) -> None:
             "agents: 'http://a:8${SECRET}'",
             "agents.urls: 'http://a:8${SECRET}' is no address of an agent",
         ),
+        ("agents: {password_file: '${SECRET}'}", "password_file: cannot read '${SECRET}': No such"),
+        ("agents: {password_file: '.${S:-/}'}", "password_file: cannot read '.${S:-/}': Is a dir"),
+        ("agents: {ca_file: '${SECRET}'}", "agents.ca_file: cannot read '${SECRET}': No such file"),
+        ("database: {table: 'a.b.${SECRET}'}", "database.table: 'a.b.${SECRET}' must be table or"),
+        ("database: {table: 'a.${SECRET}.b'}", "database.table: 'a.${SECRET}.b' must be table or"),
+        ("database: {columns: {id: '${LINES}'}}", "database.columns.id: has a variable with an"),
+        (
+            "database: {columns: {id: '${SECRET}', topic: '${SECRET}'}}",
+            "database.columns.topic: has the name of the column id, too",
+        ),
     )
     for line, sentence in lines:
         text = f"name: n\n{line}"
-        found = "".join(SettingsFile(tmp_path).mistakes(text, SECRET="s'Ecret", PORT=":99999"))
+        environ = {"SECRET": "s'Ecret", "PORT": ":99999", "LINES": "a\nsEcret"}
+        found = "".join(SettingsFile(tmp_path).mistakes(text, **environ))
         assert sentence in found
         assert "Ecret" not in found
     with pytest.raises(ValueError, match=r"^has a variable with an unusable value$"):
         as_written("sEcret", "a$", lambda text: text.index("$"))
+
+
+def test_a_path_without_a_variable_is_shown_as_it_was_found(tmp_path: Path) -> None:
+    for name in ("password_file", "ca_file"):
+        found = SettingsFile(tmp_path).mistakes(f"name: n\nagents: {{{name}: ./none}}")
+        assert (
+            f"relay.yaml:2: agents.{name}: cannot read './none': No such file or directory" in found
+        )
 
 
 @pytest.mark.parametrize(
