@@ -7,6 +7,7 @@ import selectors
 import socket
 import sys
 import threading
+import weakref
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -185,6 +186,27 @@ def test_a_thread_that_hangs_at_its_end_counts_as_ended(monkeypatch: pytest.Monk
     thread.end()
     assert not thread.is_running
     go_on.set()
+
+
+def test_an_ended_thread_does_not_keep_its_owner_with_the_frames_of_an_error() -> None:
+    class Owner:
+        async def main(self) -> None:
+            await asyncio.Event().wait()
+
+    owner, thread, frames = Owner(), LoopThread("test"), list[Any]()
+    freed = weakref.ref(owner)
+    thread.start(owner.main)
+    thread.soon(lambda: frames.append(sys._getframe()))
+    thread.end()
+    assert thread._thread is not None
+    thread._thread.join(DEADLINE)
+    gc.disable()
+    try:
+        del owner
+        assert freed() is None
+    finally:
+        gc.enable()
+    assert frames
 
 
 def test_a_producer_buffers_nothing_while_its_thread_cannot_start(

@@ -133,8 +133,10 @@ class LoopThread:
 
     def _run(self, loop: asyncio.AbstractEventLoop, main: _Main) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            work = self._begin(main)
+            del main  # an error of a cancelled task may keep this frame
             try:
-                runner.run(self._begin(main))
+                runner.run(work)
             except asyncio.CancelledError:
                 return
 
