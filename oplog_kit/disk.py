@@ -11,20 +11,21 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BYTES = 1024 * 1024
 
 
-def read_text(path: str | Path) -> str:
-    """Return the text of a small file. Raises ValueError, which names the file."""
+def read_text(path: str | Path, shown: str = "") -> str:
+    """Return the text of a small file. Raises ValueError with the path, or with ``shown``."""
+    name = repr(shown or str(path))
     try:
         with open(path, "rb") as file:
             raw = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"cannot read {str(path)!r}: {reason}") from None
+        raise ValueError(f"cannot read {name}: {reason}") from None
     if len(raw) > _MAX_BYTES:
-        raise ValueError(f"{str(path)!r} is larger than {_MAX_BYTES:,} bytes")
+        raise ValueError(f"{name} is larger than {_MAX_BYTES:,} bytes")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{str(path)!r} is not UTF-8 text") from None
+        raise ValueError(f"{name} is not UTF-8 text") from None
 
 
 def without_newline(text: str) -> str:

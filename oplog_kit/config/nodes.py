@@ -6,13 +6,14 @@ Functions raise ValueError. Its message continues a sentence that begins with th
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 
 from oplog_kit.disk import read_text, without_newline
 
 _T = TypeVar("_T")
+_MAX_DEPTH = 50
 # A single character, also an escaped one such as a tab, and a kind of token tell no secret.
 _QUOTED = re.compile(r"""('(?:\\.|[^'\\]|<[a-z ]+>)')|'[^']*'|"[^"]*\"""")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -108,7 +109,16 @@ def plain_text(node: yaml.Node) -> str:
         raise ValueError("must be text; put a number or a word such as yes in quotes")
     if not node.value:
         raise ValueError("is empty")
-    return str(node.value)
+    return utf8(node.value)
+
+
+def utf8(text: str) -> str:
+    """Return a text. Raises ValueError if it is not UTF-8, such as other bytes of a variable."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is not UTF-8 text") from None
+    return text
 
 
 def count(text: str) -> int:
@@ -168,7 +178,7 @@ def scalar(node: yaml.Node, environ: Mapping[str, str]) -> str:
             )
         return environ[name]
 
-    return _DOLLAR.sub(variable, node.value)
+    return utf8(_DOLLAR.sub(variable, node.value))
 
 
 def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml.Node]:
@@ -180,9 +190,42 @@ def elements(node: yaml.Node, wanted: str, *, or_one: bool = False) -> list[yaml
     return list(node.value)
 
 
-def secret_in(path: str) -> str:
-    """Return the text of a file without one newline at its end."""
-    found = without_newline(read_text(path))
+def mapping(node: yaml.Node, value_of: Callable[[yaml.Node], Any]) -> dict[str, Any]:
+    """Return the members of a mapping. An error names the key."""
+    if not isinstance(node, yaml.MappingNode):
+        raise ValueError("must be a mapping, such as {name: value}")
+    found: dict[str, Any] = {}
+    for key, value in node.value:
+        if not is_text(key):
+            raise ValueError("the names in a mapping must be text")
+        if utf8(key.value) in found:
+            raise ValueError(f"{key.value} is given twice")
+        try:
+            found[key.value] = value_of(value)
+        except ValueError as error:
+            raise ValueError(f"{key.value}: {error}") from None
+    return found
+
+
+def anything(node: yaml.Node, environ: Mapping[str, str], depth: int = _MAX_DEPTH) -> Any:
+    """Return a value of any kind. ``depth``: how deeply it may be nested."""
+    if not depth:
+        raise ValueError("nested too deeply")
+    if isinstance(node, yaml.MappingNode):
+        return mapping(node, lambda each: anything(each, environ, depth - 1))
+    if isinstance(node, yaml.SequenceNode):
+        return [anything(each, environ, depth - 1) for each in node.value]
+    if is_text(node):
+        return scalar(node, environ)
+    try:
+        return yaml.constructor.SafeConstructor().construct_object(node)
+    except yaml.YAMLError:
+        raise ValueError("cannot be read") from None
+
+
+def secret_in(path: str, shown: str) -> str:
+    """Return the text of a file without one newline at its end. ``shown``: path in an error."""
+    found = without_newline(read_text(path, shown))
     if not found or not found.isprintable():
-        raise ValueError(f"{path!r} must hold one line of text")
+        raise ValueError(f"{shown!r} must hold one line of text")
     return found

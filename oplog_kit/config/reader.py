@@ -17,7 +17,6 @@ from oplog_kit.units import duration, size
 from oplogc.http.answers import printable
 from oplogc.terminal.variables import near, unknown_variable
 
-_MAX_DEPTH = 50
 TLS_FILES = ("ca_file", "cert_file", "key_file")
 _PAIR = "two durations, such as [500ms, 30s]"
 _CONVERTED: Mapping[Kind, Callable[[str], Any]] = {
@@ -37,13 +36,15 @@ Hint = Callable[[str, yaml.Node, Collection[str], Sequence[Field]], tuple[str, s
 class Section:
     """One mapping. ``prefix``: of the paths of its settings. ``line``: 0: not known.
 
-    ``values``: by names, of a section its node. ``unread``: names of settings with a mistake.
+    ``values``: by names, of a section its node. ``given``: names in the file, unless null.
+    ``unread``: names of settings with a mistake, and the probable ones of misspelled names.
     """
 
     prefix: str
     line: int = 0
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    given: set[str] = field(default_factory=set)
     unread: set[str] = field(default_factory=set)
 
     def has(self, *names: str) -> bool:
@@ -67,6 +68,8 @@ class Reader:
         self._hint = hint
         self._found: set[tuple[int, str, str]] = set()
         self._variables: set[str] = set()
+        # Paths with variables, whose values may be secrets, and how they are written.
+        self._written: dict[str, str] = {}
 
     def add(self, path: str, sentence: str, line: int = 0) -> None:
         """Add a mistake. ``path``: of the setting, may be empty. ``line``: 0: not known."""
@@ -156,7 +159,7 @@ class Reader:
             return
         ca, cert, key = map(section.values.get, TLS_FILES)
         try:
-            tls_context(ca, cert, key)
+            tls_context(ca, cert, key, shown=self._written)
         except ValueError as error:
             name, _, sentence = str(error).partition(": ")
             if name in TLS_FILES:
@@ -166,21 +169,25 @@ class Reader:
 
     def _variable(self, section: Section, field: Field) -> None:
         if found := self.environ.get(field.variable):
-            section.values[field.name] = found
             section.lines.pop(field.name, None)
             try:
-                check_value(field, found)
+                check_value(field, nodes.utf8(found))
             except ValueError as error:
                 self.add("", f"{field.variable}: {error}")
+                section.unread.add(field.name)
+            else:
+                section.values[field.name] = found
 
     def _setting(self, section: Section, name: str, field: Field, node: yaml.Node) -> None:
         is_file = name != field.name  # a secret and its file are one value
         other = field.name if is_file else f"{name}_file"
+        section.given.add(name)
         try:
-            if field.name in section.values or other in section.unread:
+            if other in section.given:
                 raise ValueError(f"excludes {other}: give one of them")
             if is_file:
-                value: Any = nodes.secret_in(self._path(self.text(node)))
+                path = self._path(node)
+                value: Any = nodes.secret_in(path, self._written.get(path, path))
                 check_value(field, value)
             else:
                 value = self._value(field, node)
@@ -198,9 +205,9 @@ class Reader:
             case Kind.STRINGS | Kind.URLS:
                 return self._strings(field, node)
             case Kind.TEXT_MAPPING | Kind.SECRET_MAPPING:
-                return self._mapping(node, lambda each: self._text(field, each))
+                return nodes.mapping(node, lambda each: self._text(field, each))
             case Kind.ANY_MAPPING:
-                return self._mapping(node, lambda each: self._anything(each, _MAX_DEPTH))
+                return nodes.mapping(node, lambda each: nodes.anything(each, self.environ))
             case Kind.DURATIONS:
                 pair = nodes.elements(node, _PAIR)
                 if len(pair) != 2:
@@ -215,14 +222,14 @@ class Reader:
 
     def _text(self, field: Field, node: yaml.Node) -> str:
         """Raises ValueError."""
+        if field.kind is Kind.FILE:
+            return self._path(node)
         if field.kind is Kind.PATTERN:  # which has dollars of its own, and no variables
             if isinstance(node, yaml.SequenceNode):
                 raise ValueError("must be one text, not a list; of several names give ^(a|b)$")
             found = nodes.plain_text(node)
         else:
             found = self.text(node)
-        if field.kind is Kind.FILE:
-            return self._path(found)
         nodes.as_written(found, node.value, lambda text: check_value(field, text))
         return found
 
@@ -241,39 +248,14 @@ class Reader:
             raise ValueError("; ".join(faults))
         return tuple(values)
 
-    def _path(self, text: str) -> str:
-        return text if self.root is None else os.path.normpath(self.root / text)
-
-    def _mapping(self, node: yaml.Node, value_of: Callable[[yaml.Node], Any]) -> dict[str, Any]:
-        """Raises ValueError, which names the key."""
-        if not isinstance(node, yaml.MappingNode):
-            raise ValueError("must be a mapping, such as {name: value}")
-        found: dict[str, Any] = {}
-        for key, value in node.value:
-            if not is_text(key):
-                raise ValueError("the names in a mapping must be text")
-            if key.value in found:
-                raise ValueError(f"{key.value} is given twice")
-            try:
-                found[key.value] = value_of(value)
-            except ValueError as error:
-                raise ValueError(f"{key.value}: {error}") from None
-        return found
-
-    def _anything(self, node: yaml.Node, depth: int) -> Any:
-        """Return a value of any kind. ``depth``: how deeply it may be nested. Raises ValueError."""
-        if not depth:
-            raise ValueError("nested too deeply")
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, lambda each: self._anything(each, depth - 1))
-        if isinstance(node, yaml.SequenceNode):
-            return [self._anything(each, depth - 1) for each in node.value]
-        if is_text(node):
-            return nodes.scalar(node, self.environ)
-        try:
-            return yaml.constructor.SafeConstructor().construct_object(node)
-        except yaml.YAMLError:
-            raise ValueError("cannot be read") from None
+    def _path(self, node: yaml.Node) -> str:
+        """Raises ValueError."""
+        path = self.text(node)
+        if self.root is not None:
+            path = os.path.normpath(self.root / path)
+        if "$" in node.value:
+            self._written[path] = node.value
+        return path
 
 
 def load_settings(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from oplog_kit.config.nodes import is_null, is_text, line
+from oplog_kit.config.nodes import as_written, is_null, is_text, line
 from oplog_kit.config.reader import TLS_FILES, Reader, Section
 from oplog_pipe.config import hints, tables
 from oplog_pipe.config.rules import SettingRules
@@ -134,7 +134,7 @@ def _step(
             text = reader.text(node)
             if text == "fetch":
                 return FetchStep()
-            checks.target(text)
+            as_written(text, node.value, checks.target)
             return FunctionStep(text)
         except ValueError as error:
             reader.add(path, str(error), line(node))

@@ -39,7 +39,9 @@ def mistakes(settings: RelaySettings, unread: Collection[str] = ()) -> Iterator[
         yield "agents.urls", "give the address of an agent, such as http://localhost:8042"
     if settings.agents.key_file and not settings.agents.cert_file:
         yield "agents.cert_file", "is missing; key_file is its private key"
-    yield from names.mistakes(settings.database.table)
+    for path, sentence in names.repeated(settings.database.table):
+        if path not in wrong:
+            yield path, sentence
     for name, other, sentence in _relations(settings.limits):
         if not {f"limits.{name}", f"limits.{other}"} & wrong:
             yield f"limits.{name}", sentence

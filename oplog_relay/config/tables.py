@@ -84,10 +84,18 @@ DATABASE = (
         "Password of the user in the URL. Variable: `OPLOG_RELAY_DATABASE_PASSWORD`.",
         variable="OPLOG_RELAY_DATABASE_PASSWORD",
     ),
-    Field("table", Kind.TEXT, "Name of the outbox table, or `schema.table`."),
+    Field(
+        "table",
+        Kind.TEXT,
+        "Name of the outbox table, or `schema.table`.",
+        check=names.check_table,
+    ),
     Field("columns", Kind.SECTION, "Names of the columns."),
 )
-COLUMNS = tuple(Field(name, Kind.TEXT, f"Name of the column `{name}`.") for name in names.COLUMNS)
+COLUMNS = tuple(
+    Field(name, Kind.TEXT, f"Name of the column `{name}`.", check=names.check_column)
+    for name in names.COLUMNS
+)
 LIMITS = (
     _duration("poll", 0.01, 60, "Pause between two polls of the lease. The poll is the heartbeat."),
     _duration(

@@ -26,7 +26,15 @@ class Names(NamedTuple):
     @classmethod
     def of(cls, table: Table) -> Self:
         """Quote the names of a table. Raises ConfigError."""
-        for setting, sentence in mistakes(table):
+        setting = "database.table"
+        try:
+            check_table(table.name)
+            for column in COLUMNS:
+                setting = f"database.columns.{column}"
+                check_column(getattr(table, column))
+        except ValueError as error:
+            raise ConfigError(f"{setting}: {error}") from None
+        for setting, sentence in repeated(table):
             raise ConfigError(f"{setting}: {sentence}")
         schema, name = split(table)
         quoted = quote(name) if schema is None else f"{quote(schema)}.{quote(name)}"
@@ -44,18 +52,25 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def mistakes(table: Table) -> Iterator[tuple[str, str]]:
-    """Yield setting and sentence for each invalid or repeated name."""
-    parts = table.name.split(".")
-    if not table.name.isprintable() or len(parts) > 2 or "" in parts:
-        yield "database.table", f"{table.name!r} must be table or schema.table"
+def check_table(name: str) -> None:
+    """Raise ValueError for an invalid name of a table, which may have a schema."""
+    parts = name.split(".")
+    if not name.isprintable() or len(parts) > 2 or "" in parts:
+        raise ValueError(f"{name!r} must be table or schema.table")
+
+
+def check_column(name: str) -> None:
+    """Raise ValueError for an invalid name of a column."""
+    if not name or not name.isprintable():
+        raise ValueError(f"{name!r} must be a name")
+
+
+def repeated(table: Table) -> Iterator[tuple[str, str]]:
+    """Yield setting and sentence for each column with the name of another."""
     used: dict[str, str] = {}
     for column in COLUMNS:
-        name: str = getattr(table, column)
-        if not name or not name.isprintable():
-            yield f"database.columns.{column}", f"{name!r} must be a name"
-        elif (other := used.setdefault(name.lower(), column)) != column:
-            yield f"database.columns.{column}", f"{name!r} is the name of the column {other}, too"
+        if (other := used.setdefault(getattr(table, column).lower(), column)) != column:
+            yield f"database.columns.{column}", f"has the name of the column {other}, too"
 
 
 def check_columns(

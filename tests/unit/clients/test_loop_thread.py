@@ -2,7 +2,13 @@
 
 import asyncio
 import errno
+import gc
+import selectors
+import socket
+import sys
 import threading
+import weakref
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +20,7 @@ from oplogc.process.loop_thread import LoopThread
 from tests.kits.processes.logged import DEADLINE
 
 
-def _no_files() -> None:
+def _no_files(*_: object) -> None:
     raise OSError(errno.EMFILE, "Too many open files")
 
 
@@ -48,6 +54,45 @@ def test_a_thread_that_cannot_start_fails_the_call_and_starts_with_the_next(
         with pytest.raises((OSError, RuntimeError, KeyboardInterrupt)):
             thread.call(_answer())
     assert not thread.is_running
+    assert thread.call(_answer()) == 42
+    thread.end()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(selectors, "DefaultSelector"), (socket, "socketpair")]
+)
+def test_a_loop_without_file_descriptors_leaves_nothing_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str
+) -> None:
+    opened: list[selectors.BaseSelector] = []
+    ignored: list[object] = []
+
+    class Selector(selectors.DefaultSelector):
+        def __init__(self) -> None:
+            super().__init__()
+            opened.append(self)
+
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+    monkeypatch.setattr(module, name, _no_files)
+    with pytest.raises(OSError, match="Too many open files"):
+        LoopThread("test").start()
+    gc.collect()
+    assert ignored == []
+    assert [each.get_map() for each in opened] == [None] * (name == "socketpair")
+
+
+def test_a_call_in_the_thread_itself_is_refused() -> None:
+    thread, refused = LoopThread("test"), Future[str]()
+
+    def call() -> None:
+        try:
+            thread.call(_answer())
+        except RuntimeError as error:
+            refused.set_result(str(error))
+
+    thread.soon(call)
+    assert refused.result(DEADLINE).startswith("a future's callback cannot wait")
     assert thread.call(_answer()) == 42
     thread.end()
 
@@ -141,6 +186,27 @@ def test_a_thread_that_hangs_at_its_end_counts_as_ended(monkeypatch: pytest.Monk
     thread.end()
     assert not thread.is_running
     go_on.set()
+
+
+def test_an_ended_thread_does_not_keep_its_owner_with_the_frames_of_an_error() -> None:
+    class Owner:
+        async def main(self) -> None:
+            await asyncio.Event().wait()
+
+    owner, thread, frames = Owner(), LoopThread("test"), list[Any]()
+    freed = weakref.ref(owner)
+    thread.start(owner.main)
+    thread.soon(lambda: frames.append(sys._getframe()))
+    thread.end()
+    assert thread._thread is not None
+    thread._thread.join(DEADLINE)
+    gc.disable()
+    try:
+        del owner
+        assert freed() is None
+    finally:
+        gc.enable()
+    assert frames
 
 
 def test_a_producer_buffers_nothing_while_its_thread_cannot_start(

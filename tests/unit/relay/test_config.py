@@ -179,7 +179,7 @@ limits:
     assert file.mistakes(text, OPLOG_RELAY_PASWORD="sEcret", OPLOG_RELAY_X="x") == [
         "unknown variable OPLOG_RELAY_PASWORD; did you mean OPLOG_RELAY_PASSWORD?",
         "unknown variable OPLOG_RELAY_X",
-        "relay.yaml: database.columns.key: 'key' is the name of the column id, too",
+        "relay.yaml: database.columns.key: has the name of the column id, too",
         "relay.yaml: limits.heartbeat: must exceed poll, which is 7s",
         "relay.yaml:1: name: 'or ders' must be 1 to 249 ASCII letters, digits, '.', '_' or '-', "
         "and not '.' or '..'",

@@ -63,6 +63,7 @@ TABLE_BOUNDS = {
     "oplogd/web/describe/document.py: _Schemas.components": OF_THE_CODE,
     "oplog_kit/config/reader.py: Reader._found": "mistakes in one file of settings",
     "oplog_kit/config/reader.py: Reader._variables": OF_THE_CODE,
+    "oplog_kit/config/reader.py: Reader._written": "paths in one file of settings",
     "oplog_pipe/deliver/batch.py: Batch.keys": "keys of one batch",
     "oplog_pipe/commitlog/offsets.py: OffsetLog._offsets": OF_THE_SETTINGS,
     "oplog_pipe/deliver/delivery.py: SinkDelivery._pending": "keys behind a letter that is held",

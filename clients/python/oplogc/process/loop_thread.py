@@ -12,6 +12,16 @@ _Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 class _OwnLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        """Raises OSError for lack of file descriptors."""
+        try:
+            super().__init__()
+        except OSError:  # asyncio leaves its selector open, and its __del__ fails
+            if selector := getattr(self, "_selector", None):
+                selector.close()
+            asyncio.BaseEventLoop.close(self)
+            raise
+
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
         """Look up a host in this thread, which has nothing else to do.
 
@@ -37,6 +47,11 @@ class LoopThread:
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._ended = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is called in the thread, such as by a future's callback."""
+        return threading.current_thread() is self._thread
 
     @property
     def is_running(self) -> bool:
@@ -71,8 +86,12 @@ class LoopThread:
             return self._loop
 
     def call(self, work: Coroutine[Any, Any, _R]) -> _R:
-        """Run a coroutine there. Return its result. An exception here, as by Ctrl-C, cancels it."""
+        """Run a coroutine there. Return its result. An exception here, as by Ctrl-C, cancels it.
+
+        Raises RuntimeError in the thread itself.
+        """
         try:
+            self.check_may_wait()
             with self._lock:
                 running = asyncio.run_coroutine_threadsafe(work, self.start())
         except BaseException:
@@ -83,6 +102,11 @@ class LoopThread:
         except BaseException:
             running.cancel()
             raise
+
+    def check_may_wait(self) -> None:
+        """Raise RuntimeError in the thread itself: the call would wait for its own end."""
+        if self.is_current:
+            raise RuntimeError("a future's callback cannot wait: make this call in another thread")
 
     def soon(self, function: Callable[..., object], *arguments: object) -> None:
         """Call a function there, without waiting. Raises ValueError after ``end``."""
@@ -99,7 +123,7 @@ class LoopThread:
             self._loop.call_soon_threadsafe(self._cancel)
         except RuntimeError:  # it has ended
             return
-        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and not self.is_current:
             # It may hang in the look-up of a host. Then it ends with the process.
             self._thread.join(_END_SECONDS)
 
@@ -109,8 +133,10 @@ class LoopThread:
 
     def _run(self, loop: asyncio.AbstractEventLoop, main: _Main) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            work = self._begin(main)
+            del main  # an error of a cancelled task may keep this frame
             try:
-                runner.run(self._begin(main))
+                runner.run(work)
             except asyncio.CancelledError:
                 return
 

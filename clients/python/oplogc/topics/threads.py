@@ -3,8 +3,8 @@
 import threading
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager, suppress
 from typing import Self, TypeVar
 
 from oplogc.process.at_exit import close_at_exit, open_ones
@@ -35,7 +35,8 @@ class Topics(TopicsBase):
     def _begin(self) -> None:
         self._topics = AsyncTopics._of(self._options)
         self._thread = LoopThread("oplogc-topics")
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may come while its thread publishes.
+        self._lock = threading.RLock()
         self._closing = threading.RLock()
         self._closed = False
         after_fork(self, Topics._begin)
@@ -63,7 +64,9 @@ class Topics(TopicsBase):
         topics = self._topics
         retry_for = self._options.retry_for if durable else None
         new = publication(topic, messages, retry_for)
-        has_room = topics.room.take(len(new.messages), new.size, retry_for or 0.0)
+        # A callback would wait for its own thread, which gives the room back.
+        wait = 0.0 if retry_for is None or self._thread.is_current else retry_for
+        has_room = topics.room.take(len(new.messages), new.size, wait)
         new.future.add_done_callback(self._keep)
         with self._lock:
             self._check_open()
@@ -100,6 +103,7 @@ class Topics(TopicsBase):
 
     @documented_as(AsyncTopics.aclose)
     def close(self, timeout: float | None = 30.0) -> None:
+        self._thread.check_may_wait()
         with self._lock:
             self._closed = True
         self._topics.room.close()
@@ -121,9 +125,10 @@ class Topics(TopicsBase):
     @property
     def counters(self) -> PublishCounters:
         """Return a copy of the counters of ``publish``."""
-        if not self._thread.is_running:
-            return self._topics.counters
-        return self._thread.call(_counters(self._topics))
+        if self._thread.is_running and not self._thread.is_current:
+            with suppress(CancelledError, ValueError):  # closed meanwhile
+                return self._thread.call(_counters(self._topics))
+        return self._topics.counters
 
     def _check_open(self) -> None:
         if self._closed:

@@ -101,3 +101,18 @@ def test_path_and_query_of_a_webhook_are_hidden(file: SettingsFile) -> None:
     assert "url: https://hooks.example.com:8443/***\n" in told
     assert "url: https://h/***\n" in told
     assert "url: https://h/\n" in told
+
+
+def test_no_message_repeats_the_value_of_a_variable(file: SettingsFile) -> None:
+    cases = (
+        ("transforms: '${X}'", "transforms[0]: '${X}' must be module:name, such as shape:video"),
+        ("transforms: ['a${X}']", "transforms[0]: 'a${X}' must be module:name, such as shape"),
+        ("transforms: [{function: '${X}'}]", "transforms[0].function: '${X}' must be module:name"),
+        ("transforms: ['${F}:', '${X}.py']", "transforms[1]: '${X}.py' must be module:name, wit"),
+        ("type: http, url: 'http://a', password_file: '${X}'", "password_file: cannot read '${X}'"),
+        ("type: http, url: 'http://a', ca_file: '${X}'", "ca_file: cannot read '${X}': No such f"),
+    )
+    for members, sentence in cases:
+        found = "".join(file.mistakes(sinks(f"name: s, {members}"), X="sEcret", F="sEcret"))
+        assert sentence in found
+        assert "sEcret" not in found

@@ -45,13 +45,23 @@ class ForeignPublisher(OfOneProcess):
         self._owner = owner  # the thread would end with it
         self._thread = thread
         self._publisher = publisher
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._is_called = False
 
     @contextmanager
     def _twin(self) -> Iterator[tuple[AsyncForeignPublisher, LoopThread]]:
         self._check_process()
+        self._thread.check_may_wait()
         with self._lock:  # in the order of the calls
-            yield self._publisher, self._thread
+            if self._is_called:
+                raise RuntimeError(
+                    "a signal's handler called this publisher within another of its calls"
+                )
+            try:
+                self._is_called = True
+                yield self._publisher, self._thread
+            finally:
+                self._is_called = False
 
     @property
     def pointer(self) -> int | None:

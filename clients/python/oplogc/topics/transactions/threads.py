@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -28,7 +29,8 @@ class Transaction(OfOneProcess):
         self._owner = owner  # the thread would end with it
         self._thread = thread
         self._core = core
-        self._lock = threading.Lock()
+        # Reentrant: a signal's handler may come while its thread writes.
+        self._lock = threading.RLock()
 
     @property
     def id(self) -> str:
@@ -44,9 +46,12 @@ class Transaction(OfOneProcess):
     def write(self, topic: str, message: Writable) -> "Future[str | None]":
         raw = content(topic, message)
         self._check_process()
-        with self._lock:  # in the order of the calls
+        # A callback cannot wait: its thread gives the room back, and ends commits with the lock.
+        is_callback = self._thread.is_current
+        with nullcontext() if is_callback else self._lock:  # in the order of the calls
             self._core._check()
-            self._core._room.take(1, len(raw), None)
+            if not self._core._room.take(1, len(raw), 0.0 if is_callback else None):
+                self._thread.check_may_wait()
             self._core._check()
             future: Future[str | None] = Future()
             self._thread.soon(self._core._enter, raw, future)
@@ -55,6 +60,7 @@ class Transaction(OfOneProcess):
     @documented_as(AsyncTransaction.commit)
     def commit(self) -> Committed:
         self._check_process()
+        self._thread.check_may_wait()
         with self._lock:
             if not self._thread.is_running and self._core._committed is None:
                 self._core._check()
