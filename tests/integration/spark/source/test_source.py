@@ -197,3 +197,32 @@ def test_a_missing_store_is_an_error_and_is_not_created(
     with pytest.raises(PySparkException, match="the file does not exist"):
         read(spark, tmp_path / "missing.db", "states").collect()
     assert not (tmp_path / "missing.db").exists()
+
+
+def test_statements_of_sql_read_and_write(spark: SparkSession, store: Path) -> None:
+    assert spark.read.format("oplog").load(str(store)).count() == 30
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW v USING oplog OPTIONS (store '{store}', types 'tag')"
+    )
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW w USING oplog OPTIONS (store '{store}')")
+    spark.sql("CREATE TABLE kept USING oplog OPTIONS (store 'lost')")
+    try:
+        assert spark.sql("SELECT count(*) FROM v").first() == (10,)
+        spark.sql(
+            "INSERT INTO w (event, type, id) VALUES ('insert', 'tag', 'new'), ('update', 'x', 'y')"
+        )
+        entries = [json.loads(entry.data) for entry in log(store, after=40)]
+        assert sorted((each["type"], each["id"]) for each in entries) == [
+            ("tag", "new"),
+            ("x", "y"),
+        ]
+        with pytest.raises(PySparkException, match="column key: it is set by the log"):
+            spark.sql("INSERT INTO w (event, type, id, key) VALUES ('insert', 'a', 'b', 'a/b')")
+        with pytest.raises(PySparkException, match="none of its options; use CREATE TEMPORARY"):
+            spark.sql("SELECT * FROM kept").collect()
+        found = spark.sql(f"SELECT count(*) FROM kept WITH (store = '{store}', types = 'tag')")
+        assert found.first() == (11,)
+    finally:
+        spark.sql("DROP TABLE kept")
+        spark.catalog.dropTempView("v")
+        spark.catalog.dropTempView("w")
