@@ -99,6 +99,10 @@ class StreamSink:
             assert time.monotonic() < deadline, query.status
         return True
 
+    @property
+    def has_batches(self) -> bool:
+        return bool(self._batches)
+
     def rows(self) -> list[WrittenRow]:
         columns = pa.concat_tables(self._batches.values()).sort_by("offset").columns
         return [
