@@ -40,7 +40,7 @@ from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.store.sqlite.log import clock_rows
 
 # Rows between two looks at the size of a chunk: together at most about CHUNK_BYTES.
-_FETCHED = 128
+_FETCHED = 32
 
 _STATE_BOUNDS = "SELECT (SELECT min(id) FROM states), (SELECT max(id) FROM states)"
 _STATES = """
