@@ -56,6 +56,8 @@ class AgentClient(Protocol):
     def answered(self) -> str:
         """The address of the agent that gave the last answer."""
 
+    def close(self) -> None: ...
+
 
 class Retrying(Protocol):
     """Calls until agents answer, or for so long that it raises UnreachableError."""
@@ -177,6 +179,9 @@ class AgentTopic:
                 return
             self._retry(self.head)
             shown = self._agents.answered
+
+    def close(self) -> None:
+        self._agents.close()
 
     def _poll(self, position: str) -> AgentAnswer:
         request = {

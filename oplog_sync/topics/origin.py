@@ -89,7 +89,7 @@ class TopicOrigin:
         return Position.of(position).id > Position.of(other).id
 
     def close(self) -> None:
-        """Do nothing: no connection is kept on the driver."""
+        self._place.close()
 
     def _newest(self) -> Position:
         head = self._place.head()

@@ -37,7 +37,7 @@ class TopicPlace(Protocol):
 
     Raises UnreachableError and StoreUnavailableError if a later attempt may succeed.
 
-    Spark pickles it for its workers, so it holds no connection.
+    Spark pickles it for its workers.
     """
 
     def head(self) -> Mark:
@@ -60,6 +60,9 @@ class TopicPlace(Protocol):
 
     def read(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
         """Yield the messages of a task in chunks."""
+
+    def close(self) -> None:
+        """Close what is kept open."""
 
 
 def seen_entry(

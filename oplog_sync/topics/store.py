@@ -94,6 +94,9 @@ class StoreTopic:
         assert isinstance(part, TopicRange)
         return _driven(self._read(part))
 
+    def close(self) -> None:
+        """Do nothing: each look connects anew."""
+
     def _run(self, call: Callable[[OpenTopic], Awaitable[_T]]) -> _T:
         async def run() -> _T:
             async with self._opened() as topic:

@@ -39,6 +39,8 @@ class Agents:
         self.answered = "agent 1"
         self.asked: list[str] = []
 
+    def close(self) -> None: ...
+
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Sent:

@@ -64,6 +64,8 @@ class Entries:
     def read(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
         raise NotImplementedError
 
+    def close(self) -> None: ...
+
 
 def origin(entries: Entries, **options: Any) -> TopicOrigin:
     return TopicOrigin(entries, TopicOptions(name=NAME, **options))

@@ -41,6 +41,8 @@ class Agents:
         self.most = most
         self.sent: list[tuple[str, list[Any]]] = []
 
+    def close(self) -> None: ...
+
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Sent:

@@ -33,7 +33,9 @@ class OneAgent:
 
     def __init__(self, agent: Agent) -> None:
         self._talk = Talk(agent)
-        self.close = self._talk.close
+
+    def close(self) -> None:
+        self._talk.close()
 
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
