@@ -1,9 +1,13 @@
-"""Arrow batches from rows or columns, with schemas in Spark's words."""
+"""Arrow batches from rows or columns, with schemas in Spark's words, and times."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -38,3 +42,9 @@ def columns_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> list[Sequenc
 def instants(times: Sequence[str | None]) -> pa.Array:
     """Return times in the stored form, with milliseconds and ``Z``, as instants."""
     return pa.array(times, pa.string()).cast(INSTANT)
+
+
+def milliseconds(moment: datetime) -> int:
+    """Return milliseconds since 1970, rounded down. A time without a zone is UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (aware - _EPOCH) // _MILLISECOND

@@ -22,6 +22,14 @@ class UnreachableError(SyncError):
     """No agent answers now. A later attempt may succeed."""
 
 
+class AgentRefusedError(SyncError):
+    """An agent refuses a request. ``status``: of its answer."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class OptionError(SyncError, ValueError):
     """An option of the data source or a flag is wrong. The message names it."""
 

@@ -1,10 +1,14 @@
 """The interface of a database: ranges to plan, rows to read, a corrector to write."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
 from oplogd.model.event_id import Mark
+from oplogd.model.names import TopicName
 from oplogd.store import Corrector, LogBounds
+from oplogd.store.pointers import OpenPointer
+from oplogd.store.topics import TopicLog
 
 # A chunk ends at this many rows, or with the row that makes its data this large: states may have
 # 64 KiB each.
@@ -14,6 +18,10 @@ CHUNK_BYTES = 8 << 20
 # Rows after the first bound, up to and including the second. The bounds are offsets for operations,
 # and values of the backend's own for states.
 Range = tuple[Any, Any]
+
+
+# Open pointers read together.
+MOST_POINTERS = 1_000
 
 
 class StoreRow(NamedTuple):
@@ -51,6 +59,16 @@ class NewLog(NamedTuple):
 NEW_LOG = NewLog()
 
 
+class OpenTopic(NamedTuple):
+    """One generation of a topic, open for reading.
+
+    ``open_pointers`` returns its open pointers, the oldest first: MOST_POINTERS at most.
+    """
+
+    log: TopicLog
+    open_pointers: Callable[[], Awaitable[list[OpenPointer]]]
+
+
 class Backend(Protocol):
     """Reads one store. Raises StoreError, and StoreUnavailableError if a retry makes sense.
 
@@ -83,6 +101,9 @@ class Backend(Protocol):
         """Yield the entries of a range in offset order. Entries gone from the log are absent."""
 
     def locate(self, offset: int) -> LogBounds: ...
+
+    def topic(self, name: TopicName) -> AbstractAsyncContextManager[OpenTopic]:
+        """Open a topic. Raises TopicNotFoundError."""
 
     def seek(self, ms: int) -> Mark:
         """Return the last entry logged up to a time. Offset 0: there is none."""

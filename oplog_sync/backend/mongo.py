@@ -23,8 +23,10 @@ from pymongo.read_concern import ReadConcern
 from oplog_sync.backend.base import (
     CHUNK_BYTES,
     CHUNK_ROWS,
+    MOST_POINTERS,
     NEW_LOG,
     NewLog,
+    OpenTopic,
     Range,
     StoreRow,
     Wanted,
@@ -33,13 +35,18 @@ from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, MongoTabl
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
 from oplogd.model.event_id import Mark
+from oplogd.model.names import TopicName, no_topic
 from oplogd.store import LogBounds
 from oplogd.store.mongo import MongoStore
+from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable
 from oplogd.store.mongo.link.layout import LOG, META, STATES, Document
+from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import DEFAULT_DATABASE, Link
 from oplogd.store.mongo.log.log import Log
+from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES
+from oplogd.store.pointers import OpenPointer
 
 # Keys sampled for each range of states. The size of a range is then right within about a quarter.
 _SAMPLES = 20
@@ -102,6 +109,20 @@ class MongoBackend:
 
     def locate(self, offset: int) -> LogBounds:
         return asyncio.run(self._locate(offset))
+
+    @contextlib.asynccontextmanager
+    async def topic(self, name: TopicName) -> AsyncIterator[OpenTopic]:
+        async with self._greeted() as link:
+            topics = MongoTopics(link, FoldLease(link.meta, 0), None, contextlib.nullcontext)
+            found = await topics.find(name)
+            if found is None:
+                raise no_topic(name)
+            log, rows = found.log, PointerRows(link)
+
+            async def open_pointers() -> list[OpenPointer]:
+                return [each.open for each in await rows.select(MOST_POINTERS, None, log)]
+
+            yield OpenTopic(topics.log(found), open_pointers)
 
     def seek(self, ms: int) -> Mark:
         return asyncio.run(self._seek(ms))

@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,8 +16,10 @@ from urllib.parse import quote
 from oplog_sync.backend.base import (
     CHUNK_BYTES,
     CHUNK_ROWS,
+    MOST_POINTERS,
     NEW_LOG,
     NewLog,
+    OpenTopic,
     Range,
     StoreRow,
     Wanted,
@@ -27,7 +29,10 @@ from oplogd.clock import SYSTEM
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreError, StoreUnavailableError
 from oplogd.model.event_id import Mark
+from oplogd.model.names import TopicName, no_topic
+from oplogd.model.pointer import Decision
 from oplogd.store import LogBounds
+from oplogd.store.pointers import OpenPointer
 from oplogd.store.sqlite import (
     APPLICATION_ID,
     DEFAULT_CAP_BYTES,
@@ -38,6 +43,11 @@ from oplogd.store.sqlite import (
 )
 from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.store.sqlite.log import clock_rows
+from oplogd.store.sqlite.pointers import rows as pointer_rows
+from oplogd.store.sqlite.topics import catalogue
+from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.topic_bounds import TopicBounds
+from oplogd.store.topics import TopicEntry, TopicRecord
 
 # Rows between two looks at the size of a chunk: together at most about CHUNK_BYTES.
 _FETCHED = 32
@@ -100,9 +110,21 @@ class SqliteBackend:
 
     def locate(self, offset: int) -> LogBounds:
         with self._connection() as db:
-            clock = GuardedClock(SYSTEM)
-            clock.begin(clock_rows.find(db), is_logged=False)
+            clock = _clock(db)
             return read_bounds(db, offset, dataclasses.replace(SYSTEM, now_ms=clock.now_ms))
+
+    @contextlib.asynccontextmanager
+    async def topic(self, name: TopicName) -> AsyncIterator[OpenTopic]:
+        with self._connection() as db:
+            found = catalogue.find(db, name)
+            if found is None:
+                raise no_topic(name)
+            log = found.log
+
+            async def open_pointers() -> list[OpenPointer]:
+                return pointer_rows.select(db, log, MOST_POINTERS)
+
+            yield OpenTopic(FileTopicLog(db, log, _clock(db)), open_pointers)
 
     def seek(self, ms: int) -> Mark:
         with self._connection() as db:
@@ -169,6 +191,33 @@ def _chunks(cursor: sqlite3.Cursor) -> Iterator[list[StoreRow]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+class FileTopicLog:
+    """See ``TopicLog``. Each call is a statement of its own."""
+
+    def __init__(self, db: sqlite3.Connection, log: int, clock: GuardedClock) -> None:
+        self._db = db
+        self._log = log
+        self._present = clock.present
+
+    async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[TopicEntry]:
+        return topic_entries.read(self._db, self._log, after, limit, at_ms, self._present())
+
+    async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
+        return topic_entries.locate(self._db, self._log, ms, sequence, self._present())
+
+    async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
+        return pointer_rows.expand(self._db, self._log, entry, after, limit, self._present())
+
+    async def decisions(self, pointers: Collection[int]) -> dict[int, Decision]:
+        return pointer_rows.decisions(self._db, self._log, pointers)
+
+
+def _clock(db: sqlite3.Connection) -> GuardedClock:
+    clock = GuardedClock(SYSTEM)
+    clock.begin(clock_rows.find(db), is_logged=False)
+    return clock
 
 
 def _given(wanted: Wanted) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
@@ -15,7 +15,10 @@ from oplog_sync.source.columns import arrow_batch, check_schema, full_schema
 from oplog_sync.source.options import SourceOptions, Use, read_options
 from oplog_sync.source.origin import make_origin
 from oplog_sync.source.stream import StreamReader
+from oplog_sync.source.topic import topic_origin, topic_writer
 from oplog_sync.source.write import OplogWriter
+from oplog_sync.topics.batch import TopicBatchReader
+from oplog_sync.topics.columns import topic_schema
 
 __all__ = ["OplogDataSource", "register"]
 
@@ -71,22 +74,31 @@ class OplogDataSource(DataSource):
         return "oplog"
 
     def schema(self) -> StructType:
-        return full_schema()
+        given = {name.lower(): value for name, value in self.options.items()}
+        if "topic" not in given:
+            return full_schema()
+        return topic_schema(is_binary=given.get("binary") == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options("batch")
+        if options.topic is not None:
+            return TopicBatchReader(*topic_origin(options, schema))
         check_schema(schema)
         return (StatesReader if options.table == "states" else OperationsReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         options = self._options("stream")
+        if options.topic is not None:
+            origin, columns = topic_origin(options, schema)
+            return StreamReader(options, origin, columns.batch)
         check_schema(schema)
         return StreamReader(options, make_origin(options), partial(arrow_batch, schema=schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> OplogWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError("mode overwrite: a log can only be appended to; use mode append")
-        return OplogWriter(self._options("write"), schema)
+        options = self._options("write")
+        return (OplogWriter if options.topic is None else topic_writer)(options, schema)
 
     def _options(self, use: Use) -> SourceOptions:
         options = read_options(self.options, use)

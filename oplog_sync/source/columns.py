@@ -1,7 +1,6 @@
 """The columns of the data source. Turns stored rows into Arrow batches."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -9,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from oplog_sync.arrow import INSTANT, arrow_schema, batch_of, instants
+from oplog_sync.arrow import milliseconds as milliseconds
 from oplog_sync.backend import StoreRow
 from oplog_sync.errors import OptionError
 from oplogd.model.event_id import prefix
@@ -18,8 +18,6 @@ from oplogd.store import decode_stored
 _TIMESTAMP = slice(14, 38)
 
 _MS = pa.timestamp("ms", tz="UTC")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 class _WithParents(msgspec.Struct, gc=False):
@@ -91,9 +89,3 @@ def _timestamps(rows: Sequence[StoreRow]) -> pa.Array:
         return instants([row.data[_TIMESTAMP] for row in rows])
     except pa.ArrowInvalid:  # damaged: decode_stored raises the error
         return instants([decode_stored(row.data).timestamp for row in rows])
-
-
-def milliseconds(moment: datetime) -> int:
-    """Return milliseconds since 1970, rounded down. A time without a zone is UTC."""
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // _MILLISECOND

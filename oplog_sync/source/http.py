@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from oplog_kit.command.convert import Secret
-from oplog_sync.errors import OptionError, SyncError, UnreachableError
+from oplog_sync.errors import AgentRefusedError, OptionError, SyncError, UnreachableError
 
 # Longest silence of an agent. In a stream it sends a heartbeat at least every 25 s.
 SILENCE_SECONDS = 60.0
@@ -116,7 +116,8 @@ class Agents:
     ) -> Answer:
         """Return the answer of the first agent that gives one. ``body``: bytes, or sent as JSON.
 
-        Raises UnreachableError if none does now, and SyncError if an agent refuses the request.
+        Raises UnreachableError if none does now, and AgentRefusedError if an agent refuses the
+        request.
         """
         sent = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
@@ -142,6 +143,11 @@ class Agents:
         finally:
             response.close()
             connection.close()
+
+    @property
+    def answered(self) -> str:
+        """The address of the agent that gave the last answer."""
+        return self._addresses[self._first]
 
     def close(self) -> None:
         if self._kept is not None:
@@ -250,7 +256,7 @@ def _judge(address: str, response: http.client.HTTPResponse, body: bytes) -> Non
         raise UnreachableError(fault)
     if response.status == 401:
         fault += "; give its password in passwordFile or password"
-    raise SyncError(fault)
+    raise AgentRefusedError(fault, response.status)
 
 
 def _unreachable(address: str, error: Exception) -> SyncError:

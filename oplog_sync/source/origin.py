@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from pyspark.sql.datasource import InputPartition
 
@@ -41,7 +41,7 @@ class Origin(Protocol):
     def plan(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the tasks for the operations after ``start``, up to and including ``end``."""
 
-    def rows(self, part: InputPartition) -> Iterator[list[StoreRow]]: ...
+    def rows(self, part: InputPartition) -> Iterator[Sequence[Any]]: ...
 
     def is_past(self, position: Offset, other: Offset) -> bool:
         """Return whether a position is later in the log than another."""

@@ -1,21 +1,21 @@
 """Answers polls of topics."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
-from oplogd.model.pointer import Decision, Judge, by_decisions
 from oplogd.model.transaction import Isolation
-from oplogd.store.topics import Topic, TopicEntry, TopicLog, Topics
+from oplogd.store.topics import Topic, TopicLog, Topics
 from oplogd.stream.topic_feed import Peeked
 from oplogd.topics.codec.codec import PollMessage, PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.gathering import NO_VOIDS, Gathering, PollExpansion, Voids
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollBegin, PollStart, limit_of
+from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollStart, limit_of
 from oplogd.topics.publish import Acknowledged, without_rings
+from oplogd.topics.reading import begin_of, decided
 
 # Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
 # about a number of bytes, for readers of an isolation. None: memory may lack some of them.
@@ -61,9 +61,7 @@ class Poller:
                 messages = [PollMessage(str(id_), data) for id_, data in found.messages]
                 return PollAnswer(messages, False, found.held_by)
         log = self.topics.log(topic)
-        begin = PollBegin(0, False)
-        if start.after is not None:
-            begin = await _begin(log, start, start.after)
+        begin = await begin_of(log, start)
         key = topic.log, isolation
         known = self._voids.get(key, NO_VOIDS) if snapshot is None else NO_VOIDS
         gathering = Gathering(
@@ -81,7 +79,7 @@ class Poller:
             if snapshot is not None:
                 expansions = gathering.take(entries, snapshot.verdict)
             elif isolation is Isolation.READ_COMMITTED:
-                expansions = gathering.take(*await _decided(log, gathering.after, entries))
+                expansions = gathering.take(*await decided(log, gathering.after, entries))
             else:
                 expansions = gathering.take(entries)
             for expansion in expansions:
@@ -99,31 +97,6 @@ class Poller:
             self._rows = 0
         self._rows += len(voids.rows) - len(self._voids.get(key, NO_VOIDS).rows)
         self._voids[key] = voids
-
-
-async def _begin(log: TopicLog, start: PollStart, after: MessageId) -> PollBegin:
-    bounds = await log.locate(after.ms, after.sequence)
-    if (named := start.doubtful(bounds)) is not None:
-        place = named[:2]
-        if (await log.locate(*place)).is_old(*place):
-            return PollBegin(bounds.front.offset, gap=True)
-    return start.resolve(bounds)
-
-
-async def _decided(
-    log: TopicLog, after: int, entries: Sequence[TopicEntry]
-) -> tuple[Sequence[TopicEntry], Judge]:
-    """Return a page with the judge of its pointers. ``after``: the offset before the page."""
-    pointers = {each.pointer for each in entries if each.pointer is not None}
-    if not pointers:
-        return entries, by_decisions({})
-    decisions = await log.decisions(pointers)
-    if Decision.COMMITTED in decisions.values():
-        # Some entries may have been rolled back since the page was read, and before the decision.
-        last = entries[-1].offset
-        again = await log.read(after, len(entries))
-        entries = [each for each in again if each.offset <= last]
-    return entries, by_decisions(decisions)
 
 
 async def _expand(log: TopicLog, expansion: PollExpansion) -> None:

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "docs/reference/relay.md": dict.fromkeys(
         ("yaml", "text"), "tests/integration/relay/test_config_docs.py"
     ),
+    "docs/reference/spark-topics.md": {"python": "tests/integration/spark/topics/test_docs.py"},
     "docs/reference/spark.md": {"python": "tests/integration/spark/test_docs.py"},
 }
 

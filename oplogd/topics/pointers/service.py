@@ -202,6 +202,7 @@ class PointerService:
         while len(shown) < limit and (page := await log.read(after, limit - len(shown))):
             shown += map(entry_shown, page)
             after = page[-1].offset
+            self._acknowledged(topic.log, after)
         pointers = {each.pointer for each in shown if each.pointer is not None}
         decisions = await log.decisions(pointers) if pointers else {}
         return [each.members(decisions) for each in shown]

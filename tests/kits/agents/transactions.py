@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from collections.abc import Mapping
 from typing import Any, Self
 
 from tests.kits.agents.agent import DEADLINE, Agent, Answer
@@ -23,7 +24,12 @@ class Talk:
         return self._request("GET", path, None)
 
     def _request(self, method: str, path: str, body: str | None) -> Answer:
-        self._connection.request(method, path, body, JSON)
+        return self.send(method, path, body, JSON)
+
+    def send(
+        self, method: str, path: str, body: str | bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        self._connection.request(method, path, body, headers)
         with self._connection.getresponse() as response:
             headers = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, headers, response.read())

@@ -31,6 +31,7 @@ PIPE = REFERENCE / "pipe.md"
 RELAY = REFERENCE / "relay.md"
 SPARK = REFERENCE / "spark.md"
 SYNC = REFERENCE / "sync.md"
+SPARK_TOPICS = REFERENCE / "spark-topics.md"
 
 MONITORING = DOCS / "operate/monitoring.md"
 TROUBLE = DOCS / "operate/trouble.md"

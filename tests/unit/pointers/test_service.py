@@ -122,6 +122,9 @@ def test_what_is_answered_is_seen_by_the_next_poll_of_this_agent() -> None:
         (place,) = await service.publish(NAME, P, [])
         assert await is_acknowledged()
         assert [*await service.publish(NAME, P, [])] == [place]
+        bench.acknowledged.clear()
+        await service.entries(NAME, None, 1)
+        assert await is_acknowledged()
         await service.decide([NAME, OTHER], P, Decision.COMMITTED)
         assert await is_acknowledged()
 

@@ -41,9 +41,10 @@ class WrittenRow(NamedTuple):
 
 
 class StreamSink:
-    """An idempotent sink: a batch that is repeated replaces itself."""
+    """An idempotent sink of some columns: a batch that is repeated replaces itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, *columns: str) -> None:
+        self._columns = columns or WrittenRow._fields
         self._batches: dict[int, pa.Table] = {}
         self._changed = threading.Event()
 
@@ -51,7 +52,7 @@ class StreamSink:
         changed = self._changed = threading.Event()
 
         def write(rows: DataFrame, batch: int) -> None:
-            written = rows.select("event_id", "offset", "event", "key").toArrow()
+            written = rows.select(*self._columns).toArrow()
             # Spark stops a query without waiting for this function: it may return, interrupted,
             # beside the next query.
             if self._changed is changed:
@@ -104,8 +105,12 @@ class StreamSink:
         return bool(self._batches)
 
     def rows(self) -> list[WrittenRow]:
-        columns = pa.concat_tables(self._batches.values()).sort_by("offset").columns
+        columns = self.table("offset").columns
         return [
             WrittenRow(*row)
             for row in zip(*(column.to_pylist() for column in columns), strict=True)
         ]
+
+    def table(self, order: str) -> pa.Table:
+        """Return all rows, sorted by a column."""
+        return pa.concat_tables(self._batches.values()).sort_by(order)

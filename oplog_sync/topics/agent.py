@@ -1,0 +1,224 @@
+"""Reads a topic through agents, one task per batch.
+
+The driver plans by the entries that an agent lists, without their messages. The task polls.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from pyspark.sql.datasource import InputPartition
+
+from oplog_sync.arrow import milliseconds
+from oplog_sync.errors import SyncError
+from oplog_sync.topics.place import SeenEntry, TopicMessage, seen_entry
+from oplog_sync.topics.position import GAP_ADVICE, OLDEST_ID, Position, TopicOptions, offset_before
+from oplogd.model.event_id import Mark
+from oplogd.model.isolation import Reading
+from oplogd.model.message import Content
+from oplogd.model.names import TopicName
+from oplogd.model.operation import parse_timestamp
+from oplogd.model.pointer import Decision, by_decisions
+
+# Entries of one request, the most an agent lists. Messages of a poll: it answers with fewer.
+_PAGE = 1_000
+_MOST_MESSAGES = 100_000
+
+_T = TypeVar("_T")
+_NO_MARK = Mark(0, 0)
+_DECISIONS = frozenset(each.value for each in Decision)
+
+
+class AgentAnswer(Protocol):
+    """The answer of an agent: a success."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+
+class AgentClient(Protocol):
+    """Asks one of several agents on a store. Can be pickled.
+
+    Raises UnreachableError if none answers now, and AgentRefusedError if one refuses the request.
+    """
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> AgentAnswer:
+        """``body``: bytes, or sent as JSON."""
+
+    @property
+    def answered(self) -> str:
+        """The address of the agent that gave the last answer."""
+
+    def close(self) -> None: ...
+
+
+class Retrying(Protocol):
+    """Calls until agents answer, or for so long that it raises UnreachableError."""
+
+    def __call__(self, call: Callable[[], _T], /) -> _T: ...
+
+
+class _Polled(Content, frozen=True, kw_only=True):
+    id: str
+
+
+_decode_polled = msgspec.json.Decoder(list[_Polled]).decode
+
+
+@dataclass
+class TopicPart(InputPartition):
+    """The messages after the id ``start`` up to ``end``. ``may_lack``: a gap is no error."""
+
+    start: str
+    end: str
+    may_lack: bool
+
+
+class AgentTopic:
+    """See ``TopicPlace``."""
+
+    def __init__(self, agents: AgentClient, options: TopicOptions, retry: Retrying) -> None:
+        """``retry``: for the requests of tasks. The driver asks once."""
+        self._agents = agents
+        self._options = options
+        self._retry = retry
+        self._path = path_of(options.name)
+
+    def head(self) -> Mark:
+        found = self._get("entries?limit=1")
+        return _mark(found[-1]) if found else _NO_MARK
+
+    def locate(self, ms: int, sequence: int) -> Mark:
+        """Search among the entries: some thirty requests."""
+        first, last = self._get("entries?after=0&limit=1"), self._get("entries?limit=1")
+        if not first or not last:
+            return _NO_MARK
+        low, high = _mark(first[0]), _mark(last[-1])
+        if (low.ms, low.sequence) > (ms, sequence):
+            return _NO_MARK
+        if (high.ms, high.sequence) <= (ms, sequence):
+            return high
+        while high.offset - low.offset > 1:
+            middle = (low.offset + high.offset) // 2
+            found = self._get(f"entries?after={middle - 1}&limit=1")
+            mark = _mark(found[0]) if found else high
+            if (mark.ms, mark.sequence) <= (ms, sequence):
+                low = mark
+            else:
+                high = mark if mark.offset <= middle else high._replace(offset=middle)
+        return low
+
+    def offset_at(self, position: Position) -> int:
+        """Use the offset in the position if this entry is still the same."""
+        id_ = position.message_id
+        if id_ is None:
+            return 0
+        offset = position.offset
+        found = self._get(f"entries?after={offset - 1}&limit=1") if offset > 0 else []
+        mark = _mark(found[0]) if found else _NO_MARK
+        if mark.offset != offset or (mark.ms, mark.sequence) != id_[:2]:
+            mark = self.locate(id_.ms, id_.sequence)
+        return offset_before(id_, mark)
+
+    def first_open_ms(self) -> int | None:
+        times = [
+            milliseconds(parse_timestamp(each["begun_at"]))
+            for each in self._get(f"pointers?limit={_PAGE}")
+            if each["published"]
+        ]
+        return min(times, default=None)
+
+    def walk(self, after: int, upto: int) -> Iterator[Sequence[SeenEntry]]:
+        while after < upto and (found := self._get(f"entries?after={after}&limit={_PAGE}")):
+            seen = [self._seen(each) for each in found if each["offset"] <= upto]
+            yield seen
+            after = found[-1]["offset"]
+
+    def plan(self, start: Position, end: Position) -> Sequence[InputPartition]:
+        if end.message_id is None or start.id == end.id:
+            return []
+        may_lack = start.message_id is None or not self._options.fails_on_gap
+        return [TopicPart(start.id, end.id, may_lack)]
+
+    def read(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
+        """Poll up to the end. An empty answer counts once the agent has shown its newest entry.
+
+        The memory of an agent never ends before an entry that it has shown. So it also has the
+        decisions by which the driver planned.
+        """
+        assert isinstance(part, TopicPart)
+        # The agent that has shown its newest entry since the last message.
+        shown: str | None = None
+        position = part.start
+        while True:
+            answer = self._retry(partial(self._poll, position))
+            messages = _decode_polled(answer.body)
+            headers = {name.lower() for name in answer.headers}
+            if "oplog-gap" in headers and not part.may_lack:
+                raise SyncError(
+                    f"position {position} has left the topic {self._options.name}; {GAP_ADVICE}"
+                )
+            rows = [TopicMessage(each.id, each) for each in messages if each.id <= part.end]
+            if rows:
+                yield rows
+                position, shown = rows[-1].id, None
+            if len(rows) < len(messages) or position == part.end:
+                return
+            if rows:
+                continue
+            if shown == self._agents.answered:
+                if "oplog-held-by" in headers:
+                    self._retry(partial(self._require_decided, position, part.end))
+                return
+            self._retry(self.head)
+            shown = self._agents.answered
+
+    def close(self) -> None:
+        self._agents.close()
+
+    def _poll(self, position: str) -> AgentAnswer:
+        request = {
+            "startFrom": None if position == OLDEST_ID else position,
+            "inclusive": False,
+            "limit": _MOST_MESSAGES,
+            "isolation": self._options.isolation.value,
+        }
+        return self._agents.ask("POST", f"{self._path}/poll", request)
+
+    def _require_decided(self, start: str, end: str) -> None:
+        """Raise SyncError if a message up to ``end`` waits for a decision: clocks have stepped."""
+        first, last = (self.offset_at(Position(id_, 0, 0)) for id_ in (start, end))
+        if any(entry.is_held for page in self.walk(first, last) for entry in page):
+            raise SyncError(
+                f"topic {self._options.name}: a message before {end} waits for the decision about "
+                "its pointer; read it again"
+            )
+
+    def _get(self, query: str) -> list[dict[str, Any]]:
+        body = self._agents.ask("GET", f"{self._path}/{query}").body
+        found: list[dict[str, Any]] = msgspec.json.decode(body)
+        return found
+
+    def _seen(self, entry: Mapping[str, Any]) -> SeenEntry:
+        pointer = entry.get("pointer")
+        verdict = Reading.HOLD
+        if pointer is not None and entry["state"] in _DECISIONS:
+            verdict = by_decisions({0: Decision(entry["state"])})(0)
+        records = entry.get("records", 0)
+        return seen_entry(_mark(entry), entry["kind"], self._options.isolation, verdict, records)
+
+
+def path_of(name: TopicName) -> str:
+    return f"/v1/namespaces/{name.namespace}/topics/{name.topic}"
+
+
+def _mark(entry: Mapping[str, Any]) -> Mark:
+    id_ = entry["id"]
+    return Mark(entry["offset"], int(id_[:16], 16), int(id_[16:], 16))

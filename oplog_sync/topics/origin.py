@@ -1,0 +1,118 @@
+"""A topic as the origin of a read: its ends, holds and limits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from oplog_sync.topics.place import TopicMessage, TopicPlace
+from oplog_sync.topics.position import OLDEST, Position, TopicOptions, before_ms
+from oplogd.model.message_id import MessageId
+from oplogd.model.transaction import Isolation
+
+# A position as Spark keeps it: see ``Position``.
+Offset = dict[str, Any]
+
+
+class TopicOrigin:
+    """Finds the begin and the end of batches, and lets a place plan and read them.
+
+    Raises the errors of ``TopicPlace``.
+    """
+
+    def __init__(self, place: TopicPlace, options: TopicOptions) -> None:
+        self._place = place
+        self._options = options
+        self._holds = options.isolation is Isolation.READ_COMMITTED
+        end = options.end
+        self._end: MessageId | None = None
+        if isinstance(end, MessageId):
+            self._end = end
+        elif isinstance(end, int):
+            self._end = before_ms(end)
+
+    def start(self, default: object) -> Offset:
+        """Return the position before all messages that the reader gets.
+
+        ``default``: "now" or "oldest", without the option ``start``.
+        """
+        bound = self._options.start if self._options.start is not None else default
+        if bound == "oldest":
+            return OLDEST._asdict()
+        if bound == "now":
+            return self._newest()._asdict()
+        if isinstance(bound, MessageId):
+            return self._at(bound)._asdict()
+        assert isinstance(bound, int)
+        mark = self._place.locate(*before_ms(bound)[:2])
+        return (Position.at(mark) if mark.offset else OLDEST)._asdict()
+
+    def head(self) -> Offset:
+        """Return the newest position, up to the first hold and the option ``end``."""
+        newest = self._newest()
+        # The newest entry is read first: what is opened later lies behind it.
+        open_ms = self._place.first_open_ms() if self._holds else None
+        if open_ms is not None:
+            clean = self._place.locate(*before_ms(open_ms)[:2])
+            begin = Position.at(clean) if clean.offset else OLDEST
+            if begin.id < newest.id:
+                newest = self._walk(begin, clean.offset, newest)
+        return self._bounded(newest)._asdict()
+
+    def latest(self, after: Mapping[str, Any], limit: int | None) -> Offset:
+        """Return the end of the batch after a position, of at most ``limit`` messages.
+
+        The batch has at least one entry, so a transaction of more messages is not divided.
+        """
+        begin = Position.of(after)
+        if self._end is not None and begin.id >= str(self._end):
+            return begin._asdict()
+        if limit is None:
+            found = Position.of(self.head())
+        else:
+            found = newest = self._newest()
+            if begin.id < newest.id:
+                found = self._walk(begin, self._place.offset_at(begin), newest, limit)
+            found = self._bounded(found)
+        # Offsets of a topic created again begin anew, ids do not.
+        return max(begin, found, key=lambda position: position.id)._asdict()
+
+    def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """Divide the messages after ``start``, up to and including ``end``, into tasks."""
+        return self._place.plan(Position.of(start), Position.of(end))
+
+    def rows(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
+        return self._place.read(part)
+
+    def is_past(self, position: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+        """Return whether a position is later in the topic than another."""
+        return Position.of(position).id > Position.of(other).id
+
+    def close(self) -> None:
+        self._place.close()
+
+    def _newest(self) -> Position:
+        head = self._place.head()
+        return Position.at(head) if head.offset else OLDEST
+
+    def _at(self, id_: MessageId) -> Position:
+        return Position(str(id_), self._place.locate(id_.ms, id_.sequence).offset, id_.ms)
+
+    def _bounded(self, position: Position) -> Position:
+        """Return the position, or that of the option ``end`` if it is earlier."""
+        if self._end is not None and position.id >= str(self._end):
+            return self._at(self._end)
+        return position
+
+    def _walk(
+        self, begin: Position, after: int, newest: Position, limit: int | None = None
+    ) -> Position:
+        """Return the last position with no hold before it, and at most ``limit`` messages."""
+        count, reached = 0, begin
+        for page in self._place.walk(after, newest.offset):
+            for entry in page:
+                count += entry.messages
+                if entry.is_held or (limit is not None and limit < count != entry.messages):
+                    return reached
+                reached = Position.at(entry.mark)
+        return reached

@@ -1,0 +1,57 @@
+"""Reads of a topic through several agents on one store."""
+
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from oplog_sync.source.http import Agents
+from oplog_sync.source.patience import patiently
+from oplog_sync.topics.agent import AgentTopic
+from oplog_sync.topics.origin import TopicOrigin
+from tests.integration.spark.topics.world import TOPIC, between, commit, topic_options
+from tests.kits.agents.agent import DEADLINE, Agent
+from tests.kits.agents.topics import Topic
+
+_ROUNDS = 40
+
+
+def origin_at(*agents: Agent) -> TopicOrigin:
+    options = topic_options()
+    client = Agents([agent.url for agent in agents])
+    return TopicOrigin(AgentTopic(client, options, partial(patiently, retry_for=DEADLINE)), options)
+
+
+def test_a_batch_has_what_another_agent_took_although_memory_is_a_moment_behind(
+    tmp_path: Path,
+) -> None:
+    with (
+        Agent(tmp_path) as one,
+        Agent(tmp_path) as other,
+        closing(origin_at(one)) as driver,
+        closing(origin_at(other)) as task,
+    ):
+        topic = Topic(one, TOPIC).create()
+        position = driver.start("now")
+        for number in range(_ROUNDS):
+            topic.publish(str(number))
+            commit(one, topic, f"{number} a", f"{number} b")
+            end = driver.latest(position, None)
+            found = between(task, position, end)
+            assert found == [str(number), f"{number} a", f"{number} b"]
+            position = end
+
+
+def test_the_next_agent_goes_on_when_one_is_killed(tmp_path: Path) -> None:
+    with (
+        Agent(tmp_path) as one,
+        Agent(tmp_path) as other,
+        closing(origin_at(one, other)) as origin,
+    ):
+        topic = Topic(other, TOPIC).create()
+        start = origin.start("now")
+        topic.publish("1", "2")
+        end = origin.latest(start, 1)
+        one.kill()
+        assert between(origin, start, end) == ["1"]
+        later = origin.latest(end, None)
+        assert between(origin, end, later) == ["2"]

@@ -1,0 +1,168 @@
+"""Reads of a topic through agents that lag behind, change and go away."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+
+from oplog_sync.errors import SyncError, UnreachableError
+from oplog_sync.topics.agent import AgentTopic, TopicPart
+from oplog_sync.topics.position import OLDEST, Position, TopicOptions
+from oplogd.model.event_id import Mark
+from oplogd.model.message_id import MessageId
+from oplogd.model.names import TopicName
+
+START_MS = 1_700_000_000_000
+
+_T = TypeVar("_T")
+
+
+class Sent(NamedTuple):
+    """See ``AgentAnswer``."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Agents:
+    """See ``AgentClient``. Answers polls one after another, and lists ``entries``.
+
+    An answer to a poll: the offsets of its messages, or headers without a message. ``moves``: the
+    other agent answers from the poll with this number on.
+    """
+
+    def __init__(self, *polls: Any, moves: int = 0, entries: Sequence[Any] = ()) -> None:
+        self._polls = [*polls]
+        self._moves = moves
+        self._entries = entries
+        self.answered = "agent 1"
+        self.asked: list[str] = []
+
+    def close(self) -> None: ...
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Sent:
+        what = path.rpartition("/")[2]
+        self.asked.append(what)
+        if method == "GET":
+            query = dict(each.split("=") for each in what.partition("?")[2].split("&"))
+            limit, after = int(query["limit"]), int(query.get("after", -1))
+            past = [each for each in self._entries if each["offset"] > after]
+            return Sent({}, json.dumps(past[:limit] if after >= 0 else past[-limit:]).encode())
+        if self.asked.count("poll") == self._moves:
+            self.answered = "agent 2"
+        given = self._polls.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        if isinstance(given, dict):
+            return Sent(given, b"[]")
+        return Sent({}, json.dumps([{"id": id_of(each), "payload": ""} for each in given]).encode())
+
+
+def id_of(offset: int) -> str:
+    return str(MessageId(START_MS + offset, 0))
+
+
+def once(call: Callable[[], _T]) -> _T:
+    return call()
+
+
+def topic(agents: Agents, retry: Any = once, **options: Any) -> AgentTopic:
+    made = TopicOptions(name=TopicName("shop", "orders"), **options)
+    return AgentTopic(agents, made, retry)
+
+
+def read(agents: Agents, end: int, retry: Any = once, **options: Any) -> list[str]:
+    """Return the ids of the messages up to an entry."""
+    made = topic(agents, retry, **options)
+    last = Position.at(Mark(end, START_MS + end))
+    (part,) = made.plan(Position(id_of(0), 0, 0), last)
+    return [message.id for messages in made.read(part) for message in messages]
+
+
+def ids(*offsets: int) -> list[str]:
+    return [id_of(each) for each in offsets]
+
+
+def test_a_batch_ends_behind_its_last_entry() -> None:
+    agents = Agents([1, 2], [3, 4])
+    assert read(agents, 3) == ids(1, 2, 3)
+    assert agents.asked == ["poll", "poll"]
+
+
+def test_an_empty_answer_counts_once_the_agent_has_shown_its_newest_entry() -> None:
+    agents = Agents([1], [], [])
+    assert read(agents, 3) == ids(1)
+    assert agents.asked == ["poll", "poll", "entries?limit=1", "poll"]
+    assert read(Agents([1], [], [2, 3], [], []), 3) == ids(1, 2, 3), "its memory was behind"
+
+
+def test_an_empty_answer_of_another_agent_does_not_count() -> None:
+    agents = Agents([1], [], [], [2, 3, 4], moves=3)
+    assert read(agents, 3) == ids(1, 2, 3)
+
+
+def test_a_task_goes_on_behind_its_last_message_when_agents_come_back() -> None:
+    tried: list[Exception] = []
+
+    def again(call: Callable[[], _T]) -> _T:
+        while True:
+            try:
+                return call()
+            except UnreachableError as error:
+                tried.append(error)
+
+    away = UnreachableError("away")
+    assert read(Agents([1], away, away, [2, 3, 4]), 3, again) == ids(1, 2, 3)
+    assert tried == [away, away]
+
+
+def test_a_gap_fails_the_read_unless_it_may_lack_messages() -> None:
+    gap = {"Oplog-Gap": "1"}
+    with pytest.raises(SyncError, match=r"has left the topic shop/orders; .* onGap to oldest"):
+        read(Agents(gap), 3)
+    assert read(Agents(gap, gap), 3, fails_on_gap=False) == []
+    made = topic(Agents(gap, gap))
+    (part,) = made.plan(OLDEST, Position.at(Mark(3, START_MS)))
+    assert part == TopicPart("0", Position.at(Mark(3, START_MS)).id, may_lack=True)
+    assert list(made.read(part)) == []
+
+
+def entry(offset: int, ms: int, **members: str) -> dict[str, Any]:
+    return {"offset": offset, "id": id_of(ms)[:20], "kind": "message"} | members
+
+
+@pytest.mark.parametrize("state", ["committed", "open"])
+def test_a_hold_behind_the_batch_ends_it_and_one_within_fails_it(state: str) -> None:
+    under = {"kind": "direct", "pointer": "5"}
+    entries = [
+        entry(1, 1),
+        entry(2, 2, state=state, **under),
+        entry(3, 3, state="aborted", **under),
+        entry(4, 4, state="open", **under),
+    ]
+    held = {"Oplog-Held-By": "5"}
+    agents = Agents([1], held, held, entries=entries)
+    if state == "committed":
+        assert read(agents, 3) == ids(1)
+    else:
+        with pytest.raises(SyncError, match="waits for the decision about its pointer; read it"):
+            read(agents, 3)
+
+
+def test_an_entry_is_found_by_its_time_in_few_requests() -> None:
+    # The first hundred have left.
+    agents = Agents(entries=[entry(offset, 2 * offset) for offset in range(101, 1_001)])
+    made = topic(agents)
+    for offset in (101, 500, 777, 1_000):
+        for ms in (2 * offset, 2 * offset + 1):
+            assert made.locate(START_MS + ms, 0) == Mark(offset, START_MS + 2 * offset)
+    assert made.locate(START_MS + 5_000, 0).offset == 1_000
+    assert made.locate(START_MS + 201, 65_535).offset == 0
+    assert len(agents.asked) <= 10 * 12
+    agents.asked.clear()
+    assert made.offset_at(Position.at(Mark(500, START_MS + 1_000))) == 500
+    assert len(agents.asked) == 1
+    assert made.offset_at(Position.at(Mark(300, START_MS + 1_000))) == 500, "another entry is there"
