@@ -232,11 +232,11 @@ def _parsed(response: HTTPResponse) -> Iterator[_Block]:
 
 def _row(block: _Block, offset: int) -> StoreRow:
     data = decode_stored(block.data)
-    ms = _ms(block.id[:12]) if offset else int(block.id)
+    ms = _ms(int(block.id[:12], 16)) if offset else int(block.id)
     return StoreRow(f"{data.type}/{data.id}", block.event, offset, ms, block.data)
 
 
 @lru_cache(maxsize=64)
-def _ms(digits: str) -> int:
+def _ms(digits: int) -> int:
     """Return the time in the first digits of an id."""
-    return int(digits[:8], 16) * 1000 + int(digits[8:], 16)
+    return (digits >> 16) * 1000 + (digits & 0xFFFF)

@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +19,8 @@ from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import SourceOptions
+from oplog_sync.source.patience import patiently
+from oplog_sync.topics.write import write_operations
 from oplogd.clock import now_ms
 from oplogd.errors import OperationError, StoreError
 from oplogd.model.operation import decode, format_ms
@@ -49,11 +53,20 @@ class OplogWriter(DataSourceArrowWriter):
             raise OptionError(
                 f"column {unknown[0]} is unknown; an operation has {', '.join(sorted(_KNOWN))}"
             )
+        if options.agent and "expected_offset" in names:
+            raise OptionError(
+                "column expected_offset: an agent does not compare offsets; write to the store"
+            )
         self._store = options.location
+        self._agents = options.agents() if options.agent else None
+        self._retry = partial(patiently, retry_for=options.retry_for)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        rows = (_given(row) for batch in iterator for row in batch.to_pylist())
+        if self._agents is not None:
+            with closing(self._agents):
+                return Written(write_operations(self._agents, rows, self._retry), 0)
         arrival = format_ms(_now_ms(self._store))
-        rows = (row for batch in iterator for row in batch.to_pylist())
         counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
         skipped = sum(counts[each] for each in counts if each[2] is CorrectionResult.SKIPPED)
         return Written(counts.total() - skipped, skipped)
@@ -84,11 +97,16 @@ def _now_ms(store: str) -> int:
         return now_ms()
 
 
-def _correction(row: dict[str, Any], arrival: str) -> Correction:
-    """Turn a row into a correction. Raises SyncError if the row is no valid operation."""
+def _given(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that are not null. Raises SyncError for a column that is not written."""
     given = {name: value for name, value in row.items() if value is not None}
     if wrong := sorted(_READ_ONLY.intersection(given)):
         raise SyncError(f"column {wrong[0]}: it is set by the log and must be null in a write")
+    return given
+
+
+def _correction(given: dict[str, Any], arrival: str) -> Correction:
+    """Turn a row into a correction. Raises SyncError if the row is no valid operation."""
     offset = given.pop("expected_offset", None)
     timestamp = given.get("timestamp")
     if isinstance(timestamp, datetime):
@@ -96,4 +114,4 @@ def _correction(row: dict[str, Any], arrival: str) -> Correction:
     try:
         return Correction(decode(msgspec.json.encode(given), arrival), offset)
     except OperationError as error:
-        raise SyncError(f"row {given}: {error}") from None
+        raise SyncError(f"a row is no operation: {error}") from None

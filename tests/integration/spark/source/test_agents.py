@@ -1,10 +1,14 @@
 """Reads through several agents that come and go."""
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from oplog_sync.errors import OptionError, SyncError, UnreachableError
 from oplog_sync.source.agent import AgentLog
@@ -12,8 +16,9 @@ from oplog_sync.source.http import Agents, Tls
 from tests.integration.spark.source.streams import reader_of
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.proxies.proxy import Proxy
+from tests.kits.servers.ports import free_port
 from tests.kits.servers.scripted import ScriptedServer, answer
-from tests.kits.spark.helpers import ARRIVAL, operation
+from tests.kits.spark.helpers import ARRIVAL, log, operation
 
 _POLL = "/v1/namespaces/system/topics/oplog/poll"
 
@@ -195,3 +200,26 @@ def test_an_agent_that_stops_in_a_stream_is_not_an_end_of_the_batch() -> None:
         end = start | {"id": "545b55c7f095000000000009"}
         with pytest.raises(SyncError, match="an agent ended its stream"):
             rows_of(reader, start, end)
+
+
+def test_rows_are_written_through_agents(spark: SparkSession, tmp_path: Path) -> None:
+    with Agent(tmp_path, "--ingest-password", "s:ecr@t") as agent:
+        urls = f"http://127.0.0.1:{free_port()},{agent.url}"
+        options = {"agent": urls, "password": "s:ecr@t", "retryFor": "1m"}
+        rows = spark.range(25_000).selectExpr(
+            "'insert' AS event",
+            "'video' AS type",
+            "CAST(id AS string) AS id",
+            "array('user/1') AS parents",
+            "CAST(NULL AS bigint) AS offset",
+        )
+        rows.repartition(2).write.format("oplog").options(**options).mode("append").save()
+        entries = [json.loads(entry.data) for entry in log(tmp_path / "oplog.db")]
+        assert {each["id"] for each in entries} == {str(n) for n in range(25_000)}
+        assert len(entries) == 25_000
+        guarded = rows.withColumn("expected_offset", F.lit(0))
+        with pytest.raises(PySparkException, match="expected_offset: an agent does not compare"):
+            guarded.write.format("oplog").options(**options).mode("append").save()
+        wrong = rows.withColumn("type", F.lit("a/b"))
+        with pytest.raises(PySparkException, match="column type, row 1 of its task: must not"):
+            wrong.limit(1).write.format("oplog").options(**options).mode("append").save()
