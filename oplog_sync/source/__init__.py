@@ -10,6 +10,7 @@ from oplog_sync.errors import OptionError
 from oplog_sync.source.batch import BatchReader, PushingReader
 from oplog_sync.source.columns import check_schema, full_schema
 from oplog_sync.source.options import SourceOptions, read_options
+from oplog_sync.source.place import check_local
 from oplog_sync.source.stream import StreamReader
 from oplog_sync.source.write import OplogWriter
 
@@ -27,13 +28,8 @@ def register(spark: SparkSession) -> None:
 
 def check_master(options: SourceOptions, master: str | None) -> None:
     """Raise OptionError if tasks on other machines would read a file of this machine."""
-    if options.store is None or master is None or master.startswith("local"):
-        return
-    if options.backend().needs_local_master:
-        raise OptionError(
-            "option store: a SQLite store is a file of this machine, which the executors of "
-            f"{master} cannot read; use a local master, or a store in MongoDB"
-        )
+    if options.store is not None and options.backend().needs_local_master:
+        check_local(master)
 
 
 class OplogDataSource(DataSource):

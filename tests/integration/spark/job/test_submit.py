@@ -259,7 +259,7 @@ def test_the_script_passes_flags_before_the_separator_to_spark_submit(
 
 
 def test_the_agent_loads_no_spark_and_neither_does_the_commands_help() -> None:
-    for module in ("oplogd.server", "oplog_sync.cli"):
+    for module in ("oplogd.server", "oplog_sync.cli", "pyspark_oplog"):
         code = (
             f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
         )
