@@ -157,6 +157,9 @@ NOT_RUN = {
         "pip install -c constraints.txt --target libs . pandas pyarrow pymongo": (
             "needs a package index; test_cluster_docs.py makes such a folder without the libraries"
         ),
+        "spark-pipelines --conf spark.sql.catalogImplementation=hive run": (
+            "tests/integration/spark/test_pipelines.py runs it"
+        ),
     },
     "docs/start/quickstart.md": {"python3 -m venv ~/oplog-try": INSTALLS},
     "docs/reference/sync.md": {
