@@ -71,6 +71,10 @@ _CAUSES = {
         "there are two columns {1} in upper and lower case; the dump needs one"
     ),
     r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ": "there is no {1}",
+    r"ModuleNotFoundError: No module named '(\w+)": (
+        "a Python worker of Spark lacks the module {1}; install oplog with its extra sync on every "
+        "machine, or send both with the job (docs/operate/spark.md)"
+    ),
     r"Python worker exited unexpectedly|Python worker failed to connect back": (
         "a Python worker of Spark ended unexpectedly, most likely for lack of memory"
     ),

@@ -22,7 +22,10 @@ DIST = ROOT / "dist"
 TRIAL = ROOT / "build" / "trial"
 PYTHON_PACKAGES = {"oplog": ROOT, "oplogc": ROOT / "clients/python"}
 MODULES = {
-    "oplog": ("oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync"),
+    "oplog": (
+        *("oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync"),
+        "pyspark_oplog",
+    ),
     "oplogc": ("oplogc",),
 }
 COMMANDS = ("oplogd", "oplog-pipe", "oplog-relay", "oplog-sync", "oplog-tail", "oplogctl")

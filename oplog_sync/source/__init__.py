@@ -1,6 +1,7 @@
 """The Spark data source ``oplog``."""
 
 import re
+from collections.abc import MutableMapping
 from functools import partial
 from typing import ClassVar
 
@@ -10,14 +11,14 @@ from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
 from oplog_sync.session import hide_secrets
-from oplog_sync.source.batch import OperationsReader, StatesReader
+from oplog_sync.source.batch import BatchReader, StatesReader
 from oplog_sync.source.columns import arrow_batch, check_schema, full_schema
 from oplog_sync.source.options import SourceOptions, Use, read_options
-from oplog_sync.source.origin import make_origin
+from oplog_sync.source.origin import Origin, ToArrow, make_origin
+from oplog_sync.source.place import check_local
 from oplog_sync.source.stream import StreamReader
 from oplog_sync.source.topic import topic_origin, topic_writer
 from oplog_sync.source.write import OplogWriter
-from oplog_sync.topics.batch import TopicBatchReader
 from oplog_sync.topics.columns import topic_schema
 
 __all__ = ["OplogDataSource", "register"]
@@ -41,14 +42,8 @@ def register(spark: SparkSession) -> None:
 
 def check_master(options: SourceOptions, master: str | None) -> None:
     """Raise OptionError if tasks on other machines would read a file of this machine."""
-    if options.store is None or master is None or master.startswith("local"):
-        return
-    if options.backend().needs_local_master:
-        raise OptionError(
-            "option store: a SQLite store is a file of this machine, which the executors of "
-            f"{master} cannot read; use a local master, its agents (option agent), or a store in "
-            "MongoDB"
-        )
+    if options.store is not None and options.backend().needs_local_master:
+        check_local(master)
 
 
 class OplogDataSource(DataSource):
@@ -59,7 +54,7 @@ class OplogDataSource(DataSource):
     # Whether the session hides passwords in the options.
     hides: ClassVar[bool] = False
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         # Before a plan shows them.
         shown = (value for name, value in options.items() if name.lower() in ("store", "path"))
@@ -81,24 +76,27 @@ class OplogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options("batch")
-        if options.topic is not None:
-            return TopicBatchReader(*topic_origin(options, schema))
-        check_schema(schema)
-        return (StatesReader if options.table == "states" else OperationsReader)(options, schema)
+        if options.topic is None and options.table == "states":
+            check_schema(schema)
+            return StatesReader(options, schema)
+        return BatchReader(options, *self._origin(options, schema))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         options = self._options("stream")
-        if options.topic is not None:
-            origin, columns = topic_origin(options, schema)
-            return StreamReader(options, origin, columns.batch)
-        check_schema(schema)
-        return StreamReader(options, make_origin(options), partial(arrow_batch, schema=schema))
+        return StreamReader(options, *self._origin(options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError("mode overwrite: a log can only be appended to; use mode append")
         options = self._options("write")
         return (OplogWriter if options.topic is None else topic_writer)(options, schema)
+
+    def _origin(self, options: SourceOptions, schema: StructType) -> tuple[Origin, ToArrow]:
+        if options.topic is not None:
+            origin, columns = topic_origin(options, schema)
+            return origin, columns.batch
+        check_schema(schema)
+        return make_origin(options), partial(arrow_batch, schema=schema)
 
     def _options(self, use: Use) -> SourceOptions:
         options = read_options(self.options, use)

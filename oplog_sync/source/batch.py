@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 from oplog_sync.backend import Range
 from oplog_sync.source.columns import WITHOUT_DATA, arrow_batch
 from oplog_sync.source.options import SourceOptions
-from oplog_sync.source.origin import AgentOrigin, make_origin
+from oplog_sync.source.origin import AgentOrigin, Origin, ToArrow
+from oplog_sync.source.place import Placed
 
 
 @dataclass
@@ -20,32 +21,32 @@ class StatesPart(InputPartition):
     rows: Range | None
 
 
-class OperationsReader(DataSourceReader):
-    """Reads the operations that are in the log when the query is planned."""
+class BatchReader(Placed, DataSourceReader):
+    """Reads what is in the log when the query is planned."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        self._origin = make_origin(options)
-        self._schema = schema
+    def __init__(self, options: SourceOptions, origin: Origin, to_arrow: ToArrow) -> None:
+        super().__init__(options)
+        self._origin = origin
+        self._to_arrow = to_arrow
 
     def partitions(self) -> Sequence[InputPartition]:
-        return self._plan() or [StatesPart(None)]
+        start, end = self._origin.start("oldest"), self._origin.head()
+        is_empty = "first" not in start and not self._origin.is_past(end, start)
+        return ([] if is_empty else self._origin.plan(start, end)) or [StatesPart(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition == StatesPart(None):
             return
+        self.check_place()
         for rows in self._origin.rows(partition):
-            yield arrow_batch(rows, self._schema)
-
-    def _plan(self) -> Sequence[InputPartition]:
-        start, end = self._origin.start("oldest"), self._origin.head()
-        is_empty = "first" not in start and not self._origin.is_past(end, start)
-        return [] if is_empty else self._origin.plan(start, end)
+            yield self._to_arrow(rows)
 
 
-class StatesReader(DataSourceReader):
+class StatesReader(Placed, DataSourceReader):
     """Reads the states as they are when their task reads them. An agent sends the live ones."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options)
         self._options = options
         self._schema = schema
         self._wanted = options.wanted()._replace(data=not WITHOUT_DATA.issuperset(schema.names))
@@ -59,6 +60,7 @@ class StatesReader(DataSourceReader):
         if isinstance(partition, StatesPart):
             if partition.rows is None:
                 return
+            self.check_place()
             read = self._options.backend().states(partition.rows, self._wanted)
         else:
             read = AgentOrigin(self._options).rows(partition)

@@ -1,10 +1,11 @@
 """Where the operations come from: a store, or its agents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import Range, StoreRow, Wanted, split
@@ -21,6 +22,10 @@ _START_ANEW = (
     "and the states do not show which objects were deleted since; "
     "empty the query's tables and start it with a new checkpoint"
 )
+
+
+# Makes a batch of the rows of an origin.
+ToArrow = Callable[[Any], pa.RecordBatch]
 
 
 class Origin(Protocol):

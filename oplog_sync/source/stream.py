@@ -4,7 +4,7 @@ A micro-batch is the operations after one id, up to and including another. A rep
 the same from the log.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from oplog_sync.errors import OptionError, SyncError, UnreachableError
 from oplog_sync.source.options import SourceOptions
-from oplog_sync.source.origin import Origin
+from oplog_sync.source.origin import Origin, ToArrow
 from oplog_sync.source.patience import Patience, patiently
+from oplog_sync.source.place import Placed
 from oplog_sync.source.positions import Offset
 from oplogd.errors import StoreUnavailableError
 
@@ -33,15 +34,14 @@ HOLD_SECONDS = 1.0
 # event loop between the queries.
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """``to_arrow`` makes a batch of rows of the origin."""
-
+class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self,
         options: SourceOptions,
         origin: Origin,
-        to_arrow: Callable[[Any], pa.RecordBatch],
+        to_arrow: ToArrow,
     ) -> None:
+        super().__init__(options)
         if options.end in ("now", "latest"):
             raise OptionError(
                 "option end: a stream ends at an id or a time; for all that there is now use the "
@@ -112,6 +112,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return patiently(lambda: self._origin.plan(start, end), self._options.retry_for)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        self.check_place()
         for rows in self._origin.rows(partition):
             yield self._to_arrow(rows)
 

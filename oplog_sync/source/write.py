@@ -20,6 +20,7 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.patience import patiently
+from oplog_sync.source.place import Placed
 from oplog_sync.topics.write import write_operations
 from oplogd.clock import now_ms
 from oplogd.errors import OperationError, StoreError
@@ -40,10 +41,11 @@ class Written(WriterCommitMessage):
     skipped: int
 
 
-class OplogWriter(DataSourceArrowWriter):
+class OplogWriter(Placed, DataSourceArrowWriter):
     """Appends rows. A log has no rollback; docs/reference/spark.md explains retries."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options)
         names = set(schema.fieldNames())
         if missing := sorted(_REQUIRED - names):
             raise OptionError(
@@ -66,6 +68,7 @@ class OplogWriter(DataSourceArrowWriter):
         if self._agents is not None:
             with closing(self._agents):
                 return Written(write_operations(self._agents, rows, self._retry), 0)
+        self.check_place()
         arrival = format_ms(_now_ms(self._store))
         counts = count(apply(self._store, (_correction(row, arrival) for row in rows)))
         skipped = sum(counts[each] for each in counts if each[2] is CorrectionResult.SKIPPED)

@@ -155,11 +155,11 @@ def test_the_copied_files_are_enough_to_install_and_to_start(image: Path, tmp_pa
             process.kill()
     assert (tmp_path / "oplog.db").exists()
     origins = (
-        "import oplogd, oplog_kit, oplog_pipe, oplog_relay, oplog_sync, oplogc;"
+        "import oplogd, oplog_kit, oplog_pipe, oplog_relay, oplog_sync, oplogc, pyspark_oplog;"
         "print(*(each.__file__ for each in "
-        "(oplogd, oplog_kit, oplog_pipe, oplog_relay, oplog_sync, oplogc)))"
+        "(oplogd, oplog_kit, oplog_pipe, oplog_relay, oplog_sync, oplogc, pyspark_oplog)))"
     )
-    assert must_pass(bin_ / "python", "-I", "-c", origins).stdout.count(str(image)) == 6
+    assert must_pass(bin_ / "python", "-I", "-c", origins).stdout.count(str(image)) == 7
     for stage, program_ in (
         ("sync", "oplog-sync"), ("relay", "oplog-relay"), ("pipe", "oplog-pipe"),
         ("client", "oplog-tail"),

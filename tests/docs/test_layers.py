@@ -16,7 +16,8 @@ from tests.kits.paths import ROOT
 from tests.kits.processes.environment import python_program
 
 PACKAGES = (
-    "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "clients/python/oplogc",
+    "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "pyspark_oplog",
+    "clients/python/oplogc",
 )  # fmt: skip
 CONTRACTS: dict[str, dict[str, Any]] = {
     contract["id"]: contract

@@ -48,6 +48,10 @@ ELSEWHERE = {
     ),
     "docs/reference/spark-topics.md": {"python": "tests/integration/spark/topics/test_docs.py"},
     "docs/reference/spark.md": {"python": "tests/integration/spark/test_docs.py"},
+    "docs/reference/sync.md": {"python": "tests/integration/spark/test_docs.py"},
+    "docs/operate/spark.md": dict.fromkeys(
+        ("python", "sh"), "tests/integration/spark/test_cluster_docs.py"
+    ),
 }
 
 INSTALLS = "installs packages; tests/deploy/test_checkout.py pastes it into a copy of the checkout"
@@ -147,6 +151,17 @@ NOT_RUN = {
     "docs/operate/mongodb.md": {
         "pip install -c constraints.txt '.[mongo]'": "needs a package index",
         "oplogd --mongo-url 'mongodb://db1,db2,db3/oplog?replicaSet=rs0'": "needs a replica set",
+    },
+    "docs/operate/spark.md": {
+        "pip wheel --no-deps -w . . && mv oplog-*.whl oplog.zip": (
+            "tests/deploy/test_checkout.py builds it; test_cluster_docs.py makes a smaller one"
+        ),
+        "pip install -c constraints.txt --target libs . pandas pyarrow pymongo": (
+            "needs a package index; test_cluster_docs.py makes such a folder without the libraries"
+        ),
+        "spark-pipelines --conf spark.sql.catalogImplementation=hive run": (
+            "tests/integration/spark/test_pipelines.py runs it"
+        ),
     },
     "docs/start/quickstart.md": {"python3 -m venv ~/oplog-try": INSTALLS},
     "docs/reference/sync.md": {

@@ -54,7 +54,7 @@ def quick_java() -> None:
 def quick_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let Spark fork its Python workers, also that of the commands that tests start.
 
-    The cluster of test_submit.py starts real ones.
+    Clusters and pipelines start real ones.
     """
     with (
         worker_python(tmp_path_factory.mktemp("python")) as python,

@@ -39,6 +39,7 @@ DEPLOYMENT = DOCS / "operate/deployment.md"
 MIGRATION = DOCS / "operate/migration.md"
 OPERATE_PIPE = DOCS / "operate/pipe.md"
 OPERATE_RELAY = DOCS / "operate/relay.md"
+OPERATE_SPARK = DOCS / "operate/spark.md"
 
 INTERNALS = DOCS / "internals"
 DESIGN = INTERNALS / "design.md"

@@ -5,7 +5,13 @@ from zlib import crc32
 import pytest
 
 # Long files that do not need the Spark session of all others. Its start takes 8 s of CPU time.
-_OWN_SPARK = ("job/test_failures.py", "job/test_submit.py")
+_OWN_SPARK = (
+    "job/test_failures.py",
+    "job/test_submit.py",
+    "spark/test_cluster_docs.py",
+    "spark/test_connect.py",
+    "spark/test_pipelines.py",
+)
 # Beginnings of the groups that take longest. They come first, so that no process ends late.
 _LONGEST = (
     "spark/all",

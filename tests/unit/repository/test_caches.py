@@ -18,7 +18,7 @@ from oplogd.topics.transactions.rules import topic_name
 from oplogd.web.connection.forwarded import TrustedProxies, plain_address
 from tests.kits.paths import ROOT
 
-PACKAGES = ("oplogd", "oplog_pipe", "oplog_relay", "oplog_sync", "oplog_kit")
+PACKAGES = ("oplogd", "oplog_pipe", "oplog_relay", "oplog_sync", "oplog_kit", "pyspark_oplog")
 PARTS = sorted(ROOT / each for each in (*PACKAGES, "clients/python/oplogc"))
 TABLES = {"dict", "set", "OrderedDict", "defaultdict", "Counter"}
 EMPTY = {"{}", *(f"{each}()" for each in TABLES)}

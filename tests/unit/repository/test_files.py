@@ -18,7 +18,7 @@ IN_ROOT = {
 }  # fmt: skip
 FOLDERS = {
     ".ci", ".github", "clients", "deploy", "docs", "examples", "oplog_kit", "oplog_pipe",
-    "oplog_relay", "oplog_sync", "oplogd", "scripts", "tests",
+    "oplog_relay", "oplog_sync", "oplogd", "pyspark_oplog", "scripts", "tests",
 }  # fmt: skip
 
 

@@ -21,7 +21,8 @@ LONGEST = 400
 PRODUCT = tuple(
     ROOT / package
     for package in (
-        "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "clients/python/oplogc",
+        "oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "pyspark_oplog",
+        "clients/python/oplogc",
     )
 )  # fmt: skip
 LONGEST_OF_PRODUCT = 300

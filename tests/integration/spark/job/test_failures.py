@@ -26,6 +26,14 @@ from tests.kits.agents.agent import DEADLINE
             "Java ran out of memory; give it",
         ),
         (
+            Exception(
+                "[PYTHON_DATA_SOURCE_ERROR] Failed to create Python data source instance: "
+                "Traceback (most recent call last):\n    __import__(name)\n"
+                "ModuleNotFoundError: No module named 'oplog_sync.source'; x\n SQLSTATE: 38000"
+            ),
+            "a Python worker of Spark lacks the module oplog_sync; install oplog with its extra",
+        ),
+        (
             Exception("x\nCaused by: java.io.IOException: No space left on device\n"),
             "a disk is full",
         ),

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.errors import AgentRefusedError
+from oplog_sync.source.batch import BatchReader
+from oplog_sync.source.options import read_options
 from oplog_sync.topics.agent import AgentTopic
-from oplog_sync.topics.batch import TopicBatchReader
 from oplog_sync.topics.columns import TopicColumns, topic_schema
 from oplog_sync.topics.origin import Offset, TopicOrigin
 from oplog_sync.topics.position import TopicOptions, parse_topic
@@ -64,11 +65,11 @@ class Place(NamedTuple):
         assert self.backend is not None
         return TopicOrigin(StoreTopic(self.backend, made), made)
 
-    def batch(self, **options: Any) -> TopicBatchReader:
+    def batch(self, **options: Any) -> BatchReader:
         made = topic_options(**options)
-        return TopicBatchReader(
-            self.origin(**options), TopicColumns(topic_schema(made.is_binary), made)
-        )
+        columns = TopicColumns(topic_schema(made.is_binary), made)
+        unused = read_options({"agent": "http://unused"})
+        return BatchReader(unused, self.origin(**options), columns.batch)
 
 
 def topic_options(**options: Any) -> TopicOptions:
@@ -87,12 +88,12 @@ def places(place: StorePlace, agent: Agent) -> Iterator[dict[str, Place]]:
         client.close()
 
 
-def rows_of(reader: TopicBatchReader) -> list[dict[str, Any]]:
+def rows_of(reader: BatchReader) -> list[dict[str, Any]]:
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return pa.Table.from_batches(batches).to_pylist() if batches else []
 
 
-def payloads_of(reader: TopicBatchReader) -> list[str | None]:
+def payloads_of(reader: BatchReader) -> list[str | None]:
     return [row["payload"] for row in rows_of(reader)]
 
 
