@@ -16,7 +16,8 @@ import pytest
 
 import oplog_sync
 import oplogd
-from tests.integration.spark.class_data import SPARK, class_data_options
+from oplog_sync.classes import SPARK
+from tests.integration.spark.class_data import class_data_options
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
 from tests.kits.spark.helpers import (
