@@ -5,6 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+# Position of the parents in the output of ``encode_data``.
+_PARENTS = len('{"timestamp":"2014-11-06T11:04:39.041Z","parents":')
+
 INSTANT = pa.timestamp("us", tz="UTC")
 
 _TYPES = {
@@ -38,3 +41,9 @@ def columns_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> list[Sequenc
 def instants(times: Sequence[str | None]) -> pa.Array:
     """Return times in the stored form, with milliseconds and ``Z``, as instants."""
     return pa.array(times, pa.string()).cast(INSTANT)
+
+
+def parents_of(data: str) -> str:
+    """Return the JSON list of parents in the output of ``encode_data``; fails if it is damaged."""
+    # No text can hold the part behind the list: it has quotes without escapes.
+    return data[_PARENTS : data.index('],"type":"', _PARENTS) + 1]

@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import math
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -88,6 +88,12 @@ class MongoBackend:
     def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the states of a range of keys; None is no bound."""
         return self._rows(STATE_TABLE, part, wanted, wanted.offset[1])
+
+    def find(self, keys: Sequence[str]) -> list[StoreRow]:
+        fields = dict.fromkeys(STATE_TABLE.fields, 1)
+        with self._database() as database:
+            found = database[STATES].find({"_id": {"$in": [*keys]}}, fields)
+            return [STATE_TABLE.row(document, True) for document in found]
 
     def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         return self._rows(OPERATION_TABLE, part, wanted, part[1])
