@@ -27,8 +27,8 @@ Each value comes from its flag, else from its variable, else it is the default. 
 An empty variable is not set. An unknown variable that begins with OPLOG_SYNC_ is refused.
 
 Exit codes: 0 done, 1 failed, 2 a bad setting, 3 more deletes than allowed, 4 invalid rows, \
-5 empty dump, 6 more changes than allowed, 7 rows dated in the future, 129, 130, 143 stopped by a \
-signal. With 3 to 7 nothing was emitted."""
+5 empty dump, 6 more changes than allowed, 7 rows dated in the future, 8 a dump older than \
+forgotten deletions, 129, 130, 143 stopped by a signal. With 3 to 8 nothing was emitted."""
 
 
 def _setting(*arguments: Any, **options: Any) -> Any:
@@ -124,6 +124,10 @@ class JobSettings:
     force: bool = _setting(
         "Safety", "--force", None, "false", convert.switch,
         "Continue with an empty dump, or with rows dated in the future. Then nothing is deleted.",
+    )  # fmt: skip
+    allow_old_dump: bool = _setting(
+        "Safety", "--allow-old-dump", None, "false", convert.switch,
+        "Insert objects although the store has forgotten deletions since the dump was made.",
     )  # fmt: skip
     dry_run: bool = _setting(
         "Safety", "--dry-run", None, "false", convert.switch,
