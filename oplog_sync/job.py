@@ -102,7 +102,7 @@ def _newest(raw: DataFrame, look: Look, settings: JobSettings) -> int | None:
     Raises SafetyRuleError for invalid rows, an empty dump and rows in the future.
     """
     newest, invalid, _ = look
-    row_word = "line" if settings.format == "json" else "row"
+    row_word = "line" if settings.format == "json" and settings.table is None else "row"
     if invalid:
         _show(raw, faulty_rows(raw), "invalid", row_word)
         if not settings.skip_invalid:

@@ -17,6 +17,7 @@ from oplog_kit.command.given import Given
 from oplog_kit.command.settings import SettingsCommand
 from oplog_sync.backend.base import NewLog
 from oplog_sync.guard import Limit
+from oplogd.model.operation import normalise_timestamp
 
 _ABOUT = (
     "Compare a dump of the source with the objects that an oplog knows, and emit corrections to the"
@@ -51,6 +52,11 @@ def _types(text: str) -> frozenset[str]:
     if "" in types:
         raise ValueError(f"{text!r} holds an empty type")
     return types
+
+
+def _moment(text: str) -> str:
+    """Return a version, or a time in the stored form."""
+    return text if text.isdecimal() and text.isascii() else normalise_timestamp(text)
 
 
 def _option(text: str) -> tuple[str, str]:
@@ -97,6 +103,14 @@ class JobSettings:
         "Dump", "--format", "json|parquet|csv|jdbc", "json",
         convert.OneOf("json", "parquet", "csv", "jdbc"),
         "Format of the dump. json: one object per line.",
+    )  # fmt: skip
+    table: str | None = _setting(
+        "Dump", "--table", "NAME", None, _text,
+        "The dump is this table of Spark's catalog. Excludes DUMP, --format and --option.",
+    )  # fmt: skip
+    as_of: str | None = _setting(
+        "Dump", "--as-of", "TIME|VERSION", None, _moment,
+        "Read the table as it was at this time, or in this version.",
     )  # fmt: skip
     options: tuple[tuple[str, str], ...] = _setting(
         "Dump", "--option", "NAME=VALUE", None, _option,
@@ -183,7 +197,12 @@ _MONGO_URL = ("--mongo-url", "--mongo-url-file")
 
 def _check(given: Given) -> None:
     dumps, format_ = given.arguments, given.values.get("format", "json")
-    if not dumps and format_ != "jdbc":
+    given.refuse_together(["--table"], ["--format", "--option"])
+    given.require("--as-of", "--table")
+    if given.values.get("table") is not None:
+        if dumps:
+            raise click.UsageError("--table: the dump is this table; name no other DUMP")
+    elif not dumps and format_ != "jdbc":
         raise click.UsageError("name the dump: files, folders or patterns, or - for standard input")
     if dumps and format_ == "jdbc":
         raise click.UsageError(
