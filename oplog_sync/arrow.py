@@ -9,6 +9,9 @@ import pyarrow as pa
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
+# Position of the parents in the output of ``encode_data``.
+_PARENTS = len('{"timestamp":"2014-11-06T11:04:39.041Z","parents":')
+
 INSTANT = pa.timestamp("us", tz="UTC")
 
 _TYPES = {
@@ -48,3 +51,9 @@ def milliseconds(moment: datetime) -> int:
     """Return milliseconds since 1970, rounded down. A time without a zone is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // _MILLISECOND
+
+
+def parents_of(data: str) -> str:
+    """Return the JSON list of parents in the output of ``encode_data``; fails if it is damaged."""
+    # No text can hold the part behind the list: it has quotes without escapes.
+    return data[_PARENTS : data.index('],"type":"', _PARENTS) + 1]

@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
     finally:
         leaving.restore()
+        if leaving.signal is None and (session := sys.modules.get("oplog_sync.session")):
+            session.finish()
     sys.exit(code if leaving.signal is None else 128 + leaving.signal)
 
 
@@ -65,6 +67,7 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
     try:
         # Imported late: --help and a wrong flag need no Spark.
         from oplog_sync import session
+        from oplog_sync.dump.local import is_small, refuse_missing
         from oplog_sync.failure import translating
         from oplog_sync.job import find_store, run
     except ImportError as error:
@@ -73,9 +76,11 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
     if not settings.debug:
         _quieten()
     try:
-        find_store(settings)  # before Spark starts, which takes seconds
+        # Before Spark starts, which takes seconds.
+        find_store(settings)
+        refuse_missing(settings.arguments, os.environ)
         with translating():
-            spark = session.start(settings.master, settings.debug)
+            spark = session.start(settings.master, settings.debug, is_small(settings.arguments))
         leaving.install()  # Spark has taken SIGINT
         try:
             counts = run(spark, settings)
@@ -87,7 +92,7 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
             traceback.print_exc()
         code = error.exit_code if isinstance(error, SyncError) else EXIT_FAILED
         return _fail(str(error), code)
-    print(counts.table())
+    print(counts.table(), flush=True)
     return EXIT_OK
 
 

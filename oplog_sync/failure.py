@@ -70,6 +70,12 @@ _CAUSES = {
     r"COLUMN_ALREADY_EXISTS\] The column (\S+) already": (
         "there are two columns {1} in upper and lower case; the dump needs one"
     ),
+    r"UNSUPPORTED_FEATURE\.TIME_TRAVEL": (
+        "the format of the table keeps no earlier states; leave --as-of out"
+    ),
+    r"TABLE_OR_VIEW_NOT_FOUND\] The table or view (\S+) cannot": (
+        "there is no table {1} in Spark's catalog"
+    ),
     r"PATH_NOT_FOUND\] Path does not exist: (\S+?)\.? ": "there is no {1}",
     r"ModuleNotFoundError: No module named '(\w+)": (
         "a Python worker of Spark lacks the module {1}; install oplog with its extra sync on every "

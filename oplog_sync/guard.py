@@ -6,9 +6,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oplog_kit.wording import counted
-from oplog_sync.errors import EXIT_TOO_MANY_CHANGES, EXIT_TOO_MANY_DELETES, SafetyRuleError
+from oplog_sync.errors import (
+    EXIT_OLD_DUMP,
+    EXIT_TOO_MANY_CHANGES,
+    EXIT_TOO_MANY_DELETES,
+    SafetyRuleError,
+)
 from oplogd.errors import OperationError
-from oplogd.model.operation import decode_row
+from oplogd.model.operation import decode_row, format_ms
 
 # Corrections of one type that are allowed at any share: one of four settings is 25 %, no accident.
 TINY = 10
@@ -81,6 +86,22 @@ def refuse_excess(found: Mapping[str, TypeCounts], max_deletes: Limit, max_chang
             code,
             f"{'; '.join(reasons)}, so nothing was emitted; "
             f"if the dump is complete and right, give {' and '.join(advice)}",
+        )
+
+
+def refuse_old(found: Mapping[str, TypeCounts], newest_ms: int, purged_ms: int) -> None:
+    """Raise SafetyRuleError if inserts may bring back objects deleted after the dump was made.
+
+    ``newest_ms``: time of the dump's newest row. ``purged_ms``: see LogBounds.
+    """
+    inserts = _total("insert", found)
+    if inserts and newest_ms < purged_ms:
+        raise SafetyRuleError(
+            EXIT_OLD_DUMP,
+            f"the newest row of the dump is dated {format_ms(newest_ms)}, and the store has "
+            f"forgotten deletions until {format_ms(purged_ms)}, so {counted(inserts, 'insert')} "
+            "might bring deleted objects back and nothing was emitted; make a new dump, or give "
+            "--allow-old-dump",
         )
 
 

@@ -7,16 +7,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oplog_kit.wording import counted
 from oplog_sync.backend import Backend, make_backend
-from oplog_sync.diff import CORRECTIONS, STATE_COLUMNS, compare, decide
+from oplog_sync.comparison import Comparison, Look
+from oplog_sync.comparison.diff import CORRECTIONS, decide
 from oplog_sync.dump.files import spool
 from oplog_sync.dump.reading import raw_rows
-from oplog_sync.dump.rows import faulty_rows, normalised, rows_before
+from oplog_sync.dump.rows import faulty_rows, rows_before
 from oplog_sync.emit import emit
 from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
@@ -32,6 +32,7 @@ from oplog_sync.guard import (
     TypeCounts,
     dated_after,
     refuse_excess,
+    refuse_old,
 )
 from oplog_sync.report import (
     NO_TYPE,
@@ -44,7 +45,7 @@ from oplog_sync.report import (
 )
 from oplog_sync.session import utc
 from oplog_sync.settings import JobSettings
-from oplog_sync.source import check_master, register
+from oplog_sync.source import check_master
 from oplog_sync.source.options import read_options
 from oplogd.clock import now_ms
 from oplogd.model.operation import format_ms
@@ -62,21 +63,24 @@ def run(spark: SparkSession, settings: JobSettings) -> ObjectCounts:
 
 
 def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCounts:
-    register(spark)
     master = spark.sparkContext.master or ""
     check_master(read_options({"store": settings.store}), master)
     if settings.report is not None:
         check_report(spark, settings.report)
     raw = raw_rows(spark, settings, _paths(settings, master, folder))
-    compared = compare(_states(spark, settings), normalised(raw, settings.types))
-    compared.persist(StorageLevel.DISK_ONLY)
-    try:
-        newest = _newest(raw, compared, settings)
-        decided = decide(compared, newest)
-        counts, found = _count(decided)
+    backend = _opened(settings)
+    with Comparison(spark, raw, backend, settings.types) as comparison:
+        with stage("comparing the dump with the store"), comparison.progress.shown():
+            look = comparison.look()
+        newest = _newest(raw, look, settings)
+        decided = decide(comparison.rows(), newest)
+        with comparison.progress.shown():
+            counts, found = _count(decided)
         _tell_missing(found, settings.types)
         corrections = decided.where(F.col("action").isin(*CORRECTIONS))
         try:
+            if backend is not None and newest is not None and not settings.allow_old_dump:
+                refuse_old(found, newest // 1000, backend.locate(0).purged_ms)
             refuse_excess(found, settings.max_deletes, settings.max_changes)
         except SafetyRuleError:
             _report(corrections, settings)
@@ -90,21 +94,15 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCoun
             with stage(f"emitting {counted(wanted, 'correction')}"):
                 emit(corrections, settings, counts)
         return counts
-    finally:
-        compared.unpersist()
 
 
-def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int | None:
+def _newest(raw: DataFrame, look: Look, settings: JobSettings) -> int | None:
     """Return the time of the dump's newest row in microseconds since 1970; None: unknown.
 
     Raises SafetyRuleError for invalid rows, an empty dump and rows in the future.
     """
-    with stage("comparing the dump with the store"):
-        invalid_rows = F.sum(F.when(F.col("action") == "invalid", F.col("count")))
-        whole = compared.agg(F.max("in_dump"), invalid_rows).first()
-    assert whole is not None
-    newest, invalid = whole
-    row_word = "line" if settings.format == "json" else "row"
+    newest, invalid, _ = look
+    row_word = "line" if settings.format == "json" and settings.table is None else "row"
     if invalid:
         _show(raw, faulty_rows(raw), "invalid", row_word)
         if not settings.skip_invalid:
@@ -133,7 +131,7 @@ def _newest(raw: DataFrame, compared: DataFrame, settings: JobSettings) -> int |
                 "dump or the clock, or give --force (then nothing is deleted)",
             )
         return None
-    return None if newest is None else int(newest)
+    return newest
 
 
 def _paths(settings: JobSettings, master: str, folder: Path) -> list[str]:
@@ -161,19 +159,16 @@ def find_store(settings: JobSettings) -> Backend | None:
     return None
 
 
-def _states(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """Return the states to compare with, none for a missing store: the emission creates it."""
+def _opened(settings: JobSettings) -> Backend | None:
+    """Return the store to compare with, None if it is missing: the emission creates it."""
     backend = find_store(settings)
     if backend is None:
         tell(f"{make_backend(settings.store).name}: there is no oplog yet")
-        return spark.createDataFrame([], STATE_COLUMNS)
+        return None
     backend.check()
     if not settings.dry_run:
         backend.settle()
-    reader = spark.read.format("oplog").option("store", settings.store).schema(STATE_COLUMNS)
-    if settings.types:
-        reader = reader.option("types", ",".join(sorted(settings.types)))
-    return reader.load()
+    return backend
 
 
 def _count(decided: DataFrame) -> tuple[ObjectCounts, dict[str, TypeCounts]]:

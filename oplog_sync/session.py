@@ -5,13 +5,15 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from oplog_sync.classes import ClassArchive, find_archive
 from oplog_sync.errors import SyncError
 from oplog_sync.jvm import jvm
 
@@ -21,6 +23,13 @@ _SECRETS = r"(?i)secret|password|token|access[.]?key|mongodb(\+srv)?://"
 
 # How long Java may take to remove its files when the job is stopped.
 _END_SECONDS = 8.0
+
+# How long Java may take to write the class data archive at its end.
+_ARCHIVE_SECONDS = 120.0
+
+_WARNING = b"WARNING: Using incubator modules"
+# Java's lines before it: its options from variables.
+_NOTES = (b"NOTE: ", b"Picked up ")
 
 _LOG_CONFIG = re.compile(r"-Dlog4j2?\.configurationFile=")
 # Spark's own log configurations, in effect if the user gives none.
@@ -56,8 +65,8 @@ def hide_secrets(spark: SparkSession) -> None:
             spark.conf.set(name, f"{given}|{ours}")
 
 
-def check_java() -> None:
-    """Raise SyncError unless Spark finds a recent Java."""
+def check_java() -> str:
+    """Return the versions of Java. Raise SyncError unless Spark finds a recent Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     needed = f"Spark needs Java {JAVA_VERSION} or later"
@@ -67,12 +76,15 @@ def check_java() -> None:
     version = re.search(r'version "(\d+)', shown)
     if version is None or int(version[1]) < JAVA_VERSION:
         raise SyncError(f"{needed}, and {java} is not; {_INSTALL}")
+    # Java also names options from its variables.
+    return "\n".join(re.findall(r"^.*(?:version \"|\(build ).*$", shown, re.MULTILINE))
 
 
-def start(master: str | None, debug: bool) -> SparkSession:
+def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSession:
     """Return the session of spark-submit, or a new one. Raises SyncError if Java is missing.
 
-    ``master`` None: the master of spark-submit, else all cores of this machine.
+    ``master`` None: the master of spark-submit, else all cores of this machine. ``is_brief``: Java
+    shall optimize less.
     """
     builder = SparkSession.builder.appName("oplog-sync").config("spark.redaction.regex", _SECRETS)
     # A comparison's result is small. It needs fewer partitions than the join.
@@ -83,7 +95,7 @@ def start(master: str | None, debug: bool) -> SparkSession:
         if not debug:
             _quieten()
         return builder.getOrCreate()
-    check_java()
+    java_version = check_java()
     master = master or "local[*]"
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
@@ -93,21 +105,85 @@ def start(master: str | None, debug: bool) -> SparkSession:
         if "SPARK_DRIVER_MEMORY" not in os.environ:
             builder = builder.config("spark.driver.memory", "2g")
     is_quiet = not debug and not _has_log_config()
+    # Not spark.driver.extraJavaOptions: it would replace the user's options.
+    options = [os.environ.get("SPARK_SUBMIT_OPTS", "")]
     if is_quiet:
-        # Not spark.driver.extraJavaOptions: it would replace the user's options.
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
-        given = os.environ.get("SPARK_SUBMIT_OPTS", "")
-        os.environ["SPARK_SUBMIT_OPTS"] = f"-Dlog4j2.configurationFile={quiet} {given}".strip()
+        options.insert(0, f"-Dlog4j2.configurationFile={quiet}")
+    if is_brief:
+        options.insert(0, "-XX:TieredStopAtLevel=1")
+    archive = find_archive(java_version, os.environ)
+    if archive is not None:
+        options.insert(0, archive.options)
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options).strip()
     show_bar = str(sys.stderr.isatty()).lower()
-    session = builder.master(master).config("spark.ui.showConsoleProgress", show_bar).getOrCreate()
+    builder = builder.master(master).config("spark.ui.showConsoleProgress", show_bar)
+    with _without_warning() if is_quiet else nullcontext():
+        session = builder.getOrCreate()
+    _started.archive = archive
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
     return session
 
 
+class _Started:
+    """The Java process of this process."""
+
+    archive: ClassArchive | None = None
+
+
+_started = _Started()
+
+
+def finish() -> None:
+    """End Java after Spark has stopped, if it is to write the class data archive at its end."""
+    archive, java = _started.archive, _java()
+    _started.archive = None
+    if archive is None or archive.part is None or java is None:
+        return
+    try:
+        assert java.stdin is not None
+        java.stdin.close()  # its gateway ends
+        java.wait(_ARCHIVE_SECONDS)
+        archive.keep()
+    except (OSError, subprocess.TimeoutExpired):
+        java.kill()
+        java.wait()
+        archive.drop()
+
+
+@contextmanager
+def _without_warning() -> Iterator[None]:
+    """Drop Java's warning about a module that Spark adds, from a Java started in the block."""
+    sys.stderr.flush()
+    stderr, (source, target) = os.dup(2), os.pipe()
+    os.dup2(target, 2)
+    os.close(target)
+    threading.Thread(target=_copy, args=(source, stderr), name="stderr", daemon=True).start()
+    kept = os.dup(stderr)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _copy(source: int, target: int) -> None:
+    with open(source, "rb", buffering=0) as lines, suppress(OSError):
+        line = lines.readline()
+        while line.startswith((_WARNING, *_NOTES)):
+            if not line.startswith(_WARNING):
+                os.write(target, line)
+            line = lines.readline()
+        while line:
+            os.write(target, line)
+            line = os.read(source, 1 << 16)
+
+
 def end_java() -> None:
     """End Spark if this process has started it. Then calls to it fail; a transaction is whole."""
-    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    java, archive = _java(), _started.archive
     if java is None:
         return
     java.terminate()  # it removes its files
@@ -116,6 +192,14 @@ def end_java() -> None:
     except subprocess.TimeoutExpired:
         java.kill()
         java.wait()
+    if archive is not None:
+        archive.drop()
+        _started.archive = None
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return java
 
 
 def _has_log_config() -> bool:

@@ -17,6 +17,7 @@ from oplog_kit.command.given import Given
 from oplog_kit.command.settings import SettingsCommand
 from oplog_sync.backend.base import NewLog
 from oplog_sync.guard import Limit
+from oplogd.model.operation import normalise_timestamp
 
 _ABOUT = (
     "Compare a dump of the source with the objects that an oplog knows, and emit corrections to the"
@@ -27,8 +28,8 @@ Each value comes from its flag, else from its variable, else it is the default. 
 An empty variable is not set. An unknown variable that begins with OPLOG_SYNC_ is refused.
 
 Exit codes: 0 done, 1 failed, 2 a bad setting, 3 more deletes than allowed, 4 invalid rows, \
-5 empty dump, 6 more changes than allowed, 7 rows dated in the future, 129, 130, 143 stopped by a \
-signal. With 3 to 7 nothing was emitted."""
+5 empty dump, 6 more changes than allowed, 7 rows dated in the future, 8 a dump older than \
+forgotten deletions, 129, 130, 143 stopped by a signal. With 3 to 8 nothing was emitted."""
 
 
 def _setting(*arguments: Any, **options: Any) -> Any:
@@ -51,6 +52,11 @@ def _types(text: str) -> frozenset[str]:
     if "" in types:
         raise ValueError(f"{text!r} holds an empty type")
     return types
+
+
+def _moment(text: str) -> str:
+    """Return a version, or a time in the stored form."""
+    return text if text.isdecimal() and text.isascii() else normalise_timestamp(text)
 
 
 def _option(text: str) -> tuple[str, str]:
@@ -98,6 +104,14 @@ class JobSettings:
         convert.OneOf("json", "parquet", "csv", "jdbc"),
         "Format of the dump. json: one object per line.",
     )  # fmt: skip
+    table: str | None = _setting(
+        "Dump", "--table", "NAME", None, _text,
+        "The dump is this table of Spark's catalog. Excludes DUMP, --format and --option.",
+    )  # fmt: skip
+    as_of: str | None = _setting(
+        "Dump", "--as-of", "TIME|VERSION", None, _moment,
+        "Read the table as it was at this time, or in this version.",
+    )  # fmt: skip
     options: tuple[tuple[str, str], ...] = _setting(
         "Dump", "--option", "NAME=VALUE", None, _option,
         "Option for Spark's reader. Can be repeated. The variable holds one option per line.",
@@ -124,6 +138,10 @@ class JobSettings:
     force: bool = _setting(
         "Safety", "--force", None, "false", convert.switch,
         "Continue with an empty dump, or with rows dated in the future. Then nothing is deleted.",
+    )  # fmt: skip
+    allow_old_dump: bool = _setting(
+        "Safety", "--allow-old-dump", None, "false", convert.switch,
+        "Insert objects although the store has forgotten deletions since the dump was made.",
     )  # fmt: skip
     dry_run: bool = _setting(
         "Safety", "--dry-run", None, "false", convert.switch,
@@ -179,7 +197,12 @@ _MONGO_URL = ("--mongo-url", "--mongo-url-file")
 
 def _check(given: Given) -> None:
     dumps, format_ = given.arguments, given.values.get("format", "json")
-    if not dumps and format_ != "jdbc":
+    given.refuse_together(["--table"], ["--format", "--option"])
+    given.require("--as-of", "--table")
+    if given.values.get("table") is not None:
+        if dumps:
+            raise click.UsageError("--table: the dump is this table; name no other DUMP")
+    elif not dumps and format_ != "jdbc":
         raise click.UsageError("name the dump: files, folders or patterns, or - for standard input")
     if dumps and format_ == "jdbc":
         raise click.UsageError(

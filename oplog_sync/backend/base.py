@@ -1,6 +1,6 @@
 """The interface of a database: ranges to plan, rows to read, a corrector to write."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -96,6 +96,9 @@ class Backend(Protocol):
 
     def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the states of a range in chunks, each chunk as it is when it is read."""
+
+    def find(self, keys: Sequence[str]) -> list[StoreRow]:
+        """Return the states of these keys in any order. Keys without a state are left out."""
 
     def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the entries of a range in offset order. Entries gone from the log are absent."""

@@ -9,8 +9,8 @@ import contextlib
 import itertools
 import math
 import warnings
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import MongoClient, ReadPreference
@@ -47,6 +47,8 @@ from oplogd.store.mongo.log.log import Log
 from oplogd.store.mongo.pointers.rows import PointerRows
 from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES
 from oplogd.store.pointers import OpenPointer
+
+_T = TypeVar("_T")
 
 # Keys sampled for each range of states. The size of a range is then right within about a quarter.
 _SAMPLES = 20
@@ -104,11 +106,17 @@ class MongoBackend:
         """Yield the states of a range of keys; None is no bound."""
         return self._rows(STATE_TABLE, part, wanted, wanted.offset[1])
 
+    def find(self, keys: Sequence[str]) -> list[StoreRow]:
+        fields = dict.fromkeys(STATE_TABLE.fields, 1)
+        with self._database() as database:
+            found = database[STATES].find({"_id": {"$in": [*keys]}}, fields)
+            return [STATE_TABLE.row(document, True) for document in found]
+
     def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         return self._rows(OPERATION_TABLE, part, wanted, part[1])
 
     def locate(self, offset: int) -> LogBounds:
-        return asyncio.run(self._locate(offset))
+        return asyncio.run(self._ask(lambda log: log.locate(offset)))
 
     @contextlib.asynccontextmanager
     async def topic(self, name: TopicName) -> AsyncIterator[OpenTopic]:
@@ -125,7 +133,7 @@ class MongoBackend:
             yield OpenTopic(topics.log(found), open_pointers)
 
     def seek(self, ms: int) -> Mark:
-        return asyncio.run(self._seek(ms))
+        return asyncio.run(self._ask(lambda log: log.seek(ms)))
 
     def settle(self) -> None:
         with self._database() as database:
@@ -146,13 +154,9 @@ class MongoBackend:
         async with self._greeted() as link:
             return link.quirks.has_sample
 
-    async def _locate(self, offset: int) -> LogBounds:
+    async def _ask(self, call: Callable[[Log], Awaitable[_T]]) -> _T:
         async with self._greeted() as link:
-            return await Log(link).locate(offset)
-
-    async def _seek(self, ms: int) -> Mark:
-        async with self._greeted() as link:
-            return await Log(link).seek(ms)
+            return await call(Log(link))
 
     @contextlib.asynccontextmanager
     async def _greeted(self) -> AsyncIterator[Link]:

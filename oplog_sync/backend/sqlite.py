@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import json
 import sqlite3
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -57,6 +57,10 @@ _STATES = """
     SELECT key, iif(deleted, 'delete', 'insert') AS event, n, ts, data FROM states
     WHERE id > :after AND id <= :upto ORDER BY id
 """
+_STATES_OF = """
+    SELECT key, iif(deleted, 'delete', 'insert') AS event, n, ts, data FROM states
+    WHERE key IN (SELECT value FROM json_each(?))
+"""
 _OPERATIONS = """
     SELECT key, event, seq AS n, ts, data FROM ops WHERE seq > :after AND seq <= :upto ORDER BY seq
 """
@@ -100,6 +104,10 @@ class SqliteBackend:
 
     def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         return self._chunks(_STATES, part, wanted)
+
+    def find(self, keys: Sequence[str]) -> list[StoreRow]:
+        with self._connection() as db:
+            return list(map(StoreRow._make, db.execute(_STATES_OF, (json.dumps([*keys]),))))
 
     def operations(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         after, upto = part

@@ -25,6 +25,8 @@ def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -
     """
     check_options(settings)
     try:
+        if settings.table is not None:
+            return _table(_catalog_table(spark, settings.table, settings.as_of), settings)
         if settings.format == "jdbc":
             table = spark.read.options(**dict(settings.options)).format("jdbc").load()
             return _table(table, settings)
@@ -36,6 +38,14 @@ def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -
         return reader.csv() if settings.format == "csv" else reader.parquet()
     except SPARK_ERRORS as error:
         raise DumpError(reason(error)) from error
+
+
+def _catalog_table(spark: SparkSession, name: str, as_of: str | None) -> DataFrame:
+    reader = spark.read
+    if as_of is not None:
+        is_version = as_of.isdecimal()
+        reader = reader.option("versionAsOf" if is_version else "timestampAsOf", as_of)
+    return reader.table(name)
 
 
 class _Files:
@@ -145,7 +155,8 @@ def _csv_field(field: T.StructField) -> T.StructField:
 
 
 def _table(rows: DataFrame, settings: JobSettings) -> DataFrame:
-    fields, in_files = ours(rows.schema), settings.format != "jdbc"
+    fields = ours(rows.schema)
+    in_files = settings.format != "jdbc" and settings.table is None
     type_ = F.col(f"`{fields['type'].name}`").cast("string")
     wanted = may_be_of(settings.types, type_, in_bytes=in_files)
     escape_is_given = any(name.lower() == "escape" for name, _ in settings.options)

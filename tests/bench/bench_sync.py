@@ -5,8 +5,8 @@ The corrections are emitted. The dictionary diff reads the same dump and store, 
 rules and emits nothing. Prints wall time, CPU time and peak memory of each process tree, Java
 included (shared pages count once), and their ratios.
 
-    python -m tests.bench.bench_sync [--objects 1000000] [--large] [--memory 4g]
-                                     [--mongo-url URL] [--dry-run]
+    python -m tests.bench.bench_sync [--objects 1000000] [--large] [--memory 2g]
+                                     [--least-heap] [--mongo-url URL] [--dry-run]
 """
 
 import asyncio
@@ -39,6 +39,10 @@ class RunCost(NamedTuple):
     seconds: float
     cpu_seconds: float
     peak_mib: float
+
+
+class FailedRun(Exception):
+    """A command has failed."""
 
 
 def make_dump(dump: Path, objects: int) -> None:
@@ -142,7 +146,7 @@ def measured(command: list[str], environ: dict[str, str]) -> tuple[RunCost, str]
     done.set()
     watcher.join()
     if process.returncode:
-        raise SystemExit(f"{command[:3]} ended with {process.returncode}: {errors}")
+        raise FailedRun(f"{command[:3]} ended with {process.returncode}: {errors}")
     cpu_seconds = sum(ticks.values()) / os.sysconf("SC_CLK_TCK")
     return RunCost(seconds, cpu_seconds, peak / 1024), output
 
@@ -196,7 +200,6 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Run
         environ = os.environ | {
             "SPARK_DRIVER_MEMORY": memory,
             "SPARK_LOCAL_DIRS": name,
-            "SPARK_SUBMIT_OPTS": f"-Xms{memory} -XX:+AlwaysPreTouch",
         }
         command = [
             sys.executable,
@@ -225,6 +228,17 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Run
     return job
 
 
+def least_heap(objects: int, memory: str, url: str | None, flags: list[str]) -> str:
+    """Return the smallest of the halves of a heap that works, for instance ``512m``."""
+    size = int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
+    while True:
+        try:
+            compare(objects, f"{size // 2}m", url, flags)
+        except FailedRun:
+            return f"{size}m"
+        size //= 2
+
+
 def main() -> None:
     parser = kit.parser(__doc__)
     parser.add_argument("--objects", type=int, default=1_000_000)
@@ -235,9 +249,13 @@ def main() -> None:
     )
     parser.add_argument(
         "--memory",
-        default="4g",
-        help="Java's heap, allocated at the start: the peak of a growing heap would include "
-        "garbage",
+        default="2g",
+        help="the most that Java's heap may grow to, as in SPARK_DRIVER_MEMORY",
+    )
+    parser.add_argument(
+        "--least-heap",
+        action="store_true",
+        help="then halve the heap until the job fails, and print the least heap that works",
     )
     parser.add_argument(
         "--mongo-url",
@@ -252,6 +270,9 @@ def main() -> None:
     )
     given = parser.parse_args()
     small = compare(given.objects, given.memory, given.mongo_url, given.dry_run)
+    if given.least_heap:
+        least = least_heap(given.objects, given.memory, given.mongo_url, given.dry_run)
+        print(f"least heap of {given.objects:,} objects: {least}", flush=True)
     if given.large:
         large = compare(10 * given.objects, given.memory, given.mongo_url, given.dry_run)
         print(f"ten times the objects: {large.seconds / small.seconds:.1f} times the time, "

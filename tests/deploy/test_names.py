@@ -14,6 +14,7 @@ from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,
     EXIT_FUTURE_ROWS,
     EXIT_INVALID_ROWS,
+    EXIT_OLD_DUMP,
     EXIT_TOO_MANY_CHANGES,
     EXIT_TOO_MANY_DELETES,
     EXIT_USAGE,
@@ -213,6 +214,7 @@ def test_the_job_takes_its_flags_and_does_not_retry_a_permanent_failure() -> Non
         EXIT_EMPTY_DUMP,
         EXIT_TOO_MANY_CHANGES,
         EXIT_FUTURE_ROWS,
+        EXIT_OLD_DUMP,
     }
 
 

@@ -1,61 +1,46 @@
-"""The classes that Spark loads, in a file that Java maps instead of reading and checking each."""
+"""The class data archive of ``oplog-sync``, for the sessions of the tests, too."""
 
 import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
-import pyspark
-
+from oplog_sync.classes import SILENCE, find_archive
+from oplog_sync.session import check_java
 from tests.kits.paths import CACHE, ROOT
 
-# Without links, as Java names it: it maps the classes only under the same names.
-SPARK = Path(pyspark.__file__).resolve().parent
-# Java says at every start if it cannot use the file, and lists classes that do not fit in it.
-_SILENCE = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _ROW = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'
 
 
 @cache
 def class_data_options() -> str:
-    """Return options of Java for the driver of Spark. Write the file first if it is missing.
+    """Return options of Java for the driver of Spark. Let the job write the file if it is missing.
 
-    Java starts without the file if it does not fit: after an update of Java, for example.
+    Java starts without the file if it does not fit.
     """
-    version = subprocess.run(["java", "-version"], capture_output=True, check=True).stderr
-    key = hashlib.sha256(f"{SPARK} {pyspark.__version__}".encode() + version).hexdigest()[:16]
-    CACHE.mkdir(exist_ok=True)
-    file = CACHE / f"spark-classes-{key}.jsa"
+    environ = {**os.environ, "XDG_CACHE_HOME": str(CACHE), "SPARK_SUBMIT_OPTS": ""}
+    archive = find_archive(check_java(), environ)
+    assert archive is not None
     with (CACHE / "spark-classes.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not file.exists():
-            _write(file)
-    return f"-XX:SharedArchiveFile={file} {_SILENCE}"
+        if not archive.file.exists():
+            _write(environ)
+    return f"-XX:SharedArchiveFile={archive.file} {SILENCE}"
 
 
-def _write(file: Path) -> None:
-    """Run the job on one row and write the classes that it loaded."""
-    folder = file.with_suffix(".part")
+def _write(environ: dict[str, str]) -> None:
+    """Run the job on one row."""
+    folder = CACHE / "spark-classes.part"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / "dump.jsonl").write_text(_ROW)
+    flags = ("--master", "local[1]", "--store", "oplog.db", "--create", "dump.jsonl")
     done = subprocess.run(
-        [
-            SPARK / "bin/spark-submit", "--master", "local[1]", "--driver-memory", "512m",
-            "--conf", "spark.ui.enabled=false", ROOT / "oplog_sync/__main__.py",
-            "--store", "oplog.db", "--create", "dump.jsonl",
-        ],
+        [sys.executable, "-m", "oplog_sync", *flags],
         cwd=folder, capture_output=True, text=True, check=False,
-        env={
-            **os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={folder}/classes.jsa {_SILENCE}",
-        },
+        env={**environ, "PYTHONPATH": str(ROOT), "SPARK_DRIVER_MEMORY": "512m"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    (folder / "classes.jsa").rename(file)
     shutil.rmtree(folder)

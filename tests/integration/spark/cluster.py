@@ -16,7 +16,8 @@ import oplog_kit
 import oplog_sync
 import oplogd
 import pyspark_oplog
-from tests.integration.spark.class_data import SPARK, class_data_options
+from oplog_sync.classes import SPARK
+from tests.integration.spark.class_data import class_data_options
 from tests.kits.agents.agent import DEADLINE
 
 EXECUTORS = 2

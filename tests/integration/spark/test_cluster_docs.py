@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from tests.integration.spark.class_data import SPARK, class_data_options
+from oplog_sync.classes import SPARK
+from tests.integration.spark.class_data import class_data_options
 from tests.integration.spark.cluster import cluster, environ, packed
 from tests.kits.agents.agent import Agent
 from tests.kits.documents import pages

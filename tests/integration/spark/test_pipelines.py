@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from tests.integration.spark.class_data import SPARK
+from oplog_sync.classes import SPARK
 from tests.kits.agents.agent import Agent
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippets

@@ -1,7 +1,10 @@
 """The safety rules stop runs with missing or blanked objects or wrong times."""
 
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -219,3 +222,28 @@ def test_one_refusal_names_all_flags_that_the_run_needs() -> None:
         "--max-changes 97"
     )
     assert refused.value.exit_code == 3
+
+
+def test_a_dump_older_than_forgotten_deletions_inserts_nothing(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    purged = datetime.fromisoformat(T2)
+    with closing(sqlite3.connect(store)) as db, db:
+        db.execute("UPDATE logs SET purged = ?", (int(purged.timestamp() * 1000),))
+    flags = ("--store", store, "--types", "setting")
+    settings = [row("setting", str(n), T1, "a") for n in range(4)]
+    assert sync(spark, *flags, write_dump(tmp_path / "old.jsonl", settings)).corrections() == 0
+    old = write_dump(tmp_path / "old.jsonl", [*settings, row("setting", "deleted", T1)])
+    for more in ((), ("--force", "--max-changes", "100%"), ("--dry-run",)):
+        with pytest.raises(SafetyRuleError) as refused:
+            sync(spark, *flags, *more, old)
+        assert refused.value.exit_code == 8
+        assert str(refused.value) == (
+            f"the newest row of the dump is dated {T1}, and the store has forgotten deletions "
+            f"until {T2}, so 1 insert might bring deleted objects back and nothing was emitted; "
+            "make a new dump, or give --allow-old-dump"
+        )
+    assert len(log(store)) == 334
+    assert sync(spark, *flags, "--allow-old-dump", old).total("insert") == 1
+    new = write_dump(tmp_path / "new.jsonl", [*settings, row("setting", "new", T2)])
+    assert sync(spark, *flags, "--dry-run", new).total("insert") == 1

@@ -232,7 +232,7 @@ def test_wrong_flags_leave_2_and_one_sentence(
 @pytest.fixture
 def command(spark: SparkSession, store: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Return the command on the store as a function that returns the exit code."""
-    monkeypatch.setattr(session, "start", lambda master, debug: spark)
+    monkeypatch.setattr(session, "start", lambda *_: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)  # it is the session of all tests
 
     def run(*argv: str | Path) -> int:

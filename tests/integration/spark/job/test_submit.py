@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import oplog_sync
-from tests.integration.spark.class_data import SPARK, class_data_options
+from oplog_sync.classes import SPARK
+from tests.integration.spark.class_data import class_data_options
 from tests.integration.spark.cluster import EXECUTORS, cluster, environ, packed
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT

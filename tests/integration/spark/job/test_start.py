@@ -1,0 +1,119 @@
+"""The start of the command: local files of the dump, and the class data archive of Java."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oplog_sync import session
+from oplog_sync.classes import SILENCE, find_archive
+from oplog_sync.cli import main
+from oplog_sync.dump import local
+from oplog_sync.dump.local import is_small, refuse_missing
+from oplog_sync.errors import DumpError
+from tests.kits.spark.helpers import append, operation
+
+
+@pytest.mark.parametrize(
+    "name", ["none.jsonl", "none/", "*.jsonl.gz", "x.jsonl/y", "file://{}/none"]
+)
+def test_a_missing_local_dump_is_named_before_java_starts(
+    tmp_path: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    append(tmp_path / "oplog.db", [operation("insert", "video", "1")])
+    (tmp_path / "x.jsonl").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "start", lambda *_: pytest.fail("Java was started"))
+    dump = name.format(tmp_path)
+    with pytest.raises(SystemExit) as exited:
+        main(["x.jsonl", dump])
+    assert exited.value.code == 1
+    shown = dump.removeprefix("file://")
+    told = f"oplog-sync: the dump cannot be read: there is no {shown}\n"
+    assert capsys.readouterr().err == told
+
+
+def test_names_that_may_exist_are_left_to_hadoop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.jsonl", "b[1].jsonl", "dump-12:30.jsonl", ".hidden"):
+        Path(name).touch()
+    there = ["a.jsonl", "./a.jsonl", "*.jsonl", "?.jsonl", "b[1].jsonl", "dump-12:30.jsonl", "-"]
+    unclear = ["{a,c}.jsonl", "[^b].jsonl", "\\a.jsonl", "s3a://b/x", "hdfs:/x", "file://host/x"]
+    refuse_missing([*there, *unclear, ".hidd*", f"file:{tmp_path}", f"file://{tmp_path}"], {})
+    for name in ("HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        refuse_missing(["none"], {name: "x"})
+    with pytest.raises(DumpError):
+        refuse_missing(["a.jsonl", "none"], {})
+
+
+def test_only_a_local_dump_of_few_bytes_is_small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SMALL_BYTES", 100)
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "dump/a.jsonl").write_bytes(b"x" * 60)
+    (tmp_path / "dump/b.jsonl.gz").write_bytes(b"x" * 5)
+    folder = str(tmp_path / "dump")
+    assert is_small([f"{folder}/a.jsonl"])
+    assert is_small([f"{folder}/*.gz"])
+    assert not is_small([folder])
+    assert not any(is_small([name]) for name in ("-", "s3a://b/x", f"{folder}/none", ""))
+    assert not is_small([])
+
+
+def test_each_java_has_its_archive_and_a_whole_one_is_used(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+    (tmp_path / "oplog-sync").mkdir()
+    left, written = (tmp_path / f"oplog-sync/spark-0.jsa.{n}.part" for n in (1, 2))
+    left.touch()
+    written.touch()
+    os.utime(left, (0, 0))  # a killed run left it
+    first, other = find_archive("17.0.1", environ), find_archive("21", environ)
+    assert first is not None
+    assert other is not None
+    assert first.part is not None
+    assert first.file != other.file
+    assert (left.exists(), written.exists()) == (False, True)
+    assert first.options == f"-XX:ArchiveClassesAtExit={first.part} {SILENCE}"
+    first.keep()  # Java has written nothing
+    assert not first.file.exists()
+    first.part.write_bytes(b"classes")
+    first.keep()
+    again = find_archive("17.0.1", environ)
+    assert again is not None
+    assert again.options == f"-XX:SharedArchiveFile={first.file} {SILENCE}"
+    assert again.part is None
+
+
+def test_a_cache_that_cannot_be_written_and_options_of_the_user_mean_no_archive(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    assert find_archive("17", {"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
+    assert find_archive("17", {"XDG_CACHE_HOME": str(tmp_path / "a b")}) is None
+    assert find_archive("17", {}) is None
+    chosen = {"XDG_CACHE_HOME": str(tmp_path), "JDK_JAVA_OPTIONS": "-Xshare:off"}
+    assert find_archive("17", chosen) is None
+
+
+def test_a_run_prints_only_lines_of_the_job_and_leaves_an_archive(tmp_path: Path) -> None:
+    row = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'
+    (tmp_path / "dump.jsonl").write_text(row)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "SPARK_SUBMIT_OPTS": ""}
+    done = subprocess.run(
+        [sys.executable, "-m", "oplog_sync", "--create", "--master", "local[1]", "dump.jsonl"],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # Java names the options that the tests give it.
+    lines = [line for line in done.stderr.splitlines() if "JDK_JAVA_OPTIONS" not in line]
+    assert [line for line in lines if not line.startswith("oplog-sync: ")] == []
+    (archive,) = (tmp_path / "cache/oplog-sync").iterdir()
+    assert archive.suffix == ".jsa"
