@@ -58,7 +58,9 @@ def _padded(cells: Sequence[str], side: str) -> list[str]:
 
 
 def tell(text: str) -> None:
-    print(f"oplog-sync: {text}", file=sys.stderr, flush=True)
+    # One write: threads print lines, too.
+    sys.stderr.write(f"oplog-sync: {text}\n")
+    sys.stderr.flush()
 
 
 @contextmanager

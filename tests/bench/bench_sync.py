@@ -155,12 +155,14 @@ def family(root: int) -> Iterator[tuple[int, int]]:
     """Yield a process and its descendants, each with the ticks of its own CPU time."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    for process in os.listdir("/proc"):
+        if not process.isdecimal():
+            continue
         try:
-            fields = stat.read_text().rpartition(")")[2].split()
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        pid = int(stat.parent.name)
+        pid = int(process)
         children.setdefault(int(fields[1]), []).append(pid)
         ticks[pid] = int(fields[11]) + int(fields[12])
     waiting = [root]
