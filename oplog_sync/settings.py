@@ -99,9 +99,9 @@ class JobSettings:
         "Store", "--log-collection", "capped|plain", "capped", convert.log_collection,
         "How MongoDB keeps the log, if this run creates it.",
     )  # fmt: skip
-    format: Literal["json", "parquet", "csv", "jdbc"] = _setting(
-        "Dump", "--format", "json|parquet|csv|jdbc", "json",
-        convert.OneOf("json", "parquet", "csv", "jdbc"),
+    format: Literal["json", "parquet", "orc", "csv", "jdbc"] = _setting(
+        "Dump", "--format", "json|parquet|orc|csv|jdbc", "json",
+        convert.OneOf("json", "parquet", "orc", "csv", "jdbc"),
         "Format of the dump. json: one object per line.",
     )  # fmt: skip
     table: str | None = _setting(

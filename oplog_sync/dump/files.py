@@ -206,16 +206,18 @@ def _bytes_at(
 def _wrong(spark: SparkSession, path: str, format_: str) -> str | None:
     """Return the fault of a file, as the rest of a sentence after its name."""
     head, content = (_bytes_at(spark, path, 0, 64, decompress=each) for each in (False, True))
-    is_parquet = head.startswith((b"PAR1", b"PARE"))
-    if format_ == "parquet":
-        return None if is_parquet or not head else "is not a Parquet file; give the dump's --format"
+    is_parquet, is_orc = head.startswith((b"PAR1", b"PARE")), head.startswith(b"ORC")
+    for name, is_it, title in (("parquet", is_parquet, "a Parquet"), ("orc", is_orc, "an ORC")):
+        if format_ == name:
+            return None if is_it or not head else f"is not {title} file; give the dump's --format"
     if path.endswith(".bz2") and not head.startswith(b"BZh"):
         return "is not compressed as its name says; rename the file"
     # Java would take the first bytes of lz4 for a length and allocate that much memory.
     if head.startswith(b"\x04\x22\x4d\x18"):
         return "is compressed by lz4, and Spark cannot read it; compress it as .gz or .zst"
-    if is_parquet:
-        return "is a Parquet file; give --format parquet"
+    if is_parquet or is_orc:
+        name = "parquet" if is_parquet else "orc"
+        return f"is {'a Parquet' if is_parquet else 'an ORC'} file; give --format {name}"
     for magic, suffix in MAGIC.items():
         if head.startswith(magic) and not path.endswith(_COMPRESSED):
             return f"is compressed; give it a name that ends in {suffix}"

@@ -35,7 +35,7 @@ def raw_rows(spark: SparkSession, settings: JobSettings, dumps: Sequence[str]) -
         reader = _Files(spark, settings, files)
         if settings.format == "json":
             return reader.json_lines()
-        return reader.csv() if settings.format == "csv" else reader.parquet()
+        return reader.csv() if settings.format == "csv" else reader.columnar()
     except SPARK_ERRORS as error:
         raise DumpError(reason(error)) from error
 
@@ -88,10 +88,18 @@ class _Files:
             for number, (field, unnamed) in enumerate(zip(fields, is_unnamed, strict=False))
         ]
 
-    def parquet(self) -> DataFrame:
+    def columnar(self) -> DataFrame:
         """Read the columns of all files. A column is null in the rows of a file without it."""
         schema = self._merged_schema()
         only_ours = [field for field in schema.fields if field.name.lower() in NAMES]
+        for field in only_ours:
+            # Spark reads the clock of the writer's time zone as that of its own, and does not say
+            # which times have a zone.
+            if self._settings.format == "orc" and isinstance(field.dataType, T.TimestampType):
+                raise DumpError(
+                    f"the column {field.name} is an ORC timestamp, which Spark may read in another "
+                    "time zone; write it as text with its UTC offset, or write Parquet"
+                )
         return self._tables(self._reader(), only_ours, [])
 
     def _tables(
@@ -120,14 +128,16 @@ class _Files:
 
     def _merged_schema(self) -> T.StructType:
         try:
-            return self._reader().option("mergeSchema", "true").parquet(*self._paths).schema
+            reader = self._reader().format(self._settings.format).option("mergeSchema", "true")
+            return reader.load(self._paths).schema
         except SPARK_ERRORS as error:
             if "CANNOT_MERGE_SCHEMAS" not in str(error):
                 raise
         # Files may differ in other columns. Reading one by one is slower, and identifies the file.
         merged: dict[str, tuple[T.StructField, DumpFile]] = {}
         for file in self._files:
-            for field in self._reader().parquet(file.path).schema.fields:
+            one = self._reader().format(self._settings.format).load(file.path)
+            for field in one.schema.fields:
                 name, kind = field.name.lower(), field.dataType
                 if name not in NAMES:
                     continue
