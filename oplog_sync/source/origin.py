@@ -224,14 +224,20 @@ class AgentOrigin:
             inclusive, left = False, left - len(found)
         if limit is None and end is not after:
             end = self.head()
-        if isinstance(self._end, EventId):
-            last = format_id(Mark(self._end.offset, self._end.ms))
-            if is_past(end["id"], last):
-                return after if is_past(after["id"], last) else offset(last)
-        return end
+        return self._bounded(end, after)
 
     def head(self) -> Offset:
-        return offset(self._log.position())
+        head = offset(self._log.position())
+        return self._bounded(head, head)
+
+    def _bounded(self, end: Offset, after: Offset) -> Offset:
+        """Return the end, at most the option ``end``. ``after``: a batch may begin behind it."""
+        if not isinstance(self._end, EventId):
+            return end
+        last = format_id(Mark(self._end.offset, self._end.ms))
+        if not is_past(end["id"], last):
+            return end
+        return after if after is not end and is_past(after["id"], last) else offset(last)
 
     def plan(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         from_ms = self._start.ms if isinstance(self._start, Instant) else None

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from oplog_sync.errors import OptionError, SyncError, UnreachableError
 from oplog_sync.source.agent import AgentLog
 from oplog_sync.source.http import Agents, Tls
+from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import reader_of
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.proxies.proxy import Proxy
@@ -223,3 +224,19 @@ def test_rows_are_written_through_agents(spark: SparkSession, tmp_path: Path) ->
         wrong = rows.withColumn("type", F.lit("a/b"))
         with pytest.raises(PySparkException, match="column type, row 1 of its task: must not"):
             wrong.limit(1).write.format("oplog").options(**options).mode("append").save()
+
+
+@pytest.mark.parametrize("through", ["store", "agent"])
+def test_a_query_for_the_present_operations_ends_at_its_end(tmp_path: Path, through: str) -> None:
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", "video", str(n)) for n in range(5)]) == 200
+        store = str(tmp_path / "oplog.db")
+        ids = [format_id(Mark(entry.offset, entry.ms)) for entry in log(Path(store))]
+        place = {"store": store} if through == "store" else {"agent": agent.url}
+        reader = reader_of({**place, "start": "oldest", "end": ids[2], "retryFor": "1ms"})
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        end = reader.latestOffset(start)
+        assert [number for number, _ in rows_of(reader, start, end)] == [1, 2, 3]
+        assert reader.latestOffset(end) is end
+        reader.stop()
