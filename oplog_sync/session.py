@@ -46,7 +46,10 @@ _INSTALL = (
 # What the options of a read or a write may hold: the URL of a database, a user in an address.
 _SECRET_OPTIONS = r"(?i)^password$|mongodb(\+srv)?://|//[^/\s]*@"
 # The same in the text of a plan or of an error, up to its end.
-_SECRET_STRINGS = r"(?i)mongodb(\+srv)?://[^\s,\])}]*|(?<=://)[^/\s]*@|(?<=\(password,)[^)]*"
+_SECRET_STRINGS = (
+    r"(?i)mongodb(\+srv)?://(\S*@)?[^\s,\])}]*|(?<=://)[^/\s]*@"
+    r"|(?<=\(password,).*?(?=\), \(|\)\)|$)"
+)
 
 
 def hide_secrets(spark: SparkSession) -> None:

@@ -20,8 +20,8 @@ CHUNK_BYTES = 8 << 20
 Range = tuple[Any, Any]
 
 
-# Open pointers read together.
-MOST_POINTERS = 1_000
+# Open pointers read together: all that there are. Each costs some hundred bytes for a moment.
+MOST_POINTERS = 1_000_000
 
 
 class StoreRow(NamedTuple):
@@ -47,6 +47,12 @@ class Wanted(NamedTuple):
     ms: tuple[int | None, int | None] = (None, None)
     offset: tuple[int | None, int | None] = (None, None)
     data: bool = True
+
+    def of_states(self) -> "Wanted":
+        """Return the conditions for states in place of operations: an update is an insert there."""
+        if self.events is None or "update" not in self.events:
+            return self
+        return self._replace(events=self.events | {"insert"})
 
 
 class NewLog(NamedTuple):

@@ -11,11 +11,14 @@ from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
 from oplog_sync.session import hide_secrets
+from oplog_sync.source.agents import AgentOrigin
 from oplog_sync.source.batch import BatchReader, StatesReader
 from oplog_sync.source.columns import arrow_batch, check_schema, full_schema
-from oplog_sync.source.options import SourceOptions, Use, read_options
-from oplog_sync.source.origin import Origin, ToArrow, make_origin
+from oplog_sync.source.http import addresses
+from oplog_sync.source.options import SourceOptions, Use, checked, read_options
+from oplog_sync.source.origin import Origin, ToArrow
 from oplog_sync.source.place import check_local
+from oplog_sync.source.store import StoreOrigin
 from oplog_sync.source.stream import StreamReader
 from oplog_sync.source.topic import topic_origin, topic_writer
 from oplog_sync.source.write import OplogWriter
@@ -40,6 +43,10 @@ def register(spark: SparkSession) -> None:
     )
 
 
+def make_origin(options: SourceOptions) -> Origin:
+    return AgentOrigin(options) if options.agent else StoreOrigin(options)
+
+
 def check_master(options: SourceOptions, master: str | None) -> None:
     """Raise OptionError if tasks on other machines would read a file of this machine."""
     if options.store is not None and options.backend().needs_local_master:
@@ -56,13 +63,16 @@ class OplogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        # Before a plan shows them.
+        # Before a plan shows them. Statements of SQL have been noted by Spark even now.
         shown = (value for name, value in options.items() if name.lower() in ("store", "path"))
         if not self.hides and any(map(_CREDENTIALS.search, shown)):
             raise OptionError(
                 "option store: the URL holds a password, which Spark would show; put the URL into "
                 "a file and give storeFile, or call oplog_sync.register(spark), which hides it"
             )
+        for name, value in options.items():
+            if name.lower() == "agent":
+                checked(name, addresses, value)
 
     @classmethod
     def name(cls) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import CHUNK_BYTES, CHUNK_ROWS, StoreRow, Wanted
-from oplog_sync.errors import SyncError, UnreachableError
+from oplog_sync.errors import UnreachableError
 from oplog_sync.source.http import Agents
 from oplog_sync.source.patience import Patience, patiently
 from oplogd.model.event_id import EventId, parse_position
@@ -23,6 +23,8 @@ ChunkKind = Literal["operations", "states", "reset"]
 _POLL = "/v1/namespaces/system/topics/oplog/poll"
 _ACCEPT = {"Accept": "text/event-stream"}
 _READ_BYTES = 1 << 18
+# Operations in the answer to a poll. An agent may send fewer.
+_PAGE = 1000
 _ID_DIGITS = 24
 _OPERATIONS = ("insert", "update", "delete")
 
@@ -51,15 +53,12 @@ class _Block(NamedTuple):
 class AgentPart(InputPartition):
     """Operations after ``start`` up to ``end``; ``first``: and the one at ``start``, too.
 
-    ``start`` may be a replication id. ``from_ms``, ``before_ms``: only operations logged between.
-    ``copy``: stop when the states are complete.
+    ``start`` "0": every object first. ``copy``: stop when the states are complete.
     """
 
     start: str
     end: str
     first: bool = False
-    from_ms: int | None = None
-    before_ms: int | None = None
     copy: bool = False
 
 
@@ -84,8 +83,48 @@ class AgentLog:
         """
         asked = {"startFrom": start, "inclusive": inclusive, "limit": limit}
         answer = self._agents.ask("POST", _POLL, asked)
-        operations = msgspec.json.decode(answer.body, type=list[Polled])
-        return PolledOperations(operations, answer.headers.get("Oplog-Gap") == "1")
+        try:
+            operations = msgspec.json.decode(answer.body, type=list[Polled])
+        except msgspec.MsgspecError:
+            what = "its answer to a poll is none of an agent"
+            raise UnreachableError(f"agent {self._agents.answered}: {what}") from None
+        return PolledOperations(operations, answer.headers.get("oplog-gap") == "1")
+
+    def last_before(self, ms: int) -> str | None:
+        """Return the id of the last operation logged before a time; empty if there is none.
+
+        None: no operation was logged at or after it yet. Bisects, so it takes some 40 polls.
+        """
+        found = self.poll(ms, inclusive=True, limit=1).operations
+        if not found:
+            return None
+        after = found[0].id
+
+        def is_before(at: int) -> bool:
+            """Return whether operations at or after ``at`` begin before that operation."""
+            return self.poll(at, inclusive=True, limit=1).operations[0].id != after
+
+        step, high = 1, ms
+        while not is_before(low := max(0, ms - step)):
+            if low == 0:
+                return ""
+            step, high = step * 2, low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_before(middle) else (low, middle)
+        last, start = "", str(low)
+        while True:
+            for each in self._from(start):
+                if each.id == after:
+                    return last
+                last = each.id
+            start = last
+
+    def _from(self, start: str) -> list[Polled]:
+        """Return a page of operations from a time in ms on, or behind an id."""
+        is_id = len(start) == _ID_DIGITS
+        given = start if is_id else int(start)
+        return self.poll(given, inclusive=not is_id, limit=_PAGE).operations
 
     def close(self) -> None:
         self._agents.close()
@@ -98,9 +137,10 @@ class AgentLog:
         reading = _Reading(part, wanted)
         if part.first:
             row = self._operation(part.start)
-            yield "operations", reading.passing(row) if _matches(row, wanted) else []
-            if part.start == part.end:
-                return
+            if row is not None:
+                yield "operations", reading.passing(row) if _matches(row, wanted) else []
+                if part.start == part.end:
+                    return
         patience = Patience(self._retry_for)
         while True:
             try:
@@ -114,15 +154,15 @@ class AgentLog:
                     yield reading.kind, rows
                 patience.wait(error)
 
-    def _operation(self, id_: str) -> StoreRow:
-        """Return the operation with this id. Raises SyncError if it has left the log."""
+    def _operation(self, id_: str) -> StoreRow | None:
+        """Return the operation with this id, None if it has left the log."""
 
         def ask() -> PolledOperations:
             return self.poll(id_, inclusive=True, limit=1)
 
         found = patiently(ask, self._retry_for).operations
         if not found or found[0].id != id_:
-            raise SyncError(f"the operation {id_} has left the log of the agent")
+            return None  # the stream sends the states changed since then
         payload = found[0].payload.encode()
         event, _, rest = payload.removeprefix(b'{"event":"').partition(b'",')
         return _row(_Block(id_, event.decode(), "{" + rest.decode()), int(id_[12:], 16))
@@ -143,7 +183,7 @@ class _Reading:
         self._rows: list[StoreRow] = []
         self._bytes = 0
         self._part = part
-        self._events = wanted.events
+        self._wanted = wanted
         end = parse_position(part.end)
         # None: the log was empty when the part was planned, and has only states.
         self._end = end.offset if isinstance(end, EventId) else None
@@ -153,13 +193,9 @@ class _Reading:
         return rows
 
     def passing(self, row: StoreRow) -> list[StoreRow]:
-        """Return the row, or nothing if it is not wanted. The agent filters types and parents."""
-        part = self._part
-        if self._events is not None and row.event not in self._events:
-            return []
-        is_early = part.from_ms is not None and row.ms < part.from_ms
-        is_late = part.before_ms is not None and row.ms >= part.before_ms
-        return [] if is_early or is_late else [row]
+        """Return the row, or nothing if its event is not wanted. The agent filters the rest."""
+        events = self._wanted.events if row.offset else self._wanted.of_states().events
+        return [row] if events is None or row.event in events else []
 
     def chunks(self, blocks: Iterator[_Block]) -> Iterator[tuple[ChunkKind, list[StoreRow]]]:
         """Yield chunks up to the end of the part."""

@@ -1,6 +1,7 @@
 """Batch reads."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -8,9 +9,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from oplog_sync.backend import Range
+from oplog_sync.source.agents import AgentOrigin
 from oplog_sync.source.columns import WITHOUT_DATA, arrow_batch
 from oplog_sync.source.options import SourceOptions
-from oplog_sync.source.origin import AgentOrigin, Origin, ToArrow
+from oplog_sync.source.origin import Origin, ToArrow
 from oplog_sync.source.place import Placed
 
 
@@ -30,9 +32,11 @@ class BatchReader(Placed, DataSourceReader):
         self._to_arrow = to_arrow
 
     def partitions(self) -> Sequence[InputPartition]:
-        start, end = self._origin.start("oldest"), self._origin.head()
-        is_empty = "first" not in start and not self._origin.is_past(end, start)
-        return ([] if is_empty else self._origin.plan(start, end)) or [StatesPart(None)]
+        with closing(self._origin):
+            start = self._origin.start("oldest")
+            end = self._origin.latest(start, None)
+            is_empty = end == start or self._origin.is_past(start, end)
+            return ([] if is_empty else self._origin.plan(start, end)) or [StatesPart(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition == StatesPart(None):

@@ -62,6 +62,8 @@ USUAL_TLS = Tls()
 
 
 class Answer(NamedTuple):
+    """``headers``: by their names in lower case."""
+
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -82,6 +84,7 @@ def addresses(text: str) -> tuple[str, ...]:
         try:
             parts = urlsplit(address)
             is_right = parts.scheme in ("http", "https") and bool(parts.hostname)
+            (parts.hostname or "").encode("idna")
             is_right = is_right and parts.port != 0 and not (parts.query or parts.fragment)
         except ValueError:
             is_right = False
@@ -195,7 +198,8 @@ class Agents:
     ) -> Answer:
         connection.request(method, self._path(address, path), body, self._headers(headers))
         response = connection.getresponse()
-        answer = Answer(response.status, dict(response.headers), response.read(_MAX_ANSWER))
+        named = {name.lower(): value for name, value in response.headers.items()}
+        answer = Answer(response.status, named, response.read(_MAX_ANSWER))
         _judge(address, response, answer.body)
         return answer
 

@@ -46,6 +46,8 @@ def _names(text: str, allowed: tuple[str, ...] = ()) -> frozenset[str]:
     names = frozenset(name.strip().lower() for name in text.split(","))
     if "" in names:
         raise ValueError(f"{text!r} holds an empty name")
+    if wrong := sorted(name for name in names if "/" in name):
+        raise ValueError(f"{wrong[0]!r} holds a slash: it is no type")
     if allowed and (wrong := sorted(names.difference(allowed))):
         raise ValueError(f"{wrong[0]!r} is none of {', '.join(allowed)}")
     return names
@@ -192,7 +194,7 @@ def _without_aliases(given: Mapping[str, str]) -> dict[str, tuple[str, str]]:
             shown, name, meant = ours[low], ours[low], value
         elif low in aliases:
             shown, meaning = aliases[low]
-            name, meant = _checked(shown, meaning, value)
+            name, meant = checked(shown, meaning, value)
         elif low == "pushfilters":
             raise OptionError(
                 "option pushFilters: it is gone; types, parents, events, start and end filter in "
@@ -213,11 +215,12 @@ def _converted(given: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
         option = _FIELDS[name]
         is_open = name == "onGap" and value == "*"
         convert = str if is_open else option.metadata["convert"]
-        found[option.name] = _checked(shown, convert, value)
+        found[option.name] = checked(shown, convert, value)
     return found
 
 
-def _checked(name: str, convert: Callable[[str], Any], value: str) -> Any:
+def checked(name: str, convert: Callable[[str], Any], value: str) -> Any:
+    """Return the converted value of an option. Raises OptionError."""
     try:
         return convert(value)
     except (OSError, ValueError) as error:

@@ -11,6 +11,7 @@ from oplogd.model.operation import parse_timestamp
 # Spark's offset, kept as JSON in the checkpoint. "id": the last operation of a batch. "offset" and
 # "ms": of the same entry, for the lag; checkpoints of earlier releases have only "id".
 # "first": the operation itself is still to be read. "start": nothing has been read yet.
+# "from": earlier operations than this time in ms are not wanted; there was none yet.
 Offset = dict[str, Any]
 
 

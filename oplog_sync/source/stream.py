@@ -109,6 +109,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if "start" in start or (start["id"] == end["id"] and "first" not in start):
             return []
+        if start == self._initial and self._origin.is_past(start, end):
+            return []  # planned before its operations left the log: the next batch tells
         return patiently(lambda: self._origin.plan(start, end), self._options.retry_for)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -131,6 +133,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._head = monotonic(), latest
             return latest
         if "first" not in after and not self._origin.is_past(target, after):
+            # Raises an error if the position is of another history of the log.
+            patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
             return after
         patience = Patience(self._options.retry_for)
         while True:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from pyspark.sql.datasource import InputPartition
@@ -128,12 +129,16 @@ class AgentTopic:
         return offset_before(id_, mark)
 
     def first_open_ms(self) -> int | None:
-        times = [
-            milliseconds(parse_timestamp(each["begun_at"]))
-            for each in self._get(f"pointers?limit={_PAGE}")
-            if each["published"]
-        ]
-        return min(times, default=None)
+        query = f"pointers?limit={_PAGE}"
+        while True:
+            answer = self._agents.ask("GET", f"{self._path}/{query}")
+            for each in msgspec.json.decode(answer.body):  # the oldest first
+                if each["published"]:
+                    return milliseconds(parse_timestamp(each["begun_at"]))
+            headers = {name.lower(): value for name, value in answer.headers.items()}
+            if (after := headers.get("oplog-next")) is None:
+                return None
+            query = f"pointers?limit={_PAGE}&after={quote(after)}"
 
     def walk(self, after: int, upto: int) -> Iterator[Sequence[SeenEntry]]:
         while after < upto and (found := self._get(f"entries?after={after}&limit={_PAGE}")):

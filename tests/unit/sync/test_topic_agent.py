@@ -166,3 +166,37 @@ def test_an_entry_is_found_by_its_time_in_few_requests() -> None:
     assert made.offset_at(Position.at(Mark(500, START_MS + 1_000))) == 500
     assert len(agents.asked) == 1
     assert made.offset_at(Position.at(Mark(300, START_MS + 1_000))) == 500, "another entry is there"
+
+
+class Pointers(Agents):
+    """Lists open pointers, two on a page."""
+
+    def __init__(self, *published: bool) -> None:
+        super().__init__()
+        self._published = published
+
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Sent:
+        self.asked.append(path.rpartition("/")[2])
+        first = int(path.partition("&after=p%20")[2] or 0)
+        page = [
+            {"published": each, "begun_at": f"2020-01-01T00:00:00.00{number}Z"}
+            for number, each in enumerate(self._published)
+        ][first : first + 2]
+        more = {"Oplog-Next": f"p {first + 2}"} if first + 2 < len(self._published) else {}
+        return Sent(more, json.dumps(page).encode())
+
+
+@pytest.mark.parametrize(
+    ("published", "ms", "pages"),
+    [([], None, 1), ([False] * 5, None, 3), ([False, False, False, True, True], 3, 2)],
+)
+def test_the_first_published_pointer_may_be_on_a_later_page(
+    published: list[bool], ms: int | None, pages: int
+) -> None:
+    agents = Pointers(*published)
+    options = TopicOptions(name=TopicName("shop", "orders"))
+    found = AgentTopic(agents, options, lambda call: call()).first_open_ms()
+    assert found == (None if ms is None else 1_577_836_800_000 + ms)
+    assert len(agents.asked) == pages

@@ -190,7 +190,7 @@ def test_a_report_may_lie_beside_the_dump() -> None:
     ("argv", "message"),
     [
         ([], "name the dump"),
-        (["--format", "xml", "x"], "--format: 'xml' is not one of json, parquet, csv, jdbc"),
+        (["--format", "xml", "x"], "--format: 'xml' is not one of json, parquet, orc, csv, jdbc"),
         (["--format", "jdbc", "x"], "--option url=..."),
         (["--max-deletes", "many", "x"], "--max-deletes: 'many' is neither a number"),
         (["--option", "header", "x"], "--option: must be NAME=VALUE"),

@@ -11,9 +11,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from oplog_sync.source import make_origin
 from oplog_sync.source.columns import arrow_batch, full_schema
 from oplog_sync.source.options import read_options
-from oplog_sync.source.origin import make_origin
 from oplog_sync.source.stream import StreamReader
 from tests.kits.agents.agent import DEADLINE
 

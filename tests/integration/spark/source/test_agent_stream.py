@@ -62,11 +62,14 @@ def test_a_stream_from_an_agent_reports_a_gap(tmp_path: Path) -> None:
                 agent.post([operation("update", "video", str(n % 50 + 5)) for n in range(1000)])
                 == 200
             )
-        end = readers["fail"].latestOffset(start)
-        readers["fail"].stop()
-        (part,) = readers["fail"].partitions(start, end)
+        with pytest.raises(SyncError, match="has left the log of the agent"):
+            readers["fail"].latestOffset(start)
+        end = readers["states"].latestOffset(start)
+        (part,) = readers["states"].partitions(start, end)
         with pytest.raises(SyncError, match="has left the log of the agent"):
             list(readers["fail"].read(part))
+        for reader in readers.values():
+            reader.stop()
         rows = [
             json.loads(row)
             for batch in readers["states"].read(part)

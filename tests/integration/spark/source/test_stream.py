@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from oplog_sync.backend import make_backend
 from oplog_sync.errors import SyncError
 from oplog_sync.source import stream
-from oplog_sync.source.origin import LogPart, StatePart
 from oplog_sync.source.positions import offset
+from oplog_sync.source.store import LogPart, StatePart
 from oplog_sync.source.stream import HOLD_SECONDS
 from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import StreamSink, reader_of, stream_of
