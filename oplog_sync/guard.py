@@ -89,16 +89,18 @@ def refuse_excess(found: Mapping[str, TypeCounts], max_deletes: Limit, max_chang
         )
 
 
-def refuse_old(found: Mapping[str, TypeCounts], newest_ms: int, purged_ms: int) -> None:
+def refuse_old(found: Mapping[str, TypeCounts], newest_ms: int | None, purged_ms: int) -> None:
     """Raise SafetyRuleError if inserts may bring back objects deleted after the dump was made.
 
-    ``newest_ms``: time of the dump's newest row. ``purged_ms``: see LogBounds.
+    ``newest_ms``: time of the dump's newest row, None if it cannot be trusted. ``purged_ms``: see
+    LogBounds.
     """
     inserts = _total("insert", found)
-    if inserts and newest_ms < purged_ms:
+    if inserts and purged_ms and (newest_ms is None or newest_ms < purged_ms):
+        dated = "in the future" if newest_ms is None else format_ms(newest_ms)
         raise SafetyRuleError(
             EXIT_OLD_DUMP,
-            f"the newest row of the dump is dated {format_ms(newest_ms)}, and the store has "
+            f"the newest row of the dump is dated {dated}, and the store has "
             f"forgotten deletions until {format_ms(purged_ms)}, so {counted(inserts, 'insert')} "
             "might bring deleted objects back and nothing was emitted; make a new dump, or give "
             "--allow-old-dump",

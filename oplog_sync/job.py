@@ -79,8 +79,9 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCoun
         _tell_missing(found, settings.types)
         corrections = decided.where(F.col("action").isin(*CORRECTIONS))
         try:
-            if backend is not None and newest is not None and not settings.allow_old_dump:
-                refuse_old(found, newest // 1000, backend.locate(0).purged_ms)
+            if backend is not None and not settings.allow_old_dump:
+                newest_ms = None if newest is None else newest // 1000
+                refuse_old(found, newest_ms, backend.locate(0).purged_ms)
             refuse_excess(found, settings.max_deletes, settings.max_changes)
         except SafetyRuleError:
             _report(corrections, settings)

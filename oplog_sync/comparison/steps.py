@@ -9,8 +9,9 @@ from pyspark.sql import functions as F
 
 from oplog_sync.backend import Backend
 from oplog_sync.comparison import states
-from oplog_sync.comparison.diff import OPEN, compare, settled, survey
+from oplog_sync.comparison.diff import DUPLICATE, OPEN, compare, settled, survey
 from oplog_sync.dump import rows
+from oplog_sync.errors import DumpError
 from oplog_sync.progress import RowProgress
 
 # Up to this many open objects are looked up by key. A worker keeps their keys in memory.
@@ -80,7 +81,9 @@ class Comparison:
         counts = settled(self._first)
         if not self._open:
             return counts
-        return self._persist(self._compare_open(self._backend).unionAll(counts))
+        opened = self._persist(self._compare_open(self._backend))
+        self._refuse_changed(opened)
+        return opened.unionAll(counts)
 
     def _survey(self) -> DataFrame:
         assert self._backend is not None
@@ -98,6 +101,20 @@ class Comparison:
         known = opened.where("known").select("key").sortWithinPartitions("key")
         dump = rows.normalised(self._raw, self._types, rows.WHOLE, keys, self.progress.rows)
         return compare(states.find_states(known, backend), dump)
+
+    def _refuse_changed(self, opened: DataFrame) -> None:
+        """Raise DumpError if the second read of the dump lacks an object of the first, or a time.
+
+        Otherwise an object that the dump has would count as deleted.
+        """
+        is_object = F.col("in_dump").isNotNull() & ~F.col("action").isin(DUPLICATE, "invalid")
+        again = opened.agg(
+            F.coalesce(F.sum(F.when(is_object, F.col("count"))), F.lit(0)), F.max("in_dump")
+        ).first()
+        first = self._first.where((F.col("action") == OPEN) & F.col("in_dump").isNotNull())
+        before = first.agg(F.count("*"), F.max("in_dump")).first()
+        if again != before:
+            raise DumpError("it was changed or replaced while it was read; run the job again")
 
     def _compare_all(self) -> DataFrame:
         if self._backend is None:

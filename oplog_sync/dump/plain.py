@@ -102,4 +102,4 @@ def _pattern(members: tuple[str, ...]) -> str | None:
     if not _REQUIRED <= set(members) <= _VALUES.keys():
         return None
     inside = ", ?".join(f'"{name}": ?{_VALUES[name]}' for name in members)
-    return rf"^\{{{inside}\}}\s*$"
+    return rf"^\{{{inside}\}}[ \t\r\n]*$"

@@ -166,7 +166,7 @@ class Repair:
                 "ts": epoch,
                 "created": epoch,
                 "first": base.offset + 1,
-                "purged": 0,
+                "purged": epoch if known.purged else 0,
             }
             new["set_aside"] = await _spans_set_aside(collection, known, epoch)
             change = {"$set": new, "$unset": {"states_lost": ""}}

@@ -171,7 +171,8 @@ PURGE = (
 )
 PURGED = "UPDATE logs SET purged = max(purged, ?) WHERE name = 'ops'"
 NEW_EPOCH = """
-    UPDATE logs SET bytes = 0, head_ts = ?, created = ?, first = head + 1, purged = 0
+    UPDATE logs SET bytes = 0, head_ts = ?, created = ?, first = head + 1,
+        purged = iif(purged > 0, ?, 0)
     WHERE name = 'ops'
 """
 FIRST_AFTER = "SELECT ts FROM ops WHERE ts > ? ORDER BY seq LIMIT 1"

@@ -229,7 +229,7 @@ def new_epoch(db: sqlite3.Connection, clock: Clock) -> None:
             db.execute(f"ALTER TABLE ops RENAME TO ops_set_aside_at_{head.offset}")
             db.execute(CREATE_OPS)
         db.execute("UPDATE states SET ts = ?", (now,))
-        db.execute(sql.NEW_EPOCH, (now, now))
+        db.execute(sql.NEW_EPOCH, (now, now, now))
         topic_epoch.repair(db, now)
         db.execute(sql.OPENED)
     db.executescript(sql.APPENDER)

@@ -38,6 +38,20 @@ async def test_a_new_epoch_sets_the_log_aside_and_stamps_the_states_with_the_pre
     assert (stats.operations, stats.states) == (1, 3)
 
 
+async def test_a_new_epoch_does_not_forget_that_deletions_were_forgotten(
+    kit: Kit, store: Store
+) -> None:
+    await store.append([operation(id_="a"), operation("delete", id_="b")])
+    await store.checkpoint()
+    await store.new_epoch()
+    assert (await store.locate()).purged_ms == 0
+    assert await store.purge(START_MS + 1) == 1
+    kit.clock.ms += 5
+    await store.new_epoch()
+    bounds = await store.locate()
+    assert bounds.purged_ms == bounds.created_ms == START_MS + 5
+
+
 async def test_a_new_epoch_may_follow_another_with_nothing_between_them(
     kit: Kit, store: Store
 ) -> None:

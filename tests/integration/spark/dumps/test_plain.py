@@ -168,6 +168,11 @@ def test_all_nasty_rows_together_are_read_as_alone() -> None:
     )
 
 
+@pytest.mark.parametrize("end", [b"\x0c", b"\x0b", b"\x1c", b" \t\r", b"\xc2\xa0"])
+def test_only_the_white_space_of_json_may_follow_a_row(end: bytes) -> None:
+    check([PLAIN, PLAIN + end])
+
+
 def test_damaged_rows_are_read_as_alone() -> None:
     random_ = chance(1)
     for _ in range(30):

@@ -15,6 +15,8 @@ from oplog_sync.comparison import Comparison, states, steps
 from oplog_sync.comparison.diff import ABSENT, CORRECTIONS, compare
 from oplog_sync.dump.reading import raw_rows
 from oplog_sync.dump.rows import normalised
+from oplog_sync.errors import SyncError
+from oplog_sync.failure import translating
 from oplog_sync.settings import command
 from tests.kits.models.properties import chance
 from tests.kits.spark.helpers import Json, StorePlace, append, operation, row, write_dump
@@ -22,6 +24,7 @@ from tests.kits.spark.helpers import Json, StorePlace, append, operation, row, w
 _BASE = datetime(2021, 3, 1, tzinfo=UTC)
 _PARENTS = ["a", "b", "a,b", '"', "\\", "é", "\u2028", "],", "user/1"]
 _OBJECTS = 1500
+T3 = "2022-01-01T00:00:00.000Z"
 
 
 def _time(random_: random.Random) -> str:
@@ -148,3 +151,22 @@ def test_equal_sets_of_parents_leave_nothing_open(spark: SparkSession, tmp_path:
     with Comparison(spark, raw, make_backend(str(store)), frozenset()) as compared:
         assert compared.look().open == 0
         assert str(compared.progress) == "read 9 states and 9 rows of the dump"
+
+
+@pytest.mark.parametrize("change", ["removed", "later"])
+def test_a_dump_that_changes_between_its_two_reads_stops_the_run(
+    spark: SparkSession, tmp_path: Path, change: str
+) -> None:
+    store, dump = tmp_path / "oplog.db", tmp_path / "dump.jsonl"
+    append(store, [operation("insert", "video", str(n)) for n in range(4)])
+    later = "2021-01-01T00:00:00.000Z"
+    rows = [row("video", str(n), later) for n in range(4)]
+    write_dump(dump, rows)
+    raw = raw_rows(spark, command().parse([str(dump)], {}), [str(dump)])
+    with Comparison(spark, raw, make_backend(str(store)), frozenset()) as comparison:
+        assert comparison.look().open == 4
+        changed = rows[1:] if change == "removed" else [*rows[1:], row("video", "0", T3)]
+        write_dump(dump, changed)
+        said = r"changed or replaced while it was read|was removed"
+        with pytest.raises(SyncError, match=said), translating():
+            comparison.rows()

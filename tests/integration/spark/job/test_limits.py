@@ -247,3 +247,9 @@ def test_a_dump_older_than_forgotten_deletions_inserts_nothing(
     assert sync(spark, *flags, "--allow-old-dump", old).total("insert") == 1
     new = write_dump(tmp_path / "new.jsonl", [*settings, row("setting", "new", T2)])
     assert sync(spark, *flags, "--dry-run", new).total("insert") == 1
+    # A row of the future does not make an old dump a new one.
+    future = [row("setting", "0", "2999-01-01T00:00:00.000Z"), row("setting", "gone", T1)]
+    flags = ("--store", store, "--types", "setting", "--force")
+    with pytest.raises(SafetyRuleError, match="the newest row of the dump is dated in the") as late:
+        sync(spark, *flags, write_dump(tmp_path / "future.jsonl", [*settings[1:], *future]))
+    assert late.value.exit_code == 8
