@@ -249,7 +249,7 @@ def test_a_dump_older_than_forgotten_deletions_inserts_nothing(
     assert sync(spark, *flags, "--dry-run", new).total("insert") == 1
     # A row of the future does not make an old dump a new one.
     future = [row("setting", "0", "2999-01-01T00:00:00.000Z"), row("setting", "gone", T1)]
-    flags = ("--store", store, "--types", "setting", "--force")
+    forced = ("--store", store, "--types", "setting", "--force")
     with pytest.raises(SafetyRuleError, match="the newest row of the dump is dated in the") as late:
-        sync(spark, *flags, write_dump(tmp_path / "future.jsonl", [*settings[1:], *future]))
+        sync(spark, *forced, write_dump(tmp_path / "future.jsonl", [*settings[1:], *future]))
     assert late.value.exit_code == 8
