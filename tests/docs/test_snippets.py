@@ -48,7 +48,6 @@ ELSEWHERE = {
     ),
     "docs/reference/spark-topics.md": {"python": "tests/integration/spark/topics/test_docs.py"},
     "docs/reference/spark.md": {"python": "tests/integration/spark/test_docs.py"},
-    "docs/reference/sync.md": {"python": "tests/integration/spark/test_docs.py"},
     "docs/operate/spark.md": dict.fromkeys(
         ("python", "sh"), "tests/integration/spark/test_cluster_docs.py"
     ),

@@ -29,7 +29,7 @@ def test_every_flag_of_the_agent_is_offered() -> None:
         ("oplogd", ["--log-format=j"], ["json"]),
         ("oplogd", ["--max-clients", "none", "--log-collection", "p"], ["plain"]),
         ("oplog_sync", ["--mongo-url-"], ["--mongo-url-file"]),
-        ("oplog_sync", ["--format", ""], ["json", "parquet", "csv", "jdbc"]),
+        ("oplog_sync", ["--format", ""], ["json", "parquet", "orc", "csv", "jdbc"]),
         ("oplogc.tail", ["--sta"], ["--state-file"]),
         ("oplogc.tail", ["--color", "a"], ["auto", "always"]),
         ("oplogc.ctl", ["top"], ["topic"]),
