@@ -56,8 +56,8 @@ SEND = (
     Program("docs/howto/search-index.md", "service.py", ("insert", "x1", "title")),
 )
 ASK_NO_AGENT = {("docs/howto/search-index.md", "search.py")}
-# tests/docs/test_howto_outbox.py, test_howto_pipe.py and tests/integration/spark/test_cluster_docs.py
-# run them: they need a database, a pipe or Spark.
+# test_howto_outbox.py, test_howto_pipe.py and test_cluster_docs.py run them:
+# they need a database, a pipe or Spark.
 SERVICES = {
     ("docs/howto/outbox.md", "embedded.py"),
     ("docs/howto/outbox.md", "service.py"),
