@@ -45,10 +45,11 @@ class ClassArchive(NamedTuple):
 
 
 def find_archive(java_version: str, environ: Mapping[str, str]) -> ClassArchive | None:
-    """Return the archive of this Java and this Spark in the user's cache.
+    """Return the archive of this Java and this Spark in the user's cache. The first call notes it.
 
     ``java_version``: from ``check_java``. None if the user's options of Java choose an
-    archive, or if the cache cannot be written. An archive that does not fit has no effect.
+    archive, if the cache cannot be written, or at the first call. An archive that does not fit has
+    no effect.
     """
     if any(chosen in environ.get(name, "") for name in _OPTIONS for chosen in _CHOSEN):
         return None
@@ -65,6 +66,11 @@ def find_archive(java_version: str, environ: Mapping[str, str]) -> ClassArchive 
             return ClassArchive(f"-XX:SharedArchiveFile={file} {SILENCE}", file, None)
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
+            return None
+        # The second run writes it: a run in a new container would pay for each start.
+        seen = file.with_suffix(".seen")
+        if not seen.exists():
+            seen.touch()
             return None
         for left in folder.glob("*.part"):  # of killed runs
             if time.time() - left.stat().st_mtime > _LEFT_SECONDS:

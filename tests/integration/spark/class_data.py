@@ -21,7 +21,7 @@ def class_data_options() -> str:
     Java starts without the file if it does not fit.
     """
     environ = {**os.environ, "XDG_CACHE_HOME": str(CACHE), "SPARK_SUBMIT_OPTS": ""}
-    archive = find_archive(check_java(), environ)
+    archive = find_archive(check_java(), environ) or find_archive(check_java(), environ)
     assert archive is not None
     with (CACHE / "spark-classes.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

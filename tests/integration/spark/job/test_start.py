@@ -13,6 +13,7 @@ from oplog_sync.cli import main
 from oplog_sync.dump import local
 from oplog_sync.dump.local import is_small, refuse_missing
 from oplog_sync.errors import DumpError
+from oplog_sync.session import check_java
 from tests.kits.spark.helpers import append, operation
 
 
@@ -75,6 +76,7 @@ def test_each_java_has_its_archive_and_a_whole_one_is_used(tmp_path: Path) -> No
     left.touch()
     written.touch()
     os.utime(left, (0, 0))  # a killed run left it
+    assert find_archive("17.0.1", environ) is find_archive("21", environ) is None  # noted
     first, other = find_archive("17.0.1", environ), find_archive("21", environ)
     assert first is not None
     assert other is not None
@@ -107,6 +109,7 @@ def test_a_run_prints_only_lines_of_the_job_and_leaves_an_archive(tmp_path: Path
     row = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'
     (tmp_path / "dump.jsonl").write_text(row)
     environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), "SPARK_SUBMIT_OPTS": ""}
+    assert find_archive(check_java(), environ) is None  # as a first run does
     done = subprocess.run(
         [sys.executable, "-m", "oplog_sync", "--create", "--master", "local[1]", "dump.jsonl"],
         cwd=tmp_path, env=environ, capture_output=True, text=True, check=False,
@@ -115,5 +118,5 @@ def test_a_run_prints_only_lines_of_the_job_and_leaves_an_archive(tmp_path: Path
     # Java names the options that the tests give it.
     lines = [line for line in done.stderr.splitlines() if "JDK_JAVA_OPTIONS" not in line]
     assert [line for line in lines if not line.startswith("oplog-sync: ")] == []
-    (archive,) = (tmp_path / "cache/oplog-sync").iterdir()
-    assert archive.suffix == ".jsa"
+    found = {each.suffix for each in (tmp_path / "cache/oplog-sync").iterdir()}
+    assert found == {".jsa", ".seen"}
