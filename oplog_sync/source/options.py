@@ -1,6 +1,5 @@
 """The options of the data source and their checks."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -16,7 +15,6 @@ from oplog_sync.source.http import Agents, Tls, addresses
 Use = Literal["batch", "stream", "write"]
 
 _EVENTS = ("insert", "update", "delete")
-_TOPIC = re.compile(r"(?:[A-Za-z0-9._-]{1,249})/(?:[A-Za-z0-9._-]{1,249})")
 
 
 def _option(name: str, convert: Callable[[str], Any], default: Any, only: str = "") -> Any:
@@ -60,12 +58,6 @@ def _parents(text: str) -> frozenset[str]:
     return names
 
 
-def _topic(text: str) -> str:
-    if not _TOPIC.fullmatch(text):
-        raise ValueError(f"{text!r} is not namespace/topic")
-    return text
-
-
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
     """The options of one read or write. Either ``store`` or ``agents`` is set.
@@ -84,7 +76,7 @@ class SourceOptions:
     cert_file: str | None = _option("certFile", read_text, None, "agent")
     key_file: Secret | None = _option("keyFile", in_file(Secret), None, "agent")
     retry_for: float = _option("retryFor", some_time, 600.0)
-    topic: str | None = _option("topic", _topic, None)
+    topic: str | None = _option("topic", str, None)
     isolation: str = _option(
         "isolation", _one_of("read_committed", "read_uncommitted"), "read_committed", "topic read"
     )

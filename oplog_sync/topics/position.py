@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from oplog_sync.arrow import milliseconds
 from oplog_sync.errors import OptionError, SyncError
 from oplogd.errors import PositionError, TopicError
 from oplogd.model.event_id import Mark
@@ -113,7 +114,7 @@ def parse_bound(option: Literal["start", "end"], text: str) -> Bound:
     if (id_ := message_id(text)) is not None:
         return id_
     try:
-        return round(parse_timestamp(text).timestamp() * 1000)
+        return milliseconds(parse_timestamp(text))
     except ValueError:
         names = "now" if option == "end" else "now, oldest"
         raise OptionError(

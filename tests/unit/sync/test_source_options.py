@@ -39,7 +39,6 @@ _ID = "545b55c7f095528dd0f3863c"
         ({"store": "a", "types": "x"}, "write", "option types: it does not apply to a write"),
         ({"store": "a", "maxOperationsPerTrigger": "5"}, "batch", "it is for streams"),
         ({"store": "a", "isolation": "read_uncommitted"}, "batch", "isolation: it is for topics"),
-        ({"store": "a", "topic": "shop"}, "batch", "topic: 'shop' is not namespace/topic"),
         (
             {"store": "a", "topic": "shop/x", "types": "y"},
             "batch",

@@ -2,14 +2,20 @@
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
+from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
+from oplog_sync.source import OplogDataSource
+from oplog_sync.source.columns import full_schema
 from oplog_sync.source.place import Place, check_local, check_place, check_task, here
+from tests.integration.spark.source.streams import reader_of
+from tests.kits.spark.helpers import append, operation
 
 BOOT, MACHINE = "proc/sys/kernel/random/boot_id", "etc/machine-id"
 
@@ -84,3 +90,26 @@ def test_a_task_knows_the_master_and_the_place_of_its_planner(spark: SparkSessio
     function = udf(lambda _: found(), "struct<master string, same boolean>")
     (row,) = spark.range(1).select(function("id").alias("found")).collect()
     assert tuple(row.found) == (spark.sparkContext.master, True)
+
+
+def test_each_read_and_write_of_a_file_checks_the_machine(tmp_path: Path) -> None:
+    store = tmp_path / "oplog.db"
+    append(store, [operation("insert", "video", "1")])
+    file = {"store": str(store)}
+    stream = reader_of({**file, "start": "oldest"})
+    start = stream.initialOffset()
+    planned: list[tuple[Any, Any]] = [
+        (stream, stream.partitions(start, stream.latestOffset(start))[0])
+    ]
+    for options in (file, {**file, "table": "operations"}):
+        reader: Any = OplogDataSource(options).reader(full_schema())
+        planned.append((reader, reader.partitions()[0]))
+    columns = StructType([full_schema()[name] for name in ("event", "type", "id")])
+    writer: Any = OplogDataSource(file).writer(columns, overwrite=False)
+    for each in (*(reader for reader, _ in planned), writer):
+        each._planned = Place("elsewhere", "another machine")
+    for reader, part in planned:
+        with pytest.raises(OptionError, match="elsewhere planned the task"):
+            list(reader.read(part))
+    with pytest.raises(OptionError, match="elsewhere planned the task"):
+        writer.write(iter([]))
