@@ -10,6 +10,7 @@ import pytest
 
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source import OplogDataSource
+from oplog_sync.source.agent import AgentLog
 from oplog_sync.source.columns import full_schema
 from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import reader_of
@@ -197,3 +198,26 @@ def test_a_first_operation_that_leaves_before_it_is_read_is_told_or_bridged(smal
         else:
             with pytest.raises(SyncError, match="left the log"):
                 [batch for part in parts for batch in reader.read(part)]
+
+
+def test_a_query_for_the_present_operations_leaves_later_ones(small: Log) -> None:
+    small.post(0, 2)
+    reader = reader_of({**small.options, "start": "oldest"})
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    small.post(2, 2)
+    assert reader.latestOffset(start)["offset"] == 2
+    reader.stop()
+
+
+def test_an_agent_that_knows_less_moves_no_end_back(
+    small: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small.post(0, 3)
+    reader = reader_of({**small.options, "start": "oldest"})
+    start = reader.initialOffset()
+    first = reader.latestOffset(start)
+    small.post(3, 2)
+    monkeypatch.setattr(AgentLog, "position", lambda self: small.ids()[0])
+    assert reader.latestOffset(first)["offset"] > first["offset"]
+    reader.stop()
