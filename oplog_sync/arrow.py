@@ -1,10 +1,16 @@
 """Arrow batches from rows or columns, with schemas in Spark's words, and times."""
 
-from collections.abc import Iterable, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+
+# Several chunks of rows.
+_NEW_OBJECTS = 100_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -39,7 +45,19 @@ def batch_of(columns: Iterable[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 def columns_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> list[Sequence[Any]]:
     """Return the columns of rows, also if there is no row."""
-    return list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    # Not zip(*rows): with ten thousand rows it takes ten times as long.
+    return [list(map(itemgetter(number), rows)) for number in range(len(schema))]
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Let Python seldom look for garbage in the block: the rows of a chunk hold no cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(_NEW_OBJECTS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def instants(times: Sequence[str | None]) -> pa.Array:

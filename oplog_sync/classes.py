@@ -18,7 +18,8 @@ SPARK = Path(pyspark.__file__).resolve().parent
 
 _LEFT_SECONDS = 86_400
 
-_OPTIONS = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+# The variables with options of Java.
+JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 _CHOSEN = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare:")
 
 
@@ -51,7 +52,7 @@ def find_archive(java_version: str, environ: Mapping[str, str]) -> ClassArchive 
     archive, if the cache cannot be written, or at the first call. An archive that does not fit has
     no effect.
     """
-    if any(chosen in environ.get(name, "") for name in _OPTIONS for chosen in _CHOSEN):
+    if any(chosen in environ.get(name, "") for name in JAVA_OPTIONS for chosen in _CHOSEN):
         return None
     folder = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", ""), ".cache"))
     if not folder.is_absolute() or any(each.isspace() for each in str(folder)):

@@ -86,7 +86,7 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
             counts = run(spark, settings)
         finally:
             with suppress(Exception):  # Java may be gone
-                spark.stop()
+                session.stop(spark)
     except (OplogError, OSError) as error:
         if settings.debug:
             traceback.print_exc()

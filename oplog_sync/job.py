@@ -15,6 +15,7 @@ from oplog_sync.backend import Backend, make_backend
 from oplog_sync.comparison import Comparison, Look
 from oplog_sync.comparison.diff import CORRECTIONS, decide
 from oplog_sync.dump.files import spool
+from oplog_sync.dump.local import is_small
 from oplog_sync.dump.reading import raw_rows
 from oplog_sync.dump.rows import faulty_rows, rows_before
 from oplog_sync.emit import emit
@@ -69,7 +70,8 @@ def _run(spark: SparkSession, settings: JobSettings, folder: Path) -> ObjectCoun
         check_report(spark, settings.report)
     raw = raw_rows(spark, settings, _paths(settings, master, folder))
     backend = _opened(settings)
-    with Comparison(spark, raw, backend, settings.types) as comparison:
+    small = is_small(settings.arguments)
+    with Comparison(spark, raw, backend, settings.types, is_small=small) as comparison:
         with stage("comparing the dump with the store"), comparison.progress.shown():
             look = comparison.look()
         newest = _newest(raw, look, settings)

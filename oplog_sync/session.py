@@ -9,13 +9,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
+import pyspark
 from pyspark import SparkContext
+from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.sql import SparkSession
 
-from oplog_sync.classes import ClassArchive, find_archive
+from oplog_sync.classes import JAVA_OPTIONS, ClassArchive, find_archive
 from oplog_sync.errors import SyncError
 from oplog_sync.jvm import jvm
+from oplog_sync.warm import warm_up
+
+_Value = bool | float | int | str | None
 
 JAVA_VERSION = 17
 # Spark's pages hide matching values: Spark's own default, and the command line of a job on MongoDB.
@@ -35,7 +41,23 @@ _LOG_CONFIG = re.compile(r"-Dlog4j2?\.configurationFile=")
 # Spark's own log configurations, in effect if the user gives none.
 _DEFAULT_LOG_CONFIGS = "org/apache/spark/log4j2-"
 
+# Up to this many cores Java's simplest garbage collector takes the least time.
+_FEW_CORES = 4
+
 _TIME_ZONE = "spark.sql.session.timeZone"
+
+_ALWAYS: dict[str, _Value] = {
+    # A comparison's result is small. It needs fewer partitions than the join.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
+    # The lines of this job in Spark's errors help no user, and each expression would ask for them.
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+}
+_LONG: dict[str, _Value] = {"spark.sql.shuffle.partitions": "64"}
+# The plan of few rows takes more time than their computation, and is not worth compiling.
+_BRIEF: dict[str, _Value] = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.codegen.wholeStage": "false",
+}
 
 _INSTALL = (
     "install one, on Debian and Ubuntu with `apt install default-jre-headless`, "
@@ -90,8 +112,7 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
     shall optimize less.
     """
     builder = SparkSession.builder.appName("oplog-sync").config("spark.redaction.regex", _SECRETS)
-    # A comparison's result is small. It needs fewer partitions than the join.
-    builder = builder.config("spark.sql.optimizer.canChangeCachedPlanOutputPartitioning", "true")
+    builder = builder.config(map=_ALWAYS)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # of spark-submit
         if master is not None:
             builder = builder.master(master)
@@ -103,7 +124,7 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.config("spark.sql.shuffle.partitions", "64")
+        builder = builder.config(map=_BRIEF if is_brief else _LONG)
         builder = builder.config("spark.ui.enabled", "false")
         if "SPARK_DRIVER_MEMORY" not in os.environ:
             builder = builder.config("spark.driver.memory", "2g")
@@ -115,6 +136,9 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
         options.insert(0, f"-Dlog4j2.configurationFile={quiet}")
     if is_brief:
         options.insert(0, "-XX:TieredStopAtLevel=1")
+    is_simple = is_brief or (os.cpu_count() or 1) <= _FEW_CORES
+    if master.startswith("local") and is_simple and not _chooses_collector():
+        options.insert(0, "-XX:+UseSerialGC")
     archive = find_archive(java_version, os.environ)
     if archive is not None:
         options.insert(0, archive.options)
@@ -124,15 +148,32 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
     with _without_warning() if is_quiet else nullcontext():
         session = builder.getOrCreate()
     _started.archive = archive
+    if master.startswith("local"):
+        _started.warming = threading.Thread(target=warm_up, args=(session,), daemon=True)
+        _started.warming.start()
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop Spark. The server of accumulators ends with the process: its stop takes a second."""
+    if _started.warming is not None:  # a worker that loses its Java would print a traceback
+        _started.warming.join(_END_SECONDS)
+        _started.warming = None
+    context: Any = spark.sparkContext
+    server = context._accumulatorServer
+    if isinstance(server, AccumulatorTCPServer):
+        context._accumulatorServer = None
+        vars(server)["handle_error"] = lambda *_: None  # its connection breaks when Java ends
+    spark.stop()
 
 
 class _Started:
     """The Java process of this process."""
 
     archive: ClassArchive | None = None
+    warming: threading.Thread | None = None
 
 
 _started = _Started()
@@ -207,11 +248,21 @@ def _java() -> subprocess.Popen[bytes] | None:
 
 def _has_log_config() -> bool:
     """Return whether the user has configured Spark's logs. spark-defaults.conf comes too late."""
-    home = Path(os.environ.get("SPARK_HOME", "/nonexistent"))
-    folder = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
-    names = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-    in_options = any(_LOG_CONFIG.search(os.environ.get(name, "")) for name in names)
-    return in_options or any(folder.glob("log4j2.*"))
+    in_options = any(_LOG_CONFIG.search(os.environ.get(name, "")) for name in JAVA_OPTIONS)
+    return in_options or any(_conf().glob("log4j2.*"))
+
+
+def _chooses_collector() -> bool:
+    """Return whether the user's options may name a garbage collector: Java refuses a second one."""
+    names = (*JAVA_OPTIONS, "PYSPARK_SUBMIT_ARGS")
+    in_options = any("GC" in os.environ.get(name, "") for name in names)
+    return in_options or (_conf() / "spark-defaults.conf").exists()
+
+
+def _conf() -> Path:
+    """Return the folder of Spark's configuration files."""
+    home = Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0])
+    return Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
 
 
 def _quieten() -> None:

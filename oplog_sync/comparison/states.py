@@ -7,7 +7,14 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
-from oplog_sync.arrow import arrow_schema, batch_of, columns_of, instants, parents_of
+from oplog_sync.arrow import (
+    arrow_schema,
+    batch_of,
+    columns_of,
+    instants,
+    parents_of,
+    rare_collections,
+)
 from oplog_sync.backend import Backend, Range, StoreRow, Wanted
 from oplogd.model.operation import encode_data
 from oplogd.store import decode_stored
@@ -26,6 +33,11 @@ _LOOK_UP_ROWS = 128
 _TIMESTAMP = slice(14, 38)
 
 _Batches = Iterator[pa.RecordBatch]
+
+
+def are_few(backend: Backend) -> bool:
+    """Return whether one task reads all states. Raises StoreError."""
+    return len(backend.state_ranges(_RANGE_ROWS)) <= 1
 
 
 def read_states(
@@ -74,8 +86,9 @@ def _range_reader(
     schema = arrow_schema(columns)
 
     def read(batches: Iterable[pa.RecordBatch]) -> _Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        with rare_collections():
+            for number in numbers:
                 for rows in backend.states(ranges[number], wanted):
                     if counter is not None:
                         counter.add(len(rows))

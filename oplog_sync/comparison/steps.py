@@ -32,11 +32,17 @@ class Look(NamedTuple):
 class Comparison:
     """Compares the rows of a dump with the states of a store, None: there is no store.
 
-    Its DataFrames are persisted until the block ends.
+    ``is_small``: the dump is. Its DataFrames are persisted until the block ends.
     """
 
     def __init__(
-        self, spark: SparkSession, raw: DataFrame, backend: Backend | None, types: frozenset[str]
+        self,
+        spark: SparkSession,
+        raw: DataFrame,
+        backend: Backend | None,
+        types: frozenset[str],
+        *,
+        is_small: bool = False,
     ) -> None:
         self._spark = spark
         self._raw = raw
@@ -44,6 +50,8 @@ class Comparison:
         self._types = types
         self.progress = RowProgress(spark.sparkContext)
         self._persisted: list[DataFrame] = []
+        # Few whole rows are joined sooner than two queries are planned.
+        self._is_direct = backend is None or (is_small and states.are_few(backend))
 
     def __enter__(self) -> Self:
         return self
@@ -59,9 +67,7 @@ class Comparison:
 
     def look(self) -> Look:
         """Read both sides."""
-        self._first = self._persist(
-            self._compare_all() if self._backend is None else self._survey()
-        )
+        self._first = self._persist(self._compare_all() if self._is_direct else self._survey())
         action, count = F.col("action"), F.col("count")
         found = self._first.agg(
             F.max("in_dump"),
@@ -74,13 +80,14 @@ class Comparison:
 
     def rows(self) -> DataFrame:
         """Return the result of ``compare``. ``look`` comes first."""
-        if self._backend is None:
+        if self._is_direct:
             return self._first
         if self._open > FEW:
             return self._persist(self._compare_all())
         counts = settled(self._first)
         if not self._open:
             return counts
+        assert self._backend is not None
         opened = self._persist(self._compare_open(self._backend))
         self._refuse_changed(opened)
         return opened.unionAll(counts)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from oplog_sync.arrow import rare_collections
 from oplog_sync.backend import Range
 from oplog_sync.source.agents import AgentOrigin
 from oplog_sync.source.columns import WITHOUT_DATA, arrow_batch
@@ -42,8 +43,9 @@ class BatchReader(Placed, DataSourceReader):
         if partition == StatesPart(None):
             return
         self.check_place()
-        for rows in self._origin.rows(partition):
-            yield self._to_arrow(rows)
+        with rare_collections():
+            for rows in self._origin.rows(partition):
+                yield self._to_arrow(rows)
 
 
 class StatesReader(Placed, DataSourceReader):
@@ -68,8 +70,9 @@ class StatesReader(Placed, DataSourceReader):
             read = self._options.backend().states(partition.rows, self._wanted)
         else:
             read = AgentOrigin(self._options).rows(partition)
-        for rows in read:
-            yield arrow_batch(rows, self._schema)
+        with rare_collections():
+            for rows in read:
+                yield arrow_batch(rows, self._schema)
 
     def _plan(self) -> Sequence[InputPartition]:
         backend = self._options.backend()

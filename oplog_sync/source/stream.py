@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from oplog_sync.arrow import rare_collections
 from oplog_sync.errors import OptionError, SyncError, UnreachableError
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import Origin, ToArrow
@@ -115,8 +116,9 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         self.check_place()
-        for rows in self._origin.rows(partition):
-            yield self._to_arrow(rows)
+        with rare_collections():
+            for rows in self._origin.rows(partition):
+                yield self._to_arrow(rows)
 
     def stop(self) -> None:
         self._origin.close()
