@@ -1,6 +1,7 @@
 """The emission: order, rate, progress and verdicts."""
 
 import itertools
+import re
 import sqlite3
 import time
 from collections import Counter
@@ -32,7 +33,16 @@ def verdicts(spark: SparkSession, report: Path) -> Counter[tuple[str, str]]:
     return Counter({(each.event, each.verdict): each["count"] for each in found})
 
 
-def test_corrections_are_emitted_in_the_order_of_keys(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("slice_rows", [100_000, 700])
+def test_corrections_are_emitted_in_the_order_of_keys_and_the_driver_tells_the_progress(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    slice_rows: int,
+) -> None:
+    monkeypatch.setattr(emit, "SLICE_ROWS", slice_rows)
+    monkeypatch.setattr(emit, "PROGRESS_SECONDS", 0.0)
     store = tmp_path / "oplog.db"
     append(store, [operation("insert", "video", str(n), T1) for n in range(100)])
     dump = write_dump(tmp_path / "dump.jsonl", [row("video", str(n), T2) for n in range(20, 3000)])
@@ -40,6 +50,9 @@ def test_corrections_are_emitted_in_the_order_of_keys(spark: SparkSession, tmp_p
     keys = [entry.data.split('"id":')[1] for entry in log(store, after=100)]
     assert len(keys) == 3000
     assert keys == sorted(keys)
+    told = re.findall(r"emitted ([\d,]+) of 3,000 corrections", capsys.readouterr().err)
+    assert len(told) == (1 if slice_rows > 3000 else 5)
+    assert told[-1] == "3,000"
 
 
 def test_the_report_has_the_verdict_on_each_correction(
@@ -101,6 +114,33 @@ def test_the_report_has_the_verdict_on_each_correction(
         4,
     )
     assert len(log(store)) == 10 + 2 + 9
+
+
+def test_the_report_is_right_if_the_emission_fails_between_slices(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emit, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(emit, "SLICE_ROWS", 100)
+    store, report = tmp_path / "oplog.db", tmp_path / "report.jsonl"
+    append(store, [operation("insert", "video", "0", T1)])
+    with closing(sqlite3.connect(store)) as db:
+        db.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON ops WHEN NEW.data LIKE '%n0500%' BEGIN SELECT "
+            "RAISE(ABORT, 'broken'); END"
+        )
+    dump = write_dump(tmp_path / "dump.jsonl", [row("video", f"n{n:04}", T2) for n in range(1000)])
+    with pytest.raises(SyncError, match=r"broken .*; emitted \d+ of 1,001 corr") as raised:
+        sync(spark, "--store", store, "--max-deletes", "1", "--report", report, dump)
+    done = len(log(store)) - 1
+    assert 300 < done <= 501
+    assert f"emitted {done} of" in str(raised.value)
+    found = verdicts(spark, report)
+    applied = found["insert", "applied"] + found["delete", "applied"]
+    assert (applied, found["delete", "applied"], sum(found.values())) == (done, 1, 1001)
+    assert 1 <= found["insert", "unknown"] <= 250
+    order = spark.read.json(str(report)).orderBy("id").collect()
+    ranks = [("applied", "unknown", "not emitted").index(each.verdict) for each in order]
+    assert ranks == sorted(ranks)
 
 
 def test_the_report_is_right_if_the_emission_fails_midway(
