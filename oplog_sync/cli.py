@@ -70,6 +70,7 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
         from oplog_sync.dump.local import is_small, refuse_missing
         from oplog_sync.failure import translating
         from oplog_sync.job import find_store, run
+        from oplog_sync.warm import warming_up
     except ImportError as error:
         return _fail(f"{error.name} is missing; {how_to_install('sync')}")
 
@@ -83,7 +84,8 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
             spark = session.start(settings.master, settings.debug, is_small(settings.arguments))
         leaving.install()  # Spark has taken SIGINT
         try:
-            counts = run(spark, settings)
+            with warming_up(spark):
+                counts = run(spark, settings)
         finally:
             with suppress(Exception):  # Java may be gone
                 session.stop(spark)

@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from oplog_sync.classes import JAVA_OPTIONS, ClassArchive, find_archive
 from oplog_sync.errors import SyncError
 from oplog_sync.jvm import jvm
-from oplog_sync.warm import warm_up
 
 _Value = bool | float | int | str | None
 
@@ -148,9 +147,6 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
     with _without_warning() if is_quiet else nullcontext():
         session = builder.getOrCreate()
     _started.archive = archive
-    if master.startswith("local"):
-        _started.warming = threading.Thread(target=warm_up, args=(session,), daemon=True)
-        _started.warming.start()
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
     return session
@@ -158,9 +154,6 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
 
 def stop(spark: SparkSession) -> None:
     """Stop Spark. The server of accumulators ends with the process: its stop takes a second."""
-    if _started.warming is not None:  # a worker that loses its Java would print a traceback
-        _started.warming.join(_END_SECONDS)
-        _started.warming = None
     context: Any = spark.sparkContext
     server = context._accumulatorServer
     if isinstance(server, AccumulatorTCPServer):
@@ -173,7 +166,6 @@ class _Started:
     """The Java process of this process."""
 
     archive: ClassArchive | None = None
-    warming: threading.Thread | None = None
 
 
 _started = _Started()

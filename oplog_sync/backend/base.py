@@ -97,6 +97,9 @@ class Backend(Protocol):
     def check(self) -> None:
         """Raise StoreError unless this version can read the store."""
 
+    def state_count(self) -> int:
+        """Return about how many states there are."""
+
     def state_ranges(self, rows: int) -> list[Range]:
         """Divide all current states into ranges of about ``rows`` states each."""
 

@@ -31,6 +31,7 @@ from oplog_sync.backend.base import (
     StoreRow,
     Wanted,
 )
+from oplog_sync.backend.bounds import counted_bounds, sampled_bounds
 from oplog_sync.backend.documents import OPERATION_TABLE, STATE_TABLE, MongoTable, past
 from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
@@ -50,8 +51,6 @@ from oplogd.store.pointers import OpenPointer
 
 _T = TypeVar("_T")
 
-# Keys sampled for each range of states. The size of a range is then right within about a quarter.
-_SAMPLES = 20
 _OPTIONS = {"serverSelectionTimeoutMS": 10_000, "connectTimeoutMS": 4_000, "appname": "oplog-sync"}
 
 
@@ -90,16 +89,20 @@ class MongoBackend:
             fault = "there is no oplog in its database; start an agent on it or fill it first"
             raise StoreError(f"{self.name}: {fault}")
 
+    def state_count(self) -> int:
+        with self._database() as database:
+            return database[STATES].estimated_document_count()
+
     def state_ranges(self, rows: int) -> list[Range]:
+        parts = math.ceil(self.state_count() / rows)
         with self._database() as database:
             states = database[STATES]
-            parts = math.ceil(states.estimated_document_count() / rows)
             if parts <= 1:
                 keys = []
             elif asyncio.run(self._has_sample()):
-                keys = _sampled_bounds(states, parts)
+                keys = sampled_bounds(states, parts)
             else:
-                keys = list(_counted_bounds(states, rows))
+                keys = list(counted_bounds(states, rows))
         return list(itertools.pairwise([None, *keys, None]))
 
     def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
@@ -269,30 +272,6 @@ class MongoBackend:
             raise OptionError(str(refused_url(error, self._url))) from None
         with client:
             yield client
-
-
-def _sampled_bounds(states: Collection[Document], parts: int) -> list[str]:
-    """Return keys, in the server's order, to divide the states into about ``parts`` ranges."""
-    sample = [
-        {"$sample": {"size": parts * _SAMPLES}},
-        {"$project": {"_id": 1}},
-        {"$sort": {"_id": 1}},
-    ]
-    keys = [document["_id"] for document in states.aggregate(sample)]
-    chosen = [keys[len(keys) * number // parts] for number in range(1, parts)]
-    return list(dict.fromkeys(chosen))  # a sample may hold a key twice
-
-
-def _counted_bounds(states: Collection[Document], rows: int) -> Iterator[str]:
-    """Yield every ``rows``-th key, for servers without ``$sample``."""
-    after: str | None = None
-    while True:
-        found = states.find(past("_id", after, None), {"_id": 1}).sort("_id", 1)
-        document = next(found.skip(rows - 1).limit(1), None)
-        if document is None:
-            return
-        after = document["_id"]
-        yield after
 
 
 def _at_primary(collection: Collection[Document]) -> Collection[Document]:

@@ -97,6 +97,12 @@ class SqliteBackend:
         with self._connection():
             pass
 
+    def state_count(self) -> int:
+        """Count in no time: the states and those that were purged since the oldest one."""
+        with self._connection() as db:
+            first, last = db.execute(_STATE_BOUNDS).fetchone()
+        return last - first + 1 if first is not None else 0
+
     def state_ranges(self, rows: int) -> list[Range]:
         with self._connection() as db:
             first, last = db.execute(_STATE_BOUNDS).fetchone()

@@ -35,11 +35,6 @@ _TIMESTAMP = slice(14, 38)
 _Batches = Iterator[pa.RecordBatch]
 
 
-def are_few(backend: Backend) -> bool:
-    """Return whether one task reads all states. Raises StoreError."""
-    return len(backend.state_ranges(_RANGE_ROWS)) <= 1
-
-
 def read_states(
     spark: SparkSession,
     backend: Backend,

@@ -16,6 +16,8 @@ from oplog_sync.progress import RowProgress
 
 # Up to this many open objects are looked up by key. A worker keeps their keys in memory.
 FEW = 500_000
+# Up to this many states are compared as a whole with a small dump: at most 1.6 GB.
+FEW_STATES = 25_000
 
 
 class Look(NamedTuple):
@@ -51,7 +53,7 @@ class Comparison:
         self.progress = RowProgress(spark.sparkContext)
         self._persisted: list[DataFrame] = []
         # Few whole rows are joined sooner than two queries are planned.
-        self._is_direct = backend is None or (is_small and states.are_few(backend))
+        self._is_direct = backend is None or (is_small and backend.state_count() <= FEW_STATES)
 
     def __enter__(self) -> Self:
         return self

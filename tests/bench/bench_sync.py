@@ -11,6 +11,7 @@ included (shared pages count once), and their ratios.
 
 import asyncio
 import json
+import math
 import os
 import subprocess
 import sys
@@ -225,7 +226,7 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Run
         print(
             f"  {title:<24} {cost.seconds:>8.1f} {cost.cpu_seconds:>8.1f} {cost.peak_mib:>10,.0f}"
         )
-    ratios = [mine / other for mine, other in zip(job, plain, strict=True)]
+    ratios = [mine / (other or math.inf) for mine, other in zip(job, plain, strict=True)]
     print(f"  {'ratio':<24} {ratios[0]:>8.2f} {ratios[1]:>8.2f} {ratios[2]:>10.2f}", flush=True)
     return job
 
