@@ -5,7 +5,6 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from oplog_sync.backend import NEW_LOG, NewLog, make_backend
@@ -18,6 +17,7 @@ _PAUSE_SECONDS = 0.2
 
 # Batch size for stores with one writer at a time: the agent's own writes wait for a batch.
 SHORT_BATCH = 250
+_BATCH_BYTES = 2 << 20
 
 _T = TypeVar("_T")
 Judged = list[tuple[Correction, CorrectionResult]]
@@ -41,11 +41,10 @@ def apply(
     size = SHORT_BATCH if backend.writers_wait else MAX_CORRECTIONS
     if max_rate is not None:
         size = min(size, max(max_rate // 4, 1))
-    waiting = iter(corrections)
     with asyncio.Runner() as runner:
         corrector = runner.run(_patiently(partial(backend.corrector, new), patience))
         try:
-            while batch := list(islice(waiting, size)):
+            for batch in _batches(corrections, size):
                 started = time.monotonic()
                 verdicts = runner.run(_patiently(partial(corrector.correct, batch), patience))
                 done = time.monotonic()
@@ -68,6 +67,20 @@ def count(judged: Iterable[Judged]) -> Counter[tuple[str, str, CorrectionResult]
         for batch in judged
         for correction, verdict in batch
     )
+
+
+def _batches(corrections: Iterable[Correction], size: int) -> Iterator[list[Correction]]:
+    """Yield batches of ``size``, less if they have large data: an agent waits for each."""
+    batch: list[Correction] = []
+    octets = 0
+    for correction in corrections:
+        batch.append(correction)
+        octets += len(correction.operation.data)
+        if len(batch) == size or octets >= _BATCH_BYTES:
+            yield batch
+            batch, octets = [], 0
+    if batch:
+        yield batch
 
 
 async def _patiently(call: Callable[[], Awaitable[_T]], patience: float) -> _T:

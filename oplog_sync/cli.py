@@ -67,10 +67,10 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
     try:
         # Imported late: --help and a wrong flag need no Spark.
         from oplog_sync import session
+        from oplog_sync.comparison.warm import warming_up
         from oplog_sync.dump.local import is_small, refuse_missing
         from oplog_sync.failure import translating
         from oplog_sync.job import find_store, run
-        from oplog_sync.warm import warming_up
     except ImportError as error:
         return _fail(f"{error.name} is missing; {how_to_install('sync')}")
 

@@ -50,6 +50,8 @@ _ALWAYS: dict[str, _Value] = {
     "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
     # The lines of this job in Spark's errors help no user, and each expression would ask for them.
     "spark.sql.dataFrameQueryContext.enabled": "false",
+    # A worker holds some batches, and rows may have 64 KiB each.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
 }
 _LONG: dict[str, _Value] = {"spark.sql.shuffle.partitions": "64"}
 # The plan of few rows takes more time than their computation, and is not worth compiling.

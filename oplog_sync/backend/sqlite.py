@@ -148,7 +148,8 @@ class SqliteBackend:
         """Do nothing: SQLite changes states and log in one transaction."""
 
     async def corrector(self, new: NewLog = NEW_LOG) -> SqliteStore:
-        store = SqliteStore(self._path, new_bytes=new.cap_bytes or DEFAULT_CAP_BYTES)
+        cap_bytes = new.cap_bytes or DEFAULT_CAP_BYTES
+        store = SqliteStore(self._path, new_bytes=cap_bytes, small_cache=True)
         try:
             await store.open()
         except BaseException:

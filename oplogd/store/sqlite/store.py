@@ -58,6 +58,7 @@ class SqliteStore:
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
     own. ``topics_max_bytes``: bound of all topics together, 0 for none. None keeps the values in
     the file. ``clock``: its guarded time dates all entries. ``reserve``: see ``Disk``.
+    ``small_cache``: write in a small process.
     """
 
     kind = "sqlite"
@@ -71,6 +72,7 @@ class SqliteStore:
         clock: Clock = SYSTEM,
         reserve: int | None = 0,
         topics_max_bytes: int | None = None,
+        small_cache: bool = False,
     ) -> None:
         self._path = path
         self.identity: str | None = None
@@ -83,7 +85,7 @@ class SqliteStore:
             file,
             "store-writer",
             1,
-            topic_statements.APPENDER + disk.pragmas(),
+            topic_statements.APPENDER + disk.pragmas() + sql.SMALL_CACHE * small_cache,
             writes=True,
             prepare=self._prepare,
         )

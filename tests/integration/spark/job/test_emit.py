@@ -196,6 +196,16 @@ def test_max_rate_is_kept(place: StorePlace) -> None:
     assert time.monotonic() - started >= 60 / 40
 
 
+def test_a_batch_of_large_corrections_is_short(tmp_path: Path) -> None:
+    parents = [f"{number:0250}" for number in range(200)]
+    large = [
+        Correction(Operation("insert", f"a/{n}", encode_data(T1, parents, "a", str(n))), 0)
+        for n in range(100)
+    ]
+    batches = [len(judged) for judged in apply(str(tmp_path / "oplog.db"), large)]
+    assert batches == [42, 42, 16]  # of 50 KB each, so about 2 MiB
+
+
 def test_progress_is_told_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     clock = itertools.count()  # a second for each look
     progress = emit.EmissionProgress(20_000, lambda: float(next(clock)))
