@@ -7,6 +7,7 @@ from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.topics.place import TopicMessage, TopicPlace
 from oplog_sync.topics.position import OLDEST, Position, TopicOptions, before_ms
+from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import Isolation
 
@@ -25,6 +26,7 @@ class TopicOrigin:
         self._options = options
         self._holds = options.isolation is Isolation.READ_COMMITTED
         end = options.end
+        self._clean: tuple[int, Mark] | None = None
         self._end: MessageId | None = None
         if isinstance(end, MessageId):
             self._end = end
@@ -49,15 +51,7 @@ class TopicOrigin:
 
     def head(self) -> Offset:
         """Return the newest position, up to the first hold and the option ``end``."""
-        newest = self._newest()
-        # The newest entry is read first: what is opened later lies behind it.
-        open_ms = self._place.first_open_ms() if self._holds else None
-        if open_ms is not None:
-            clean = self._place.locate(*before_ms(open_ms)[:2])
-            begin = Position.at(clean) if clean.offset else OLDEST
-            if begin.id < newest.id:
-                newest = self._walk(begin, clean.offset, newest)
-        return self._bounded(newest)._asdict()
+        return self._readable(self._newest())._asdict()
 
     def latest(self, after: Mapping[str, Any], limit: int | None) -> Offset:
         """Return the end of the batch after a position, of at most ``limit`` messages.
@@ -67,14 +61,15 @@ class TopicOrigin:
         begin = Position.of(after)
         if self._end is not None and begin.id >= str(self._end):
             return begin._asdict()
-        if limit is None:
-            found = Position.of(self.head())
-        else:
-            found = newest = self._newest()
-            if begin.id < newest.id:
-                found = self._walk(begin, self._place.offset_at(begin), newest, limit)
-            found = self._bounded(found)
+        newest = self._newest()
         # Offsets of a topic created again begin anew, ids do not.
+        if newest.id <= begin.id:
+            return begin._asdict()
+        if limit is None:
+            found = self._readable(newest)
+        else:
+            reached = self._walk(begin, self._place.offset_at(begin), newest, limit)
+            found = self._bounded(reached)
         return max(begin, found, key=lambda position: position.id)._asdict()
 
     def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
@@ -90,6 +85,25 @@ class TopicOrigin:
 
     def close(self) -> None:
         self._place.close()
+
+    def _readable(self, newest: Position) -> Position:
+        """Return the position up to the first hold and the option ``end``.
+
+        ``newest`` is read before the pointers: what is opened later lies behind it.
+        """
+        open_ms = self._place.first_open_ms() if self._holds else None
+        if open_ms is not None:
+            clean = self._before(open_ms)
+            begin = Position.at(clean) if clean.offset else OLDEST
+            if begin.id < newest.id:
+                newest = self._walk(begin, clean.offset, newest)
+        return self._bounded(newest)
+
+    def _before(self, ms: int) -> Mark:
+        """Return the last entry before the time of an open pointer, which may stay open long."""
+        if self._clean is None or self._clean[0] != ms:
+            self._clean = ms, self._place.locate(*before_ms(ms)[:2])
+        return self._clean[1]
 
     def _newest(self) -> Position:
         head = self._place.head()

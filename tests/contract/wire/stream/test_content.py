@@ -125,6 +125,16 @@ def test_a_checkpoint_covers_only_operations_written_to_this_connection(target: 
         assert [event_of(block) for block in [stream.block()]] == [""]
 
 
+def test_a_filtered_stream_says_at_once_that_it_has_caught_up(target: Target) -> None:
+    quiet, busy = fresh_type(), fresh_type()
+    with target.follow(types=busy) as stream:
+        target.store(*(operation("insert", str(n), busy) for n in range(3)))
+        first, _, newest = (id_of(block) for block in stream.take(3))
+    with target.follow(first, checkpoint="1", types=quiet) as stream:
+        assert [id_of(block) for block in stream.take(2)] == [first, newest]
+        assert stream.received == f"id: {first}\n\nid: {newest}\n\n".encode()
+
+
 def test_the_checkpoints_of_a_narrow_filter_move_on_while_others_write(target: Target) -> None:
     quiet, busy = fresh_type(), fresh_type()
     with target.follow(types=busy) as others, target.follow(checkpoint="1", types=quiet) as stream:
