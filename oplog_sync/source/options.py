@@ -162,7 +162,8 @@ def read_options(given: Mapping[str, str], use: Use = "batch") -> SourceOptions:
     """
     if not given:
         raise OptionError(_NO_OPTIONS)
-    options = SourceOptions(**_converted(_without_aliases(given)))
+    named = _without_aliases(given)
+    options = SourceOptions(**_converted(named))
     for first, second in (("store", "store_file"), ("password", "password_file")):
         options = _from_file(options, first, second)
     if options.store is None and not options.agent:
@@ -171,7 +172,7 @@ def read_options(given: Mapping[str, str], use: Use = "batch") -> SourceOptions:
         raise OptionError("option agent: give either store or agent")
     if options.on_gap == "*":
         options = replace(options, on_gap="states" if options.topic is None else "oldest")
-    _refuse_without_effect(options, use)
+    _refuse_without_effect(options, use, named)
     return options
 
 
@@ -229,7 +230,9 @@ def _from_file(options: SourceOptions, name: str, file: str) -> SourceOptions:
     return replace(options, **{name: given, file: None})
 
 
-def _refuse_without_effect(options: SourceOptions, use: Use) -> None:
+def _refuse_without_effect(
+    options: SourceOptions, use: Use, given: Mapping[str, tuple[str, str]]
+) -> None:
     holds = {
         "agent": bool(options.agent),
         "store": not options.agent,
@@ -240,13 +243,10 @@ def _refuse_without_effect(options: SourceOptions, use: Use) -> None:
         "read": use != "write",
         "log": use != "batch" or options.topic is not None or options.table == "operations",
     }
-    for name, option in _FIELDS.items():
-        value = getattr(options, option.name)
-        if value == option.default or (option.name == "start" and value is None):
-            continue
-        for word in option.metadata["only"].split():
+    for name, (shown, _) in given.items():
+        for word in _FIELDS[name].metadata["only"].split():
             if not holds[word]:
-                raise OptionError(f"option {name}: {_ONLY[word]}")
+                raise OptionError(f"option {shown}: {_ONLY[word]}")
     wrong = "oldest" if options.topic is None else "states"
     if options.on_gap == wrong:
         right = "states" if options.topic is None else "oldest"

@@ -38,6 +38,8 @@ _ID = "545b55c7f095528dd0f3863c"
         ({"store": "a", "table": "operations"}, "stream", "option table: it is for batch reads"),
         ({"store": "a", "types": "x"}, "write", "option types: it does not apply to a write"),
         ({"store": "a", "maxOperationsPerTrigger": "5"}, "batch", "it is for streams"),
+        ({"store": "a", "onGap": "fail"}, "batch", "onGap: it is for streams, and for batches of"),
+        ({"store": "a", "failOnDataLoss": "true"}, "batch", "failOnDataLoss: it is for streams"),
         ({"store": "a", "isolation": "read_uncommitted"}, "batch", "isolation: it is for topics"),
         (
             {"store": "a", "topic": "shop/x", "types": "y"},
