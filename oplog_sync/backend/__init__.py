@@ -39,12 +39,13 @@ def make_backend(store: str) -> Backend:
 
     Raises OptionError if it cannot be parsed, or if PyMongo is missing.
     """
-    if store.startswith(("mongodb://", "mongodb+srv://")):
+    scheme, mark, rest = store.partition("://")
+    if mark and scheme.lower() in ("mongodb", "mongodb+srv"):
         if not is_installed("pymongo"):
             raise OptionError(f"MongoDB needs PyMongo; {how_to_install('sync')}")
         from oplog_sync.backend.mongo import MongoBackend  # a job on SQLite loads no PyMongo
 
-        return MongoBackend(store)
+        return MongoBackend(f"{scheme.lower()}://{rest}")
     if not store:
         raise OptionError(NO_STORE)
     return SqliteBackend(Path(store))

@@ -10,8 +10,8 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.agent import AgentLog, AgentPart
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import ADVICE, START_ANEW, end_of
-from oplog_sync.source.positions import Bound, Instant, Offset, bound, is_past, offset
-from oplogd.model.event_id import EventId, Mark, format_id, parse_position
+from oplog_sync.source.positions import Bound, Instant, Offset, bound, is_past, offset, position_of
+from oplogd.model.event_id import EventId, Mark, format_id
 
 _LEFT = "has left the log of the agent, or was never in it"
 
@@ -48,7 +48,9 @@ class AgentOrigin:
         return here if first is None else here | {"from": first}
 
     def latest(self, after: Offset, limit: int | None) -> Offset:
-        begin = self._begin(after)
+        begin, has_left = self._begin(after)
+        if has_left:
+            return self._past_gap(after)
         if begin is None:
             return after
         if begin["id"] == "0":
@@ -76,22 +78,30 @@ class AgentOrigin:
         return self._bounded(head, head)
 
     def plan(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        begin = self._begin(start)
+        begin, has_left = self._begin(start)
+        if has_left:
+            self._past_gap(start)
+            return [AgentPart(start["id"], end["id"])]
         if begin is None:
             return []
         return [AgentPart(begin["id"], end["id"], "first" in begin)]
 
-    def _begin(self, after: Offset) -> Offset | None:
+    def _begin(self, after: Offset) -> tuple[Offset | None, bool]:
         """Return the position with an id from which operations can be asked for.
 
         None: there is no operation behind it yet. "0" stays: every object is still to be read.
+        And whether operations behind the position have left the log.
         """
-        is_id = isinstance(parse_position(after["id"]), EventId)
+        is_id = isinstance(position_of(after), EventId)
         if after["id"] == "0" or (is_id and "from" not in after):
-            return after
+            return after, False
         # The log was empty, or had nothing from the wanted time on.
-        found = self._log.poll(after.get("from"), inclusive=True, limit=1).operations
-        return offset(found[0].id, first=True) if found else None
+        found = self._log.poll(after.get("from"), inclusive=True, limit=1)
+        if not found.operations:
+            return None, False
+        begin = offset(found.operations[0].id, first=True)
+        is_behind = "from" not in after and begin["offset"] > after.get("offset", 0) + 1
+        return begin, found.gap or is_behind
 
     def _past_gap(self, after: Offset) -> Offset:
         """Return the end of a batch of states, after a position that is not in the log."""
@@ -136,6 +146,9 @@ class AgentOrigin:
 
     def is_past(self, position: Offset, other: Offset) -> bool:
         return is_past(position["id"], other["id"])
+
+    def has_left(self, position: Offset) -> bool:
+        return False  # a log keeps its newest operation
 
     def close(self) -> None:
         self._log.close()

@@ -72,10 +72,10 @@ class Answer(NamedTuple):
 def addresses(text: str) -> tuple[str, ...]:
     """Return the addresses of agents, separated by commas. Raises ValueError.
 
-    No message repeats an address that may hold a password.
+    No message repeats an address: a wrong one may hold a password.
     """
     found = []
-    for address in (part.strip() for part in text.split(",")):
+    for number, address in enumerate((part.strip() for part in text.split(",")), 1):
         if "@" in address:
             raise ValueError(
                 "an address may hold no user and no password, which Spark would show; "
@@ -89,7 +89,9 @@ def addresses(text: str) -> tuple[str, ...]:
         except ValueError:
             is_right = False
         if not is_right:
-            raise ValueError(f"{address!r} is not the http:// or https:// address of an agent")
+            raise ValueError(
+                f"address {number} is not the address of an agent, such as http://host:8042"
+            )
         found.append(address.rstrip("/"))
     return tuple(dict.fromkeys(found))
 

@@ -170,6 +170,8 @@ def read_options(given: Mapping[str, str], use: Use = "batch") -> SourceOptions:
         raise OptionError(f"{NO_STORE}, or in the option agent the addresses of its agents")
     if options.store is not None and options.agent:
         raise OptionError("option agent: give either store or agent")
+    if options.key_file is not None and options.cert_file is None:
+        raise OptionError("option keyFile: it is for certFile")
     if options.on_gap == "*":
         options = replace(options, on_gap="states" if options.topic is None else "oldest")
     _refuse_without_effect(options, use, named)
@@ -206,7 +208,7 @@ def _converted(given: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (shown, value) in given.items():
         option = _FIELDS[name]
-        is_open = name == "onGap" and value == "*"
+        is_open = name == "onGap" and value == "*" and shown != name
         convert = str if is_open else option.metadata["convert"]
         found[option.name] = checked(shown, convert, value)
     return found

@@ -45,6 +45,9 @@ class Origin(Protocol):
     def is_past(self, position: Offset, other: Offset) -> bool:
         """Return whether a position is later in the log than another."""
 
+    def has_left(self, position: Offset) -> bool:
+        """Return whether there is nothing left of the log up to a position that it had."""
+
     def close(self) -> None: ...
 
 

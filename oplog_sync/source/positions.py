@@ -2,10 +2,10 @@
 
 from typing import Any, Literal, NamedTuple
 
-from oplog_sync.errors import OptionError
+from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.columns import milliseconds
 from oplogd.errors import PositionError
-from oplogd.model.event_id import EventId, Millis, parse_position
+from oplogd.model.event_id import EventId, Millis, Position, parse_position
 from oplogd.model.operation import parse_timestamp
 
 # Spark's offset, kept as JSON in the checkpoint. "id": the last operation of a batch. "offset" and
@@ -45,6 +45,17 @@ def bound(option: str, text: str) -> Bound:
         raise OptionError(
             f"option {option}: {text!r} is neither now, nor oldest, nor an event id of 24 digits, "
             "nor a time: RFC 3339 or milliseconds since 1970"
+        ) from None
+
+
+def position_of(found: Any) -> Position:
+    """Return the position in an offset of a checkpoint. Raises SyncError for one of others."""
+    try:
+        return parse_position(found["id"])
+    except (KeyError, PositionError, TypeError):
+        raise SyncError(
+            f"position {str(found)[:100]} is not of an oplog: was the checkpoint made by another "
+            "source, or with the option topic?"
         ) from None
 
 

@@ -9,8 +9,8 @@ from oplog_sync.backend import Range, StoreRow, Wanted, split
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import ADVICE, START_ANEW, end_of
-from oplog_sync.source.positions import Bound, Instant, Offset, bound, is_past, offset
-from oplogd.model.event_id import EventId, Mark, Millis, format_id, parse_position
+from oplog_sync.source.positions import Bound, Instant, Offset, bound, is_past, offset, position_of
+from oplogd.model.event_id import EventId, Mark, Millis, format_id
 from oplogd.store import LogBounds
 
 
@@ -41,8 +41,13 @@ class StoreOrigin:
 
     def start(self, default: Bound) -> Offset:
         self._backend.check()
-        located = self._backend.locate(0)
         given = default if self._options.start is None else bound("start", self._options.start)
+        if given == "everything":
+            raise OptionError(
+                "option start: 0, every object first, is for streams from agents; from a store "
+                "read the table states first"
+            )
+        located = self._backend.locate(0)
         if isinstance(given, EventId):
             return offset(self._options.start or "")
         oldest = located.oldest
@@ -57,15 +62,10 @@ class StoreOrigin:
                     f"option start: operations since {self._options.start} have left the log, "
                     f"whose oldest is {format_id(oldest)}; start at oldest"
                 )
-        if given == "everything":
-            raise OptionError(
-                "option start: 0, every object first, is for streams from agents; from a store "
-                "read the table states first"
-            )
         return offset(format_id(Mark(oldest.offset - 1, oldest.ms)))
 
     def latest(self, after: Offset, limit: int | None) -> Offset:
-        first = _event_id(after["id"])
+        first = _event_id(after)
         located = self._backend.locate(first.offset)
         if _is_foreign(first, located):
             raise self._refused(after["id"], "belongs to another log")
@@ -82,7 +82,7 @@ class StoreOrigin:
         return offset(format_id(self._last(self._backend.locate(0).head)))
 
     def plan(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        first, last = _event_id(start["id"]), _event_id(end["id"])
+        first, last = _event_id(start), _event_id(end)
         located = self._backend.locate(first.offset)
         oldest = located.oldest.offset if located.oldest else located.head.offset + 1
         is_foreign = _is_foreign(first, located)
@@ -116,6 +116,9 @@ class StoreOrigin:
 
     def is_past(self, position: Offset, other: Offset) -> bool:
         return is_past(position["id"], other["id"])
+
+    def has_left(self, position: Offset) -> bool:
+        return False  # a log keeps its newest operation
 
     def close(self) -> None:
         pass
@@ -158,13 +161,21 @@ def _states_bridge(first: EventId, located: LogBounds) -> bool:
 
 def _is_foreign(position: EventId, located: LogBounds) -> bool:
     """Return whether no entry of this log has or had the position."""
-    return position.offset > located.head.offset or located.at_ms not in (None, position.ms)
+    if position.offset > located.head.offset or located.at_ms not in (None, position.ms):
+        return True
+    if located.first_offset == 1 or position.offset >= located.first_offset:
+        return False
+    # Of an earlier epoch, unless the query began before the first entry of this one.
+    spans = located.set_aside
+    is_aside = any(after < position.ms < before for after, before in spans)
+    return position.ms < located.created_ms or is_aside
 
 
-def _event_id(text: str) -> EventId:
-    position = parse_position(text)
+def _event_id(found: Offset) -> EventId:
+    position = position_of(found)
     if isinstance(position, Millis):
         raise SyncError(
-            f"position {text} is not an event id: was the checkpoint made with the option agent?"
+            f"position {found['id']} is not an event id: was the checkpoint made with the option "
+            "agent?"
         )
     return position

@@ -31,6 +31,9 @@ else:
 # How long an unchanged position counts as the newest. Spark asks an idle stream every 10 ms.
 HOLD_SECONDS = 1.0
 
+# Another agent may know less for a moment.
+_SURE_AFTER = 2
+
 # Each query of a store's newest position opens a new connection. A client of MongoDB would need an
 # event loop between the queries.
 
@@ -75,6 +78,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         # Spark 4.1 passes neither argument: there is no limit then.
         after = start or self._latest or self.initialOffset()
+        if not isinstance(after, dict) or "id" not in after:
+            raise SyncError(f"position {after} is not of an oplog: it is of another source")
         if "start" in after:
             self._latest = {name: after[name] for name in after if name != "start"}
             return self._latest
@@ -134,7 +139,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
             if limit is None or latest is after:
                 self._head = monotonic(), latest
             return latest
-        if "first" not in after and not self._origin.is_past(target, after):
+        is_unread = "first" in after and after["id"] == target["id"]
+        if not is_unread and not self._origin.is_past(target, after):
             # Raises an error if the position is of another history of the log.
             patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
             return after
@@ -147,6 +153,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if latest is not after:
                 return target if self._origin.is_past(latest, target) else latest
+            if patience.pauses >= _SURE_AFTER and self._origin.has_left(target):
+                return target  # reading it tells of the gap
             ends = f"the log ends at {after['id']}, before {target['id']}, where it ended before"
             patience.wait(SyncError(ends))
 

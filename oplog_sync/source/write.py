@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from oplog_kit.wording import counted
 from oplog_sync.apply import apply, count
@@ -55,6 +55,11 @@ class OplogWriter(Placed, DataSourceArrowWriter):
             raise OptionError(
                 f"column {unknown[0]} is unknown; an operation has {', '.join(sorted(_KNOWN))}"
             )
+        for field in schema.fields:
+            if field.name in _REQUIRED and field.dataType != StringType():
+                raise OptionError(
+                    f"column {field.name}: it must be a string, not {field.dataType.simpleString()}"
+                )
         if options.agent and "expected_offset" in names:
             raise OptionError(
                 "column expected_offset: an agent does not compare offsets; write to the store"

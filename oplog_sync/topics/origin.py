@@ -7,7 +7,6 @@ from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.topics.place import TopicMessage, TopicPlace
 from oplog_sync.topics.position import OLDEST, Position, TopicOptions, before_ms
-from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import Isolation
 
@@ -26,7 +25,8 @@ class TopicOrigin:
         self._options = options
         self._holds = options.isolation is Isolation.READ_COMMITTED
         end = options.end
-        self._clean: tuple[int, Mark] | None = None
+        self._decided = OLDEST
+        self._open_ms = -1
         self._end: MessageId | None = None
         if isinstance(end, MessageId):
             self._end = end
@@ -83,6 +83,10 @@ class TopicOrigin:
         """Return whether a position is later in the topic than another."""
         return Position.of(position).id > Position.of(other).id
 
+    def has_left(self, position: Mapping[str, Any]) -> bool:
+        """Return whether all messages up to a position have left the topic."""
+        return self._newest().id < Position.of(position).id
+
     def close(self) -> None:
         self._place.close()
 
@@ -93,17 +97,24 @@ class TopicOrigin:
         """
         open_ms = self._place.first_open_ms() if self._holds else None
         if open_ms is not None:
-            clean = self._before(open_ms)
-            begin = Position.at(clean) if clean.offset else OLDEST
+            begin, after = self._decided_until(open_ms)
             if begin.id < newest.id:
-                newest = self._walk(begin, clean.offset, newest)
+                newest = self._walk(begin, after, newest)
+        self._decided = newest
         return self._bounded(newest)
 
-    def _before(self, ms: int) -> Mark:
-        """Return the last entry before the time of an open pointer, which may stay open long."""
-        if self._clean is None or self._clean[0] != ms:
-            self._clean = ms, self._place.locate(*before_ms(ms)[:2])
-        return self._clean[1]
+    def _decided_until(self, open_ms: int) -> tuple[Position, int]:
+        """Return a position with no hold before it, and the offset to read on from.
+
+        ``open_ms``: of the oldest open pointer, which may stay open long. Decisions are final, so
+        what was decided at the last look still is.
+        """
+        decided, last_open_ms = self._decided, self._open_ms
+        self._open_ms = open_ms
+        if open_ms == last_open_ms or decided.ms >= open_ms:
+            return decided, self._place.offset_at(decided)
+        clean = self._place.locate(*before_ms(open_ms)[:2])
+        return (Position.at(clean) if clean.offset else OLDEST), clean.offset
 
     def _newest(self) -> Position:
         head = self._place.head()

@@ -108,7 +108,7 @@ def test_an_address_with_credentials_is_refused_and_not_shown(address: str) -> N
     "address", ["", "localhost:8042", "http://", "http://a:99999", "http://a?x=1", "http://a,"]
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(OptionError, match="is not the http:// or https:// address of an agent"):
+    with pytest.raises(OptionError, match="is not the address of an agent"):
         read_options({"agent": address})
 
 
