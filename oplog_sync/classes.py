@@ -19,7 +19,7 @@ SPARK = Path(pyspark.__file__).resolve().parent
 _LEFT_SECONDS = 86_400
 
 # The variables with options of Java.
-JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+JAVA_OPTIONS = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 _CHOSEN = ("-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit", "-Xshare:")
 
 
@@ -37,6 +37,8 @@ class ClassArchive(NamedTuple):
         """Give the written file its name after the end of Java. Without a file do nothing."""
         if self.part is not None:
             with suppress(OSError):
+                size = self.part.stat().st_size
+                _note(self.file).write_text(str(size))
                 self.part.replace(self.file)  # other runs see a whole file or none
 
     def drop(self) -> None:
@@ -63,20 +65,26 @@ def find_archive(java_version: str, environ: Mapping[str, str]) -> ClassArchive 
         versions = f"{SPARK} {pyspark.__version__} {built} {java_version}"
         key = hashlib.sha256(versions.encode()).hexdigest()[:16]
         file = folder / f"spark-{key}.jsa"
-        if file.exists():
+        for left in folder.glob("*.part"):  # of killed runs
+            if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
+                left.unlink()
+        note = _note(file)
+        # Java crashes if its end is missing.
+        if file.exists() and note.read_text() == str(file.stat().st_size):
             return ClassArchive(f"-XX:SharedArchiveFile={file} {SILENCE}", file, None)
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             return None
         # The second run writes it: a run in a new container would pay for each start.
-        seen = file.with_suffix(".seen")
-        if not seen.exists():
-            seen.touch()
+        if not note.exists():
+            note.touch()
             return None
-        for left in folder.glob("*.part"):  # of killed runs
-            if time.time() - left.stat().st_mtime > _LEFT_SECONDS:
-                left.unlink()
     except OSError:
         return None
     part = folder / f"{file.name}.{os.getpid()}.part"
     return ClassArchive(f"-XX:ArchiveClassesAtExit={part} {SILENCE}", file, part)
+
+
+def _note(file: Path) -> Path:
+    """Return the file that says that a run was seen, and the size of the archive."""
+    return file.with_suffix(".seen")

@@ -22,25 +22,30 @@ class _Leaving:
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
+        # Only Java is still busy: a signal ends it, and nothing is lost.
+        self.is_over = False
         self._before = {number: signal.getsignal(number) for number in ending_signals()}
         self._stderr = sys.stderr
 
     def install(self) -> None:
         for number in self._before:
-            signal.signal(number, self._leave)
+            signal.signal(number, self.leave)
 
     def restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.stderr = self._stderr
 
-    def _leave(self, number: int, frame: FrameType | None) -> None:
+    def leave(self, number: int, frame: FrameType | None = None) -> None:
         signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
         self.signal = signal.Signals(number)
+        if self.is_over:
+            sys.modules["oplog_sync.jvm"].JAVA.end()
+            return
         _fail(f"stopped by {self.signal.name}; run it again for the rest")
         sys.stderr = io.StringIO()  # threads of Spark now report the loss of Java at length
-        if (session := sys.modules.get("oplog_sync.session")) is not None:
-            session.end_java()  # otherwise Spark would finish the emission first
+        if (jvm := sys.modules.get("oplog_sync.jvm")) is not None:
+            jvm.JAVA.end()  # otherwise Spark would finish the emission first
         raise SystemExit(128 + number)
 
 
@@ -57,10 +62,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         if leaving.signal is None:  # otherwise the error is of an interrupted call to Java
             raise
     finally:
+        if leaving.signal is None and (jvm := sys.modules.get("oplog_sync.jvm")):
+            leaving.is_over = True
+            jvm.JAVA.finish()
         leaving.restore()
-        if leaving.signal is None and (session := sys.modules.get("oplog_sync.session")):
-            session.finish()
-    sys.exit(code if leaving.signal is None else 128 + leaving.signal)
+    if leaving.signal is not None and not leaving.is_over:
+        code = 128 + leaving.signal
+    sys.exit(code)
 
 
 def _run(settings: JobSettings, leaving: _Leaving) -> int:
@@ -80,9 +88,13 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
         # Before Spark starts, which takes seconds.
         find_store(settings)
         refuse_missing(settings.arguments, os.environ)
-        with translating():
-            spark = session.start(settings.master, settings.debug, is_small(settings.arguments))
-        leaving.install()  # Spark has taken SIGINT
+        try:
+            with translating():
+                spark = session.start(settings.master, settings.debug, is_small(settings.arguments))
+        except KeyboardInterrupt:  # Spark has taken SIGINT while it started
+            leaving.leave(signal.SIGINT)
+            raise
+        leaving.install()
         try:
             with warming_up(spark):
                 counts = run(spark, settings)
@@ -94,7 +106,17 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
             traceback.print_exc()
         code = error.exit_code if isinstance(error, SyncError) else EXIT_FAILED
         return _fail(str(error), code)
-    print(counts.table(), flush=True)
+    return _show(counts.table())
+
+
+def _show(table: str) -> int:
+    try:
+        print(table, flush=True)
+    except OSError as error:
+        # Otherwise Python would fail at exit because it cannot flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):  # the reader has seen enough
+            return _fail(f"the job is done, but its result cannot be printed: {error}")
     return EXIT_OK
 
 

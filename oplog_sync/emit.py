@@ -182,7 +182,7 @@ def _emitter(
     def emit_all(batches: Iterable[pa.RecordBatch]) -> _Rows:
         corrections = _corrections(batches)
         unjudged: list[Correction] = []
-        may_fail = is_first
+        has_done = False
 
         def handed_over() -> Iterator[Correction]:
             for correction in corrections:
@@ -192,10 +192,10 @@ def _emitter(
         try:
             for judged in apply(store, handed_over(), new, max_rate, patience):
                 unjudged.clear()
-                may_fail = False
+                has_done = True
                 yield _arrow(judged, with_data)
         except StoreError as error:
-            if may_fail:
+            if is_first and not has_done and not with_data:
                 raise  # nothing was emitted: Spark may retry on another machine
             failed = {"data": str(error), "verdict": _FAILED}
             yield pa.RecordBatch.from_pylist([failed], _ARROW_SCHEMA)

@@ -2,8 +2,6 @@
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,21 +14,13 @@ from pyspark import SparkContext
 from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.sql import SparkSession
 
-from oplog_sync.classes import JAVA_OPTIONS, ClassArchive, find_archive
-from oplog_sync.errors import SyncError
-from oplog_sync.jvm import jvm
+from oplog_sync.classes import JAVA_OPTIONS, find_archive
+from oplog_sync.jvm import JAVA, check_java, jvm
 
 _Value = bool | float | int | str | None
 
-JAVA_VERSION = 17
 # Spark's pages hide matching values: Spark's own default, and the command line of a job on MongoDB.
 _SECRETS = r"(?i)secret|password|token|access[.]?key|mongodb(\+srv)?://"
-
-# How long Java may take to remove its files when the job is stopped.
-_END_SECONDS = 8.0
-
-# How long Java may take to write the class data archive at its end.
-_ARCHIVE_SECONDS = 120.0
 
 _WARNING = b"WARNING: Using incubator modules"
 # Java's lines before it: its options from variables.
@@ -42,6 +32,9 @@ _DEFAULT_LOG_CONFIGS = "org/apache/spark/log4j2-"
 
 # Up to this many cores Java's simplest garbage collector takes the least time.
 _FEW_CORES = 4
+
+# They may hold options of Java.
+_CONF_FILES = ("java-opts", "spark-defaults.conf", "spark-env.sh")
 
 _TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -59,12 +52,6 @@ _BRIEF: dict[str, _Value] = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.codegen.wholeStage": "false",
 }
-
-_INSTALL = (
-    "install one, on Debian and Ubuntu with `apt install default-jre-headless`, "
-    "or name its folder in JAVA_HOME"
-)
-
 
 # What the options of a read or a write may hold: the URL of a database, a user in an address.
 _SECRET_OPTIONS = r"(?i)^password$|mongodb(\+srv)?://|//[^/\s]*@"
@@ -89,21 +76,6 @@ def hide_secrets(spark: SparkSession) -> None:
             spark.conf.set(name, ours)
         elif ours not in given:
             spark.conf.set(name, f"{given}|{ours}")
-
-
-def check_java() -> str:
-    """Return the versions of Java. Raise SyncError unless Spark finds a recent Java."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    needed = f"Spark needs Java {JAVA_VERSION} or later"
-    if java is None:
-        raise SyncError(f"{needed}, and there is no Java; {_INSTALL}")
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', shown)
-    if version is None or int(version[1]) < JAVA_VERSION:
-        raise SyncError(f"{needed}, and {java} is not; {_INSTALL}")
-    # Java also names options from its variables.
-    return "\n".join(re.findall(r"^.*(?:version \"|\(build ).*$", shown, re.MULTILINE))
 
 
 def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSession:
@@ -146,9 +118,9 @@ def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSessi
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(options).strip()
     show_bar = str(sys.stderr.isatty()).lower()
     builder = builder.master(master).config("spark.ui.showConsoleProgress", show_bar)
-    with _without_warning() if is_quiet else nullcontext():
+    JAVA.archive = archive
+    with _without_warning() if is_quiet else nullcontext(), JAVA.noted():
         session = builder.getOrCreate()
-    _started.archive = archive
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
     return session
@@ -162,32 +134,6 @@ def stop(spark: SparkSession) -> None:
         context._accumulatorServer = None
         vars(server)["handle_error"] = lambda *_: None  # its connection breaks when Java ends
     spark.stop()
-
-
-class _Started:
-    """The Java process of this process."""
-
-    archive: ClassArchive | None = None
-
-
-_started = _Started()
-
-
-def finish() -> None:
-    """End Java after Spark has stopped, if it is to write the class data archive at its end."""
-    archive, java = _started.archive, _java()
-    _started.archive = None
-    if archive is None or archive.part is None or java is None:
-        return
-    try:
-        assert java.stdin is not None
-        java.stdin.close()  # its gateway ends
-        java.wait(_ARCHIVE_SECONDS)
-        archive.keep()
-    except (OSError, subprocess.TimeoutExpired):
-        java.kill()
-        java.wait()
-        archive.drop()
 
 
 @contextmanager
@@ -219,27 +165,6 @@ def _copy(source: int, target: int) -> None:
             line = os.read(source, 1 << 16)
 
 
-def end_java() -> None:
-    """End Spark if this process has started it. Then calls to it fail; a transaction is whole."""
-    java, archive = _java(), _started.archive
-    if java is None:
-        return
-    java.terminate()  # it removes its files
-    try:
-        java.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        java.kill()
-        java.wait()
-    if archive is not None:
-        archive.drop()
-        _started.archive = None
-
-
-def _java() -> subprocess.Popen[bytes] | None:
-    java: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
-    return java
-
-
 def _has_log_config() -> bool:
     """Return whether the user has configured Spark's logs. spark-defaults.conf comes too late."""
     in_options = any(_LOG_CONFIG.search(os.environ.get(name, "")) for name in JAVA_OPTIONS)
@@ -248,9 +173,9 @@ def _has_log_config() -> bool:
 
 def _chooses_collector() -> bool:
     """Return whether the user's options may name a garbage collector: Java refuses a second one."""
-    names = (*JAVA_OPTIONS, "PYSPARK_SUBMIT_ARGS")
-    in_options = any("GC" in os.environ.get(name, "") for name in names)
-    return in_options or (_conf() / "spark-defaults.conf").exists()
+    given = [os.environ.get(name, "") for name in (*JAVA_OPTIONS, "PYSPARK_SUBMIT_ARGS")]
+    in_options = any(name in each for each in given for name in ("GC", "@", "-XX:Flags"))
+    return in_options or any((_conf() / name).exists() for name in _CONF_FILES)
 
 
 def _conf() -> Path:

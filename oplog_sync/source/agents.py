@@ -92,16 +92,14 @@ class AgentOrigin:
         None: there is no operation behind it yet. "0" stays: every object is still to be read.
         And whether operations behind the position have left the log.
         """
-        is_id = isinstance(position_of(after), EventId)
-        if after["id"] == "0" or (is_id and "from" not in after):
+        position = position_of(after)
+        if after["id"] == "0" or (isinstance(position, EventId) and "from" not in after):
             return after, False
         # The log was empty, or had nothing from the wanted time on.
-        found = self._log.poll(after.get("from"), inclusive=True, limit=1)
+        found = self._log.poll(after.get("from", position.ms), inclusive=True, limit=1)
         if not found.operations:
             return None, False
-        begin = offset(found.operations[0].id, first=True)
-        is_behind = "from" not in after and begin["offset"] > after.get("offset", 0) + 1
-        return begin, found.gap or is_behind
+        return offset(found.operations[0].id, first=True), found.gap
 
     def _past_gap(self, after: Offset) -> Offset:
         """Return the end of a batch of states, after a position that is not in the log."""

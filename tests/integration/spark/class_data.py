@@ -8,7 +8,7 @@ import sys
 from functools import cache
 
 from oplog_sync.classes import SILENCE, find_archive
-from oplog_sync.session import check_java
+from oplog_sync.jvm import check_java
 from tests.kits.paths import CACHE, ROOT
 
 _ROW = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
-from oplog_sync.session import check_java
+from oplog_sync.jvm import check_java
 from oplog_sync.source import register
 from tests.integration.spark.class_data import class_data_options
 from tests.kits.mongo.fixtures import capped_url, plain_url

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError
 from oplog_sync.source.options import Use, read_options
 from oplog_sync.source.positions import Instant, bound, is_past, offset
@@ -105,11 +106,18 @@ def test_an_address_with_credentials_is_refused_and_not_shown(address: str) -> N
 
 
 @pytest.mark.parametrize(
-    "address", ["", "localhost:8042", "http://", "http://a:99999", "http://a?x=1", "http://a,"]
+    "address",
+    ["", "localhost:8042", "http://", "http://a:99999", "http://a?x=hid", "http://a,", "u:hid"],
 )
-def test_an_address_that_is_none_is_refused(address: str) -> None:
-    with pytest.raises(OptionError, match="is not the address of an agent"):
+def test_an_address_that_is_none_is_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(OptionError, match="is not the address of an agent") as refused:
         read_options({"agent": address})
+    assert "hid" not in str(refused.value)
+
+
+def test_the_scheme_of_a_database_may_be_in_capitals() -> None:
+    backend = make_backend("MONGODB://u:hid@host/db")
+    assert backend.name == "MongoDB at host"
 
 
 def test_secrets_come_from_files_and_no_repr_shows_them(tmp_path: Path) -> None:

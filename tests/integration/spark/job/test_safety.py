@@ -14,6 +14,7 @@ from oplog_sync.errors import (
     SafetyRuleError,
     SyncError,
 )
+from oplog_sync.jvm import check_java
 from oplog_sync.settings import command as oplog_sync
 from oplog_sync.source import check_master
 from oplog_sync.source.options import read_options
@@ -177,7 +178,7 @@ def test_a_missing_java_is_said_in_a_sentence(
     with pytest.raises(
         SyncError, match="Spark needs Java 17 or later, and there is no Java; install one"
     ):
-        session.check_java()
+        check_java()
 
 
 def test_a_report_may_lie_beside_the_dump() -> None:

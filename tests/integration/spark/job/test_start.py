@@ -1,19 +1,23 @@
 """The start of the command: local files of the dump, and the class data archive of Java."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from oplog_sync import session
-from oplog_sync.classes import SILENCE, find_archive
+from oplog_sync.classes import JAVA_OPTIONS, SILENCE, find_archive
 from oplog_sync.cli import main
 from oplog_sync.dump import local
 from oplog_sync.dump.local import is_small, refuse_missing
 from oplog_sync.errors import DumpError
-from oplog_sync.session import check_java
+from oplog_sync.jvm import check_java
+from tests.kits.agents.agent import DEADLINE
 from tests.kits.spark.helpers import append, operation
 
 
@@ -88,10 +92,105 @@ def test_each_java_has_its_archive_and_a_whole_one_is_used(tmp_path: Path) -> No
     assert not first.file.exists()
     first.part.write_bytes(b"classes")
     first.keep()
+    left.touch()
+    os.utime(left, (0, 0))
     again = find_archive("17.0.1", environ)
+    assert not left.exists()
     assert again is not None
     assert again.options == f"-XX:SharedArchiveFile={first.file} {SILENCE}"
     assert again.part is None
+    first.file.write_bytes(b"class")  # its end is missing
+    cut = find_archive("17.0.1", environ)
+    assert cut is not None
+    assert cut.part is not None
+
+
+@pytest.mark.parametrize(
+    ("variables", "file", "is_ours"),
+    [
+        ({}, None, True),
+        ({"SPARK_SUBMIT_OPTS": "-Xmx1g"}, None, True),
+        ({"_JAVA_OPTIONS": "-XX:+UseG1GC"}, None, False),
+        ({"JDK_JAVA_OPTIONS": "@options"}, None, False),
+        ({"PYSPARK_SUBMIT_ARGS": "--conf x=-XX:+UseZGC"}, None, False),
+        ({}, "spark-env.sh", False),
+        ({}, "spark-defaults.conf", False),
+        ({}, "java-opts", False),
+    ],
+)
+def test_java_gets_no_second_garbage_collector(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    file: str | None,
+    is_ours: bool,
+) -> None:
+    for name in (*JAVA_OPTIONS, "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if file is not None:
+        (tmp_path / file).touch()
+    assert session._chooses_collector() is not is_ours
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "told"),
+    [
+        ("/dev/full", 1, "oplog-sync: the job is done, but its result cannot be printed: "),
+        (None, 0, ""),
+    ],
+)
+def test_a_result_that_cannot_be_printed_is_no_traceback(
+    target: str | None, code: int, told: str
+) -> None:
+    run = "import sys; from oplog_sync.cli import _show; sys.exit(_show('table'))"
+    if target is None:
+        source, out = os.pipe()
+        os.close(source)
+    else:
+        out = os.open(target, os.O_WRONLY)
+    with os.fdopen(out, "wb") as stdout:
+        done = subprocess.run(
+            [sys.executable, "-c", run], stdout=stdout, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr.partition("[")[0]) == (code, told)
+
+
+def test_a_signal_while_java_starts_leaves_no_process(tmp_path: Path) -> None:
+    append(tmp_path / "oplog.db", [operation("insert", "video", "1")])
+    (tmp_path / "dump.jsonl").touch()
+    with subprocess.Popen(
+        [sys.executable, "-m", "oplog_sync", "dump.jsonl"], cwd=tmp_path, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        try:
+            deadline = time.monotonic() + DEADLINE
+            while not _has_java(process.pid):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.002)
+            process.terminate()
+            # Ends when the last process that writes there has ended.
+            output, _ = process.communicate(timeout=DEADLINE)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "oplog-sync: stopped by SIGTERM; run it again for the rest\n" in output
+    assert "Traceback" not in output
+
+
+def _has_java(parent: int) -> bool:
+    """Return whether the process has started Spark's Java, which is not yet ready to be asked."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    names = []
+    for child in children:
+        with suppress(OSError):
+            names.append(Path(f"/proc/{child}/cmdline").read_text())
+    return any("SparkSubmit" in name and "launcher" not in name for name in names)
 
 
 def test_a_cache_that_cannot_be_written_and_options_of_the_user_mean_no_archive(

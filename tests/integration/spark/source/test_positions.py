@@ -1,6 +1,8 @@
 """Where reads begin and end, in a store and through agents alike."""
 
 import itertools
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,7 @@ from oplog_sync.source.columns import full_schema
 from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import reader_of
 from tests.kits.agents.agent import Agent
-from tests.kits.spark.helpers import log, operation
+from tests.kits.spark.helpers import live, log, operation
 
 SMALL_LOG = ("--capped-collection-size", "100KB")
 
@@ -129,6 +131,65 @@ def test_operations_that_have_left_the_log_are_told(small: Log) -> None:
         small.batch(start=moment)
     oldest = small.ids()[0]
     assert small.batch(start=moment, onGap="states")[0] >= int(oldest[12:], 16)
+
+
+def test_a_query_that_began_on_an_empty_log_is_told_of_operations_that_have_left(
+    small: Log,
+) -> None:
+    reader = reader_of({**small.options, "start": "oldest"})
+    empty = reader.initialOffset()
+    reader.stop()
+    _trim(small)
+    with pytest.raises(SyncError, match="has left the log"):
+        small.run(empty)
+    reader = reader_of(small.options)
+    with pytest.raises(SyncError, match="has left the log"):
+        reader.partitions(empty, {"id": small.ids()[-1]})
+    reader.stop()
+    found, _ = small.run(empty, onGap="states")
+    # An agent does not know the offsets of states.
+    assert len(found) == len(live(small.store))
+
+
+def test_a_position_of_an_earlier_epoch_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "oplog.db"
+    begin = [sys.executable, "-m", "oplogd", "--store", str(store), "--new-epoch"]
+    old: list[dict[str, Any]] = []
+    for number in range(3):
+        with Agent(tmp_path) as agent:
+            places = ({"store": str(store)}, {"agent": agent.url})
+            logs = [Log(agent, store, place | {"retryFor": "1ms"}) for place in places]
+            for each, at in itertools.product(logs, old):
+                with pytest.raises(SyncError, match=r"belongs to another log|has left the log"):
+                    each.run(at)
+            starts = [each.run(None, start="now")[1] for each in logs]
+            logs[0].post(3 * number, 3)
+            for each, start in zip(logs, starts, strict=True):
+                assert len(each.run(start)[0]) == 3
+                assert len(each.run(None, start="oldest")[0]) == 3
+            old.append(logs[0].run(None, start="oldest")[1])
+        done = subprocess.run(begin, check=True, capture_output=True, text=True)
+        assert "A new log begins" in done.stdout
+
+
+def test_an_hour_without_operations_is_empty_also_for_the_present_operations(small: Log) -> None:
+    small.post(0, 1)
+    first = small.moment()
+    second = first + 1
+    while time.time_ns() // 1_000_000 <= second + 1:
+        time.sleep(0.001)
+    small.post(1, 1)
+    assert small.run(None, start=str(first), end=str(second))[0] == []
+    assert small.run(None, start="oldest", end="1000")[0] == []
+
+
+@pytest.mark.parametrize("found", [5, {"offset": 3}, {"id": "0" * 40}])
+def test_a_checkpoint_of_another_source_is_refused(small: Log, found: Any) -> None:
+    small.post(0, 1)
+    reader = reader_of(small.options)
+    with pytest.raises(SyncError, match="is not of an oplog"):
+        reader.latestOffset(found)
+    reader.stop()
 
 
 def _trim(small: Log) -> None:
