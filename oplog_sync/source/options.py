@@ -94,7 +94,10 @@ class SourceOptions:
     partition_rows: int = _option("partitionRows", count(1), 250_000, "store read")
 
     def backend(self) -> Backend:
-        return make_backend(self.location)
+        try:
+            return make_backend(self.location)
+        except OptionError as error:  # of the flag that the commands have
+            raise OptionError(str(error).replace("--mongo-url", "option store", 1)) from None
 
     @property
     def location(self) -> str:

@@ -169,5 +169,8 @@ def _operation(row: Mapping[str, Any], number: int) -> bytes:
 
 
 def _invalid(error: FieldError, number: int) -> SyncError:
+    row = f"row {number} of its task"
+    if error.field == "operation":  # all of them together
+        return SyncError(f"{row}: the operation {error.reason}")
     column = "payload" if error.field == "message" else error.field
-    return SyncError(f"column {column}, row {number} of its task: {error.reason}")
+    return SyncError(f"column {column}, {row}: {error.reason}")

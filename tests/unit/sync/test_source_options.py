@@ -115,6 +115,12 @@ def test_an_address_that_is_none_is_refused_and_not_shown(address: str) -> None:
     assert "hid" not in str(refused.value)
 
 
+def test_a_wrong_url_of_a_database_names_the_option() -> None:
+    options = read_options({"store": "mongodb://host/db?w=majority&x=1"})
+    with pytest.raises(OptionError, match=r"^option store \(host\): "):
+        options.backend()
+
+
 def test_the_scheme_of_a_database_may_be_in_capitals() -> None:
     backend = make_backend("MONGODB://u:hid@host/db")
     assert backend.name == "MongoDB at host"
