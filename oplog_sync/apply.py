@@ -72,13 +72,13 @@ def count(judged: Iterable[Judged]) -> Counter[tuple[str, str, CorrectionResult]
 def _batches(corrections: Iterable[Correction], size: int) -> Iterator[list[Correction]]:
     """Yield batches of ``size``, less if they have large data: an agent waits for each."""
     batch: list[Correction] = []
-    octets = 0
+    taken = 0
     for correction in corrections:
         batch.append(correction)
-        octets += len(correction.operation.data)
-        if len(batch) == size or octets >= _BATCH_BYTES:
+        taken += len(correction.operation.data)
+        if len(batch) == size or taken >= _BATCH_BYTES:
             yield batch
-            batch, octets = [], 0
+            batch, taken = [], 0
     if batch:
         yield batch
 

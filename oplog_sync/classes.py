@@ -70,7 +70,7 @@ def find_archive(java_version: str, environ: Mapping[str, str]) -> ClassArchive 
                 left.unlink()
         note = _note(file)
         # Java crashes if its end is missing.
-        if file.exists() and note.read_text() == str(file.stat().st_size):
+        if file.exists() and note.exists() and note.read_text() == str(file.stat().st_size):
             return ClassArchive(f"-XX:SharedArchiveFile={file} {SILENCE}", file, None)
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):

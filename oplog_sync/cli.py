@@ -40,7 +40,7 @@ class _Leaving:
         signal.signal(number, signal.SIG_DFL)  # the second one ends the process at once
         self.signal = signal.Signals(number)
         if self.is_over:
-            sys.modules["oplog_sync.jvm"].JAVA.end()
+            sys.modules["oplog_sync.jvm"].JAVA.kill()
             return
         _fail(f"stopped by {self.signal.name}; run it again for the rest")
         sys.stderr = io.StringIO()  # threads of Spark now report the loss of Java at length

@@ -50,11 +50,9 @@ class Patience:
         self._clock = clock
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._since: float | None = None
-        self.pauses = 0
 
     def succeed(self) -> None:
         self._since = None
-        self.pauses = 0
         self._backoff.reset()
 
     def wait(self, error: Exception) -> None:
@@ -69,5 +67,4 @@ class Patience:
             tried = rough_duration(self._retry_for)
             raise UnreachableError(f"{error}; asked again for {tried} (option retryFor)") from error
         self._sleep(pause)
-        self.pauses += 1
         self._backoff.grow()

@@ -4,6 +4,7 @@ A micro-batch is the operations after one id, up to and including another. A rep
 the same from the log.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -145,7 +146,7 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
             patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
             return after
         patience = Patience(self._options.retry_for)
-        while True:
+        for looks in itertools.count():
             try:
                 latest = self._latest_of(after, limit)
             except (UnreachableError, StoreUnavailableError) as error:
@@ -153,10 +154,11 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if latest is not after:
                 return target if self._origin.is_past(latest, target) else latest
-            if patience.pauses >= _SURE_AFTER and self._origin.has_left(target):
+            if looks >= _SURE_AFTER and self._origin.has_left(target):
                 return target  # reading it tells of the gap
             ends = f"the log ends at {after['id']}, before {target['id']}, where it ended before"
             patience.wait(SyncError(ends))
+        raise AssertionError("the wait raises in the end")
 
     def _latest_of(self, after: Offset, limit: int | None) -> Offset:
         latest = self._origin.latest(after, limit)

@@ -99,6 +99,8 @@ def test_each_java_has_its_archive_and_a_whole_one_is_used(tmp_path: Path) -> No
     assert again is not None
     assert again.options == f"-XX:SharedArchiveFile={first.file} {SILENCE}"
     assert again.part is None
+    first.file.with_suffix(".seen").unlink()
+    assert find_archive("17.0.1", environ) is None  # noted once more
     first.file.write_bytes(b"class")  # its end is missing
     cut = find_archive("17.0.1", environ)
     assert cut is not None

@@ -1,10 +1,15 @@
 """Reads of a topic from a store and through agents, without Spark."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from oplog_sync.errors import SyncError
+from oplog_sync.source import OplogDataSource
+from oplog_sync.source.positions import Offset
+from oplog_sync.source.stream import StreamReader
+from oplog_sync.topics.columns import topic_schema
 from oplogd.model.message_id import parse_message_id
 from oplogd.model.transaction import Isolation
 from tests.integration.spark.topics.world import (
@@ -111,6 +116,44 @@ def test_a_stream_ends_before_an_undecided_message_and_goes_on_after_its_decisio
                 assert origin.is_past(end, ends[name])
                 for _ in range(2):
                     assert between(origin, ends[name], end) == ["held", "2"], name
+
+
+@_QUICK
+def test_a_query_for_the_present_messages_ends_if_they_leave_the_topic_meanwhile(
+    tmp_path: Path, place: StorePlace
+) -> None:
+    with place.agent(tmp_path) as agent:
+        topic = Topic(agent, TOPIC).create()
+        topic.publish("1", "2", "3")
+        readers = {
+            (way, on_gap): OplogDataSource(
+                {way: where, "topic": TOPIC, "start": "oldest", "onGap": on_gap, "retryFor": "30s"}
+            ).streamReader(topic_schema(False))
+            for way, where in (("store", str(place.store)), ("agent", agent.url))
+            for on_gap in ("fail", "oldest")
+        }
+        begins = {}
+        for name, reader in readers.items():
+            begins[name] = reader.latestOffset(reader.initialOffset(), SimpleNamespace(max_rows=1))
+            reader.prepareForTriggerAvailableNow()
+        topic.delete()
+        topic.create()
+        for (way, on_gap), reader in readers.items():
+            begin = begins[way, on_gap]
+            end = reader.latestOffset(begin, None)
+            assert end is not begin, way
+            if on_gap == "fail":
+                with pytest.raises(SyncError, match="has left the topic"):
+                    _read(reader, begin, end)
+            else:
+                assert _read(reader, begin, end) == []
+            assert reader.latestOffset(end, None) is end
+            reader.stop()
+
+
+def _read(reader: StreamReader, begin: Offset, end: Offset) -> list[object]:
+    parts = reader.partitions(begin, end)
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 @_QUICK
