@@ -186,13 +186,13 @@ def test_a_signal_while_java_starts_leaves_no_process(tmp_path: Path) -> None:
 
 
 def _has_java(parent: int) -> bool:
-    """Return whether the process has started Spark's Java, which is not yet ready to be asked."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    names = []
-    for child in children:
+    """Return whether the process has started Java, which is not yet ready to be asked."""
+    for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
         with suppress(OSError):
-            names.append(Path(f"/proc/{child}/cmdline").read_text())
-    return any("SparkSubmit" in name and "launcher" not in name for name in names)
+            command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+            if command[0].endswith("java") and "-version" not in command:
+                return True
+    return False
 
 
 def test_a_cache_that_cannot_be_written_and_options_of_the_user_mean_no_archive(
