@@ -8,7 +8,9 @@ from oplog_sync.backend import make_backend
 from oplog_sync.errors import OptionError
 from oplog_sync.source.options import Use, read_options
 from oplog_sync.source.positions import Instant, bound, is_past, offset
+from oplog_sync.source.write import OplogWriter
 from oplogd.model.event_id import EventId
+from tests.unit.sync.schemas import schema
 
 _ID = "545b55c7f095528dd0f3863c"
 
@@ -166,3 +168,10 @@ def test_an_event_id_is_later_than_replication_ids() -> None:
     assert [is_past(early, "0"), is_past("0", early), is_past("1", "0")] == [True, False, False]
     assert offset(early) == {"id": early, "offset": 10, "ms": 0x545B55C7 * 1000}
     assert offset("0", first=True) == {"id": "0", "offset": 0, "ms": 0, "first": True}
+
+
+@pytest.mark.parametrize("kind", ["binary", "bigint"])
+def test_an_operation_is_written_from_columns_of_text(kind: str) -> None:
+    columns = schema(f"event string, type string, id {kind}")
+    with pytest.raises(OptionError, match="column id: it must be a string, not "):
+        OplogWriter(read_options({"store": "a"}, "write"), columns)
