@@ -77,6 +77,14 @@ class TransactionTooLargeError(OplogError):
     """A transaction would have more records or bytes than it may."""
 
 
+class OnceKeyNotFoundError(OplogError):
+    """No transaction has committed with this key."""
+
+
+class TooManyKeysError(OplogError):
+    """The store has as many keys of transactions as it may. The message says what to do."""
+
+
 class LeaseError(FieldError):
     """A lease, or the fence of a publish, breaks a rule."""
 

@@ -17,9 +17,11 @@ from oplogd.decode.surrogates import explained
 from oplogd.decode.walk import ElementError, Extents, is_long, members
 from oplogd.errors import MessageError, OplogError
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(\w+)`", re.ASCII)
-_MEMBER = re.compile(r" - at `\$\.(\w+)[^`]*`$", re.ASCII)
+# Of a member that is an object.
+_INSIDE = r"(?: - at `\$\.(\w+)`)?"
+_UNKNOWN = re.compile(rf"Object contains unknown field `(.*?)`{_INSIDE}", re.DOTALL | re.ASCII)
+_MISSING = re.compile(rf"Object missing required field `(\w+)`{_INSIDE}", re.ASCII)
+_MEMBER = re.compile(r" - at `\$\.(\w+)(\.\w+)?[^`]*`$", re.ASCII)
 
 _NULL = msgspec.Raw(b"null")
 _decode_raw: Callable[[Text], msgspec.Raw] = msgspec.json.Decoder(msgspec.Raw).decode
@@ -102,15 +104,22 @@ def named(error: Exception, field: str, rules: Rules = _ANY_OBJECT) -> MessageEr
 
 def _invalid(message: str, field: str, rules: Rules) -> MessageError:
     if unknown := _UNKNOWN.fullmatch(message):
-        return MessageError(unknown[1], rules.unknown)
+        return MessageError(_inside(unknown[2], unknown[1]), rules.unknown)
     if missing := _MISSING.fullmatch(message):
-        return MessageError(missing[1], "is required")
+        return MessageError(_inside(missing[2], missing[1]), "is required")
     if "out of range" in message:
         return MessageError(field, "has a number that is out of range")
-    if (member := _MEMBER.search(message)) and member[1] in rules.members:
-        is_null = member[1] in rules.required and "got `null`" in message
-        return MessageError(member[1], "is required" if is_null else rules.members[member[1]])
+    if member := _MEMBER.search(message):
+        names = (f"{member[1]}{member[2] or ''}", member[1])
+        if name := next((each for each in names if each in rules.members), None):
+            is_null = name in rules.required and "got `null`" in message
+            return MessageError(name, "is required" if is_null else rules.members[name])
     return MessageError(field, rules.whole)
+
+
+def _inside(outer: str | None, name: str) -> str:
+    """Return the field of a member, maybe inside a member that is an object."""
+    return name if outer is None else f"{outer}.{name}"
 
 
 class Members:

@@ -52,6 +52,8 @@ class Reason(StrEnum):
     TIMEOUT = "timed out"
     # The fence of its begin did not hold when it was to commit, or when another term began.
     FENCE = "aborted because the term of its lease is over"
+    # Another transaction has committed its number of its key, a larger one, or is about to.
+    ONCE = "aborted because another transaction has its number"
 
 
 class Record(NamedTuple):

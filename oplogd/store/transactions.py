@@ -10,6 +10,7 @@ from oplogd.errors import OplogError, TopicError, TransactionConflictError, Tran
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.lease import Fence, stale_transaction
 from oplogd.model.message_id import record_id
+from oplogd.model.once import OnceNumber
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Reason, Record, State
 
@@ -35,7 +36,7 @@ class NewTransaction(NamedTuple):
     """``log``: the commit log. ``group``: None for the log of a topic.
 
     ``only_log``: the one log of all records; None: any log. ``fence``: judged with the decision to
-    commit; None: no condition.
+    commit; None: no condition. ``once``: the same.
     """
 
     log: int
@@ -43,15 +44,16 @@ class NewTransaction(NamedTuple):
     only_log: int | None
     timeout_ms: int
     fence: Fence | None = None
+    once: OnceNumber | None = None
 
 
 class Transaction(NamedTuple):
     """A transaction as the store has it. Times are ms since 1970 by the store's clock.
 
-    ``log``, ``group``, ``only_log`` and ``fence``: see ``NewTransaction``. ``reason``: of an abort.
-    ``logs``: the touched logs, 0 for the oplog. ``records`` and ``bytes``: written so far. After
-    the decision to commit, ``records`` is the committed number. ``begin`` and ``commit``: marks in
-    the commit log, None until they are known.
+    ``log``, ``group``, ``only_log``, ``fence`` and ``once``: see ``NewTransaction``. ``reason``:
+    of an abort. ``logs``: the touched logs, 0 for the oplog. ``records`` and ``bytes``: written so
+    far. After the decision to commit, ``records`` is the committed number. ``begin`` and
+    ``commit``: marks in the commit log, None until they are known.
     """
 
     id: int
@@ -68,6 +70,7 @@ class Transaction(NamedTuple):
     begin: Mark | None
     commit: Mark | None
     fence: Fence | None = None
+    once: OnceNumber | None = None
 
     def is_overdue(self, present: Present) -> bool:
         return self.state is State.OPEN and present.is_over(self.begun_ms, self.expires_ms)
@@ -183,7 +186,7 @@ def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
         return TransactionConflictError(
             f"transaction {id_} has committed with {transaction.records:,} records"
         )
-    if reason is Reason.CLIENT:
+    if reason in (Reason.CLIENT, Reason.ONCE):
         return TransactionConflictError(f"transaction {id_} was {reason}")
     return TransactionConflictError(f"transaction {id_} {reason or 'is still open'}")
 
@@ -198,6 +201,10 @@ class Transactions(Protocol):
     aborted. Once a poll has shown a holder a new term of the lease, nothing of an earlier term is
     decided any more, and what was decided before is complete. ``begin``, ``write`` and ``commit``
     raise StaleFenceError if the fence does not hold, also for a transaction aborted for it.
+
+    A transaction with ``once`` commits only if none has committed with this number of its key, or a
+    larger one. Otherwise it is aborted, with Reason.ONCE. The newest committed transaction of each
+    key is never forgotten.
     """
 
     @property
@@ -206,7 +213,9 @@ class Transactions(Protocol):
     async def begin(self, new: NewTransaction) -> Transaction:
         """Begin a transaction and append its begin record to the commit log.
 
-        Raises TopicNotFoundError if the commit log's topic was deleted.
+        If its number of a key has committed, nothing begins: return the transaction that has.
+        Raises TopicNotFoundError if the commit log's topic was deleted, TransactionConflictError if
+        a larger number has committed, and TooManyKeysError for a new key.
         """
 
     async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
@@ -222,7 +231,8 @@ class Transactions(Protocol):
     async def commit(self, id_: int, records: int) -> Commit:
         """Commit a transaction with exactly the records with lsn 0 to ``records`` - 1 or more.
 
-        Records with a larger lsn are ignored. A repeated call returns the same. Raises
+        Records with a larger lsn are ignored. A repeated call returns the same. If another
+        transaction has committed with this number of its key, return that commit. Raises
         TransactionConflictError if a record is missing (then the transaction stays open), or if the
         transaction was aborted, timed out, or committed with another number of records.
         """
@@ -242,6 +252,18 @@ class Transactions(Protocol):
         """Return transactions in this state and group, the newest first. None: any.
 
         ``before``: only those with smaller ids.
+        """
+
+    async def newest(self, key: str) -> Transaction:
+        """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError."""
+
+    async def keys(self, after: str, limit: int) -> list[Transaction]:
+        """Return the newest committed transaction of each key past one, sorted by key."""
+
+    async def forget_key(self, key: str) -> None:
+        """Forget a key, so its numbers can commit again. Raises OnceKeyNotFoundError.
+
+        Raises TransactionConflictError while a transaction is about to commit with it.
         """
 
     async def keep(self) -> int:

@@ -23,6 +23,7 @@ def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]
         **({"group": group} if group is not None else {}),
         **({"topic": topics[only]} if only is not None and only in topics else {}),
         **({"lease": str(transaction.fence)} if transaction.fence else {}),
+        **({"once": transaction.once._asdict()} if transaction.once else {}),
         "begun_at": format_ms(transaction.begun_ms),
         "expires_at": format_ms(transaction.expires_ms),
         "records": transaction.records,
@@ -34,7 +35,7 @@ def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]
 
 
 def encoding_commit(commit: Commit) -> Pieces[bytes]:
-    """Return the body of the answer to a commit."""
+    """Return the body of the answer to a commit. With a number it names the transaction."""
     ids: list[str] = []
     parts: list[str] = []
     for id_ in commit.record_ids():
@@ -47,7 +48,8 @@ def encoding_commit(commit: Commit) -> Pieces[bytes]:
         parts.append(",".join(ids))
     transaction = commit.transaction
     ends = {"begin": transaction.begin, "commit": transaction.commit}
-    members = [f'"{name}":{_quoted(mark)}' for name, mark in ends.items()]
+    members = [f'"txn":"{transaction.id}"'] if transaction.once else []
+    members += [f'"{name}":{_quoted(mark)}' for name, mark in ends.items()]
     yield
     return f'{{{",".join(members)},"records":[{",".join(parts)}]}}'.encode()
 

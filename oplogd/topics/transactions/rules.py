@@ -1,4 +1,4 @@
-"""The bodies of begin, records and commit. No I/O."""
+"""The bodies of records, commit and abort, and names in requests. No I/O."""
 
 from collections.abc import Callable, Collection
 from functools import lru_cache
@@ -16,15 +16,11 @@ from oplogd.errors import (
     TransactionConflictError,
     TransactionTooLargeError,
 )
-from oplogd.model.lease import Fence
 from oplogd.model.message import NO_HEADERS, REASONS, Message, Ttl, message_of, require_size
 from oplogd.model.names import MAX_NAME, OPLOG, TopicName, is_name
 from oplogd.model.operation import MAX_OPERATION_TEXT, OnUnknown, Operation, decode
 from oplogd.model.transaction import (
-    DEFAULT_GROUP,
-    DEFAULT_TIMEOUT_MS,
     GROUP_PREFIX,
-    MAX_TIMEOUT_MS,
     State,
     is_group_log,
 )
@@ -35,7 +31,7 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 
 # Most characters of NAMESPACE/TOPIC.
-_MAX_TOPIC = 2 * MAX_NAME + 1
+__MAX_TOPIC = 2 * MAX_NAME + 1
 _DIGEST_BYTES = 16
 # Stands for the time of arrival while an operation is decoded. No timestamp is equal to it, because
 # there is no year 0, and it has the same length as every timestamp.
@@ -45,15 +41,6 @@ _TIME_AT = len(b'{"timestamp":"')
 _PIECE = 1000
 # A longer body of a request with records is not taken for an empty one.
 _MAX_BLANK = 1000
-
-
-class Begin(NamedTuple):
-    """A begin as it was sent. Either ``group`` or ``topic`` is None. ``fence``: of the header."""
-
-    group: str | None
-    topic: TopicName | None
-    timeout_ms: int
-    fence: Fence | None = None
 
 
 class GivenRecord(msgspec.Struct, frozen=True, gc=False):
@@ -76,17 +63,6 @@ class Writing(NamedTuple):
     bytes: int
 
 
-class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a begin."""
-
-    group: Annotated[str | None, about(f"Default: {DEFAULT_GROUP}.")] = None
-    topic: Annotated[str | None, about("NAMESPACE/TOPIC.")] = None
-    timeout_ms: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMEOUT_MS)] | None,
-        about(f"Default: {DEFAULT_TIMEOUT_MS}.", 60_000),
-    ] = None
-
-
 class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a commit."""
 
@@ -107,38 +83,24 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     encoding: str | None = None
 
 
-_GROUP = f"must be 1 to {MAX_GROUP} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'"
-_TOPIC = (
+GROUP_RULE = f"must be 1 to {MAX_GROUP} ASCII letters, digits, '.', '_' or '-', and not '.' or '..'"
+TOPIC_RULE = (
     f"must be NAMESPACE/TOPIC, each 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-',"
     " and not '.' or '..'"
 )
-_TIMEOUT = f"must be a whole number from 1 to {MAX_TIMEOUT_MS:,}"
 _COUNT = "must be a whole number, at least 0"
 
-_BEGIN_RULES = Rules({"group": _GROUP, "topic": _TOPIC, "timeout_ms": _TIMEOUT})
 _COMMIT_RULES = Rules({"records": _COUNT}, required=("records",))
-_RECORD_RULES = Rules({**REASONS, "topic": _TOPIC, "lsn": _COUNT})
-TOPIC_RULES = Rules(whole=_TOPIC)
+_RECORD_RULES = Rules({**REASONS, "topic": TOPIC_RULE, "lsn": _COUNT})
+TOPIC_RULES = Rules(whole=TOPIC_RULE)
 _PAYLOAD_RULES = Rules(whole=REASONS["payload"])
 
 _RECORDS = Members("records")
-_decode_begin: Callable[[Text], BeginBody] = msgspec.json.Decoder(BeginBody).decode
 _decode_commit: Callable[[Text], CommitBody] = msgspec.json.Decoder(CommitBody).decode
 _decode_abort: Callable[[Text], AbortBody] = msgspec.json.Decoder(AbortBody).decode
 _decode_record: Callable[[Text], _Record] = msgspec.json.Decoder(_Record).decode
 _decode_payload: Callable[[Text], str | None] = msgspec.json.Decoder(str | None).decode
 _decode_text: Callable[[Text], str] = msgspec.json.Decoder(str).decode
-
-
-def parse_begin(raw: Buffer) -> Begin:
-    """Read the body of a begin. Raises MessageError."""
-    given = read(_decode_begin, raw.strip() or b"{}", "body", _BEGIN_RULES)
-    if given.group is not None and given.topic is not None:
-        raise MessageError("topic", "cannot be given together with group")
-    timeout = DEFAULT_TIMEOUT_MS if given.timeout_ms is None else given.timeout_ms
-    if given.topic is not None:
-        return Begin(None, topic_name(given.topic), timeout)
-    return Begin(group_name(DEFAULT_GROUP if given.group is None else given.group), None, timeout)
 
 
 def parse_commit(raw: Buffer) -> int:
@@ -173,7 +135,7 @@ def parse_limit(given: str | None) -> int:
 def group_name(given: str) -> str:
     """Return the name of a group. Raises MessageError."""
     if len(given) > MAX_GROUP or not is_name(given):
-        raise MessageError("group", _GROUP)
+        raise MessageError("group", GROUP_RULE)
     return given
 
 
@@ -182,7 +144,7 @@ def topic_name(given: str | None) -> TopicName:
     if given is None:
         raise MessageError("topic", "is required")
     if (name := _topic_name(given)) is None:
-        raise MessageError("topic", _TOPIC)
+        raise MessageError("topic", TOPIC_RULE)
     if is_group_log(name):
         raise MessageError(
             "topic", f"{name} is the commit log of a group; only the agent writes it"
@@ -192,7 +154,7 @@ def topic_name(given: str | None) -> TopicName:
 
 def _topic_name(text: str) -> TopicName | None:
     # The length is checked before the cache, which would keep a long text.
-    return _short_topic_name(text) if len(text) <= _MAX_TOPIC else None
+    return _short_topic_name(text) if len(text) <= __MAX_TOPIC else None
 
 
 @lru_cache(1000)

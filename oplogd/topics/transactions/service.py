@@ -28,8 +28,9 @@ from oplogd.store.transactions import (
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.publish import Acknowledged, without_rings
 from oplogd.topics.transactions.answers import shown
+from oplogd.topics.transactions.begin import Begin
 from oplogd.topics.transactions.room import RecordRoom
-from oplogd.topics.transactions.rules import Begin, Writing
+from oplogd.topics.transactions.rules import Writing
 
 _OPLOG_LOG = 0
 # Records handled before other requests get their turn.
@@ -65,7 +66,7 @@ class TransactionService:
         self.limits = limits
 
     async def begin(self, begin: Begin) -> Transaction:
-        """Begin a transaction. Raises TopicNotFoundError and DiskFullError."""
+        """Begin a transaction: see ``Transactions.begin``. Raises DiskFullError, too."""
         self._room.require_disk()
         topic = await self._commit_log(begin)
         try:
@@ -129,6 +130,18 @@ class TransactionService:
         """
         return await self._transactions.select(state, group, limit, before)
 
+    async def newest(self, key: str) -> Transaction:
+        """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError."""
+        return await self._transactions.newest(key)
+
+    async def keys(self, after: str, limit: int) -> list[Transaction]:
+        """Return the newest committed transaction of each key past one, sorted by key."""
+        return await self._transactions.keys(after, limit)
+
+    async def forget_key(self, key: str) -> None:
+        """Forget a key: see ``Transactions.forget_key``."""
+        await self._transactions.forget_key(key)
+
     async def shown(self, transactions: Sequence[Transaction]) -> list[dict[str, Any]]:
         """Return transactions for an answer. Names of deleted topics are missing."""
         logs = {log for transaction in transactions for log in transaction.logs}
@@ -146,7 +159,7 @@ class TransactionService:
             new = NewTransaction(commit_log.log, DEFAULT_GROUP, _OPLOG_LOG, begin.timeout_ms)
         else:
             new = NewTransaction(commit_log.log, None, commit_log.log, begin.timeout_ms)
-        return await self._transactions.begin(new._replace(fence=begin.fence))
+        return await self._transactions.begin(new._replace(fence=begin.fence, once=begin.once))
 
     async def _commit_log(self, begin: Begin, other_than: Topic | None = None) -> Topic:
         if begin.topic is not None and begin.topic != OPLOG:

@@ -47,7 +47,7 @@ _PROBLEMS = {
     503: "The queue or the memory for bodies is full, the store is unreachable, or the agent is"
     " stopping. Try again after Retry-After seconds. Requests that are 'not confirmed' may have"
     " been carried out.",
-    507: "The store has no free number for another topic. Delete topics.",
+    507: "The store has no number for another topic, or no room for another key. Delete some.",
 }
 _SCHEMES = {
     "ingest-password": {

@@ -32,6 +32,7 @@ _LIMIT = WithJsonSchema({"type": "integer", "minimum": 1, "maximum": transaction
 
 NamespacePart = Annotated[str, Path(json_schema_extra=_NAME)]
 TopicPart = Annotated[str, Path(json_schema_extra=_NAME)]
+OnceKeyName = Annotated[str, Path(json_schema_extra=_NAME, examples=["import-7"])]
 LeaseName = Annotated[str, Path(json_schema_extra=_NAME, examples=["orders"])]
 Txn = Annotated[
     int, PlainValidator(parse_id), _text("6494239639384848945", pattern="^[0-9]{19}$"), Path()

@@ -17,12 +17,14 @@ from oplogd.errors import (
     MessageTooLargeError,
     NoLogNumberError,
     NotConfirmedError,
+    OnceKeyNotFoundError,
     OperationError,
     OplogError,
     PositionError,
     QueueFullError,
     StaleFenceError,
     StoreUnavailableError,
+    TooManyKeysError,
     TopicExistsError,
     TopicFullError,
     TopicNotFoundError,
@@ -41,6 +43,7 @@ _STATUS: dict[type[OplogError], int] = {
     FieldError: 400,
     PositionError: 400,
     LeaseNotFoundError: 404,
+    OnceKeyNotFoundError: 404,
     TopicNotFoundError: 404,
     TransactionNotFoundError: 404,
     LeaseConflictError: 409,
@@ -55,6 +58,7 @@ _STATUS: dict[type[OplogError], int] = {
     StoreUnavailableError: 503,
     TopicFullError: 503,
     NoLogNumberError: 507,
+    TooManyKeysError: 507,
 }
 # The reasons to refuse a body, and the methods of requests with one.
 _REASONS = {400: "invalid", 413: "too_large", 415: "type"}

@@ -5,24 +5,26 @@ from fastapi import Depends, FastAPI, Request, Response
 from oplogd.decode.media_types import JSON
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.model.lease import Fence
+from oplogd.model.once import once_key
 from oplogd.model.operation import format_ms
-from oplogd.model.transaction import parse_id
+from oplogd.model.transaction import State, parse_id
 from oplogd.store.transactions import Transaction
 from oplogd.topics.rights import Right
-from oplogd.topics.transactions import answers, rules
+from oplogd.topics.transactions import answers, begin, rules
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.describe import types
-from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, WRITE_ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     FenceHeader,
     Group,
     Limit,
+    OnceKeyName,
     StateOfTransaction,
     Txn,
 )
 from oplogd.web.http.headers import fence_of, note_ignored
-from oplogd.web.v1.pages import MORE, Asked, key_in, listed
+from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     Api,
@@ -36,6 +38,8 @@ from oplogd.web.v1.requests import (
 
 TXNS = "/v1/txns"
 TXN = f"{TXNS}/{{txn}}"
+ONCE = "/v1/once"
+ONCE_KEY = f"{ONCE}/{{key}}"
 
 # No body of a begin, commit or abort is longer.
 _MAX_BYTES = 16 * 1024
@@ -54,8 +58,8 @@ def add_transactions(
     @app.post(TXNS, dependencies=api.writes)
     @described(
         "transactions",
-        *(*BODY_ERRORS, 404, 412, 507),
-        body=rules.BeginBody,
+        *(*BODY_ERRORS, 404, 409, 412, 507),
+        body=begin.BeginBody,
         answer=types.BegunAnswer,
         status=201,
         headers={"Location": "Path of the transaction."},
@@ -63,21 +67,26 @@ def add_transactions(
     async def begin_transaction(
         request: Request,
         fence: Fence | None = Depends(given_fence),
-        asked: rules.Begin = json_body(api.bodies, rules.parse_begin, _MAX_BYTES),
+        asked: begin.Begin = json_body(api.bodies, begin.parse_begin, _MAX_BYTES),
     ) -> Response:
         """Begin a transaction.
 
         A group selects the commit log `system/_txn.GROUP`: the commits of a group have one order.
         With `topic` the log of that topic is the commit log, and all records must be in that topic.
         Nothing commits after the time-out. With Oplog-Lease it commits only if the lease still has
-        this term when the commit is decided; later requests may repeat the header.
+        this term when the commit is decided; later requests may repeat the header. With `once` it
+        commits only if no transaction with this number of the key, or a larger one, has committed.
+        If the number has committed already, the answer is 200 with the transaction that has.
         """
         if asked.topic is not None:
             api.rights.require(request, Right.WRITE, *asked.topic)
         begun = await api.confirmed(service.begin(asked._replace(fence=fence)))
         id_ = str(begun.id)
+        headers = {**HEADERS, "Location": f"{TXNS}/{id_}"}
+        if begun.state is not State.OPEN:
+            return await show(begun, headers)
         body = {"txn": id_, "expires_at": format_ms(begun.expires_ms)}
-        return answer(body, {**HEADERS, "Location": f"{TXNS}/{id_}"}, 201)
+        return answer(body, headers, 201)
 
     @app.post(f"{TXN}/records")
     @described(
@@ -117,7 +126,8 @@ def add_transactions(
         """Commit a transaction.
 
         `records` is the number of records that were written, with lsn 0 to `records` - 1. If one is
-        missing, the transaction stays open. Repeated, the answer is the same.
+        missing, the transaction stays open. Repeated, the answer is the same. If another
+        transaction has committed with the same number of a key, the answer is that of its commit.
         """
         done = await api.confirmed(service.commit(txn, count))
         return Response(await api.bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
@@ -163,6 +173,33 @@ def add_transactions(
             service.shown,
         )
 
+    @app.get(ONCE_KEY, dependencies=api.reads)
+    @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
+    async def show_once_key(key: str = Depends(key_of)) -> Response:
+        """Show the newest committed transaction of a key: see `once` of a begin.
+
+        It is never forgotten, unless the key is deleted.
+        """
+        return shown((await service.shown([await service.newest(key)]))[0])
+
+    @app.get(ONCE, dependencies=api.reads)
+    @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
+    async def list_once_keys(asked: Asked = Depends(asked_page)) -> Response:
+        """List the newest committed transaction of each key, sorted by key."""
+        return await listed(
+            asked,
+            lambda after, most: service.keys(key_in(after, str) or "", most),
+            lambda each: each.once and each.once.key,
+            service.shown,
+        )
+
+    @app.delete(ONCE_KEY, dependencies=api.writes, status_code=204)
+    @described("transactions", *WRITE_ERRORS, 404, 409, status=204)
+    async def delete_once_key(key: str = Depends(key_of)) -> Response:
+        """Delete a key. After that its numbers can commit again."""
+        await api.confirmed(service.forget_key(key))
+        return Response(None, 204, HEADERS)
+
     async def read_records(request: Request, found: Ignored) -> rules.Writing:
         async with api.bodies.received(request, "records") as raw:
             require_json(request, raw)
@@ -172,3 +209,8 @@ def add_transactions(
 
     async def show(transaction: Transaction, headers: dict[str, str] = HEADERS) -> Response:
         return answer((await service.shown([transaction]))[0], headers)
+
+
+async def key_of(key: OnceKeyName) -> str:
+    """Return the key in a request's path. Raises TopicError."""
+    return once_key(key)

@@ -17,6 +17,7 @@ from oplogd.store.sqlite.file import connection, migration
 from oplogd.store.sqlite.topics import catalogue, news
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics import statements as topic_statements
+from oplogd.store.sqlite.transactions import statements as txn_statements
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import MessageBatch, Outcome, Topic
 from tests.kits.clock.virtual import VirtualClock
@@ -26,6 +27,7 @@ from tests.kits.store.kits import contents, expected, known, log_of, states_of, 
 POINTER_TABLES = ("pointers", "pointer_places", "stored")
 # The schema version that counts the bytes of topics, and its tables.
 SIZES = 1 + [each.name for each in MIGRATIONS].index("sizes of topics")
+NUMBERS = 1 + [each.name for each in MIGRATIONS].index("numbers of transactions")
 SIZE_TABLES = ("topic_sizes", "uncounted_stored")
 
 
@@ -114,6 +116,11 @@ def open_at_version(patch: pytest.MonkeyPatch, version: int) -> None:
     From version 2 on, topics that are there work in it.
     """
     patch.setattr(migration, "MIGRATIONS", MIGRATIONS[:version])
+    if version < NUMBERS:
+        for name in ("_ROWS", "FIND"):
+            without = getattr(txn_statements, name).replace("key, number", "NULL, NULL")
+            join = "LEFT JOIN txn_numbers ON txn_numbers.txn = id"
+            patch.setattr(txn_statements, name, without.replace(join, ""))
     if version < SIZES:
         for name in ("_FIND", "_IN_NAMESPACE", "_CURRENT"):
             without = getattr(catalogue, name).replace("LEFT JOIN topic_sizes USING (log)", "")

@@ -18,6 +18,7 @@ from oplogd.errors import (
 )
 from oplogd.model.lease import stale, stale_transaction
 from oplogd.model.message import Message
+from oplogd.model.once import no_key, number_over
 from oplogd.model.operation import Operation, format_ms
 from oplogd.model.transaction import (
     FIRST_ID,
@@ -71,12 +72,13 @@ class MemoryTransactions:
         self.operations: list[Entry] = [] if operations is None else operations
         self.trouble: StoreUnavailableError | None = None
         self._rows: dict[int, _Row] = {}
+        self._newest: dict[str, _Row] = {}
         self._decisions = Decisions()
 
     def another(self) -> "MemoryTransactions":
         """Return another handle on the same transactions, as another agent would have."""
         handle = MemoryTransactions(self.topics, self.operations)
-        handle._rows = self._rows
+        handle._rows, handle._newest = self._rows, self._newest
         return handle
 
     @property
@@ -87,6 +89,13 @@ class MemoryTransactions:
         self._work()
         if new.fence is not None and not self.topics.leases.holds(new.fence):
             raise StaleFenceError(stale(new.fence))
+        if new.once is not None and new.once.key in self._newest:
+            newest = self._newest[new.once.key].now
+            assert newest.once is not None
+            if newest.once.number > new.once.number:
+                raise number_over(new.once, newest.once.number)
+            if newest.once == new.once:
+                return newest
         now = self.topics.clock()
         id_ = FIRST_ID + (now << 20) + random.getrandbits(20)
         while id_ in self._rows:
@@ -112,6 +121,7 @@ class MemoryTransactions:
             begin=mark(entry),
             commit=None,
             fence=new.fence,
+            once=new.once,
         )
         self._rows[id_] = _Row(transaction)
         return transaction
@@ -151,6 +161,15 @@ class MemoryTransactions:
         row = self._row(id_)
         if row.committed is not None and row.now.records == records:
             return row.committed
+        once = row.now.once
+        rival = None if once is None else self._newest.get(once.key)
+        if rival is not None and once is not None and rival.now.once and rival is not row:
+            is_lost = rival.now.once.number >= once.number
+            if row.now.state is State.OPEN and is_lost:
+                self._abort(row, Reason.ONCE)
+            if row.now.reason is Reason.ONCE and rival.now.once == once:
+                assert rival.committed is not None
+                return rival.committed
         row = self._open_row(id_)
         if missing := [lsn for lsn in range(records) if lsn not in row.records]:
             raise lacking(id_, len(missing), records, missing[0])
@@ -179,6 +198,10 @@ class MemoryTransactions:
         runs = self._append([record for record in kept if record.log == 0], id_)
         row.committed = Commit(row.now, tuple(logs), runs, order)
         row.ended_ms = self.topics.clock()
+        if once is not None:
+            if once.key in self._newest:
+                self._newest[once.key].ended_ms = self.topics.clock()
+            self._newest[once.key] = row
         self._decisions.committed += 1
         return row.committed
 
@@ -206,6 +229,20 @@ class MemoryTransactions:
         ]
         return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
 
+    async def newest(self, key: str) -> Transaction:
+        self._work()
+        if key not in self._newest:
+            raise no_key(key)
+        return self._newest[key].now
+
+    async def keys(self, after: str, limit: int) -> list[Transaction]:
+        self._work()
+        return [self._newest[key].now for key in sorted(self._newest) if key > after][:limit]
+
+    async def forget_key(self, key: str) -> None:
+        await self.newest(key)
+        self._newest.pop(key).ended_ms = self.topics.clock()
+
     async def keep(self) -> int:
         self._work()
         overdue = [row for row in self._rows.values() if self._is_overdue(row)]
@@ -213,7 +250,8 @@ class MemoryTransactions:
             self._abort(row, Reason.TIMEOUT)
         oldest = self.topics.clock() - RETENTION_MS
         for id_, row in [*self._rows.items()]:
-            if row.now.state != State.OPEN and row.ended_ms < oldest:
+            is_old = row.now.state != State.OPEN and row.ended_ms < oldest
+            if is_old and row not in self._newest.values():
                 del self._rows[id_]
         return len(overdue)
 
@@ -254,7 +292,11 @@ class MemoryTransactions:
             self._abort(row, Reason.FENCE)
         if fence is not None and row.now.reason is Reason.FENCE:
             raise stale_transaction(id_, fence)
-        ends = {Reason.CLIENT: "was aborted by the client", Reason.TIMEOUT: "timed out"}
+        ends = {
+            Reason.CLIENT: "was aborted by the client",
+            Reason.TIMEOUT: "timed out",
+            Reason.ONCE: "was aborted because another transaction has its number",
+        }
         end = ends[row.now.reason] if row.now.reason else "has committed"
         raise TransactionConflictError(f"transaction {id_} {end}")
 

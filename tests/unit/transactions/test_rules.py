@@ -19,12 +19,14 @@ from oplogd.model.event_id import Mark
 from oplogd.model.message import Message
 from oplogd.model.message_id import MessageId, record_id
 from oplogd.model.names import OPLOG, TopicName
+from oplogd.model.once import OnceNumber
 from oplogd.model.operation import Operation
 from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, OperationRun, Transaction
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.topics.transactions import answers, rules
-from oplogd.topics.transactions.rules import Begin, GivenRecord
+from oplogd.topics.transactions.begin import Begin, parse_begin
+from oplogd.topics.transactions.rules import GivenRecord
 
 NOW = "2024-12-01T10:00:00.000Z"
 LATER = "2024-12-01T10:00:01.000Z"
@@ -73,14 +75,21 @@ def error_of(call: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("raw", [b"", b" \n", b"{}", b'{"group": null, "timeout_ms": null}'])
 def test_without_members_a_transaction_is_in_the_default_group_for_a_minute(raw: bytes) -> None:
-    assert rules.parse_begin(raw) == Begin("default", None, 60_000)
+    assert parse_begin(raw) == Begin("default", None, 60_000)
 
 
 def test_a_begin_names_a_group_or_a_topic() -> None:
     longest = "g" * 244
-    assert rules.parse_begin(body(group=longest, timeout_ms=1)) == Begin(longest, None, 1)
-    assert rules.parse_begin(body(topic="ns/t", timeout_ms=900_000)) == Begin(None, TOPIC, 900_000)
-    assert rules.parse_begin(body(topic="system/oplog")) == Begin(None, OPLOG, 60_000)
+    assert parse_begin(body(group=longest, timeout_ms=1)) == Begin(longest, None, 1)
+    assert parse_begin(body(topic="ns/t", timeout_ms=900_000)) == Begin(None, TOPIC, 900_000)
+    assert parse_begin(body(topic="system/oplog")) == Begin(None, OPLOG, 60_000)
+
+
+def test_a_begin_gives_a_number_of_a_key() -> None:
+    given = {"key": "k" * 249, "number": 2**53 - 1}
+    once = OnceNumber("k" * 249, 2**53 - 1)
+    assert parse_begin(body(once=given)) == Begin("default", None, 60_000, once)
+    assert parse_begin(body(once=None)) == Begin("default", None, 60_000)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +112,24 @@ def test_a_begin_names_a_group_or_a_topic() -> None:
         ({"timeout_ms": True}, "timeout_ms"),
         ({"timeout_ms": "60"}, "timeout_ms"),
         ({"ttl": 5}, "ttl"),
+        ({"once": "k"}, "once"),
+        ({"once": {}}, "once.key"),
+        ({"once": {"key": "k"}}, "once.number"),
+        ({"once": {"key": None, "number": 1}}, "once.key"),
+        ({"once": {"key": "a/b", "number": 1}}, "once.key"),
+        ({"once": {"key": "k" * 250, "number": 1}}, "once.key"),
+        ({"once": {"key": "k", "number": -1}}, "once.number"),
+        ({"once": {"key": "k", "number": 2**53}}, "once.number"),
+        ({"once": {"key": "k", "number": "1"}}, "once.number"),
+        ({"once": {"key": "k", "number": 1, "topic": "ns/t"}}, "once.topic"),
     ],
 )
 def test_a_bad_member_of_a_begin_is_named(members: dict[str, Any], field: str) -> None:
-    assert error_of(lambda: rules.parse_begin(body(**members))).startswith(f"{field}: ")
+    assert error_of(lambda: parse_begin(body(**members))).startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize(
-    "parse", [rules.parse_begin, rules.parse_commit, rules.parse_abort], ids=lambda p: p.__name__
+    "parse", [parse_begin, rules.parse_commit, rules.parse_abort], ids=lambda p: p.__name__
 )
 @pytest.mark.parametrize("raw", [b"[]", b"{", b"5", b"\xff", b"[" * 5000, b"{}{}"])
 def test_a_body_that_is_no_object_is_refused(parse: Callable[[bytes], Any], raw: bytes) -> None:

@@ -22,8 +22,9 @@ from oplogd.model.transaction import State
 from oplogd.store.topics import Topic
 from oplogd.store.transactions import RecordLimits, Transaction
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.transactions.begin import Begin
 from oplogd.topics.transactions.room import RecordRoom
-from oplogd.topics.transactions.rules import Begin, parsing_records
+from oplogd.topics.transactions.rules import parsing_records
 from oplogd.topics.transactions.service import TransactionService
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.topics.memory import MemoryTopics

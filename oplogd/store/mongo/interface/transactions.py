@@ -5,7 +5,7 @@ after it can be completed by any agent.
 
     begin: the row, then the begin record
     write: register the topics in the row while it is open, then append
-    commit: count the records, judge the fence, decide, complete
+    commit: count the records, judge the fence, claim the number, decide, complete
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,10 @@ from oplogd.store.mongo.link.topic_layout import BEGIN_NUMBER, number_of
 from oplogd.store.mongo.reading.topic_log import Working
 from oplogd.store.mongo.topics.groups import Group
 from oplogd.store.mongo.transactions.appends import SharedAppender
+from oplogd.store.mongo.transactions.claims import Claims
 from oplogd.store.mongo.transactions.completion import Completion
 from oplogd.store.mongo.transactions.decision import TransactionDecider
+from oplogd.store.mongo.transactions.once import KeyRows
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.records import CommittedRecords, entry_in, once
@@ -67,8 +69,10 @@ class MongoTransactions:
         self._rows = TransactionRows(link)
         self._appender = SharedAppender(topics.appender)
         self._records = CommittedRecords(link, self._appender, payloads)
-        self._completion = Completion(link, self._rows, self._appender, payloads, operations)
+        keys = KeyRows(link)
+        self._completion = Completion(link, self._rows, self._appender, payloads, operations, keys)
         self.decider = TransactionDecider(link, lease, self._rows, self._completion, topics.setup)
+        self._claims = Claims(link, keys, self._rows, self._completion, self.decider)
 
     @property
     def decisions(self) -> Decisions:
@@ -79,6 +83,10 @@ class MongoTransactions:
             if not await holding(self._link, [new.fence]):
                 raise StaleFenceError(stale(new.fence))
             await self._link.step("fence")
+        if new.once is not None:
+            committed = await self._claims.committed(new.once)
+            if committed is not None:
+                return (await self._completion.complete(committed)).transaction
         row = await self._rows.insert(new)
         await self._link.step("begun-row")
         id_, log, group, *_ = row.transaction
@@ -120,6 +128,11 @@ class MongoTransactions:
         row = await self.decider.current(id_)
         if row.phase is TxnPhase.OPEN:
             row = await self._decide(row, records)
+        once = row.transaction.once
+        if once is not None and row.transaction.reason is Reason.ONCE:
+            winner = await self._claims.winner(once)
+            if winner is not None:
+                return (await self._completion.complete(winner)).commit
         is_decided = row.phase in (TxnPhase.COMMITTING, TxnPhase.COMMITTED)
         if not is_decided or row.transaction.records != records:
             raise refusal(row.transaction, records)
@@ -143,6 +156,15 @@ class MongoTransactions:
         rows = await self._rows.select(state, group, limit, before)
         return [row.transaction for row in rows]
 
+    async def newest(self, key: str) -> Transaction:
+        return (await self._claims.newest(key)).transaction
+
+    async def keys(self, after: str, limit: int) -> list[Transaction]:
+        return await self._claims.keys(after, limit)
+
+    async def forget_key(self, key: str) -> None:
+        await self._claims.forget(key)
+
     async def stats(self) -> OpenStats:
         return await self._rows.stats()
 
@@ -159,6 +181,9 @@ class MongoTransactions:
 
         Another agent may end the transaction and remove its payloads, so they seem to be missing.
         """
+        once = row.transaction.once
+        if once is not None and await self._claims.is_lost(once):
+            return await self.decider.abort(row, Reason.ONCE)
         try:
             order = await self._records.order(row, records)
         except TransactionConflictError:
@@ -168,7 +193,11 @@ class MongoTransactions:
             return row
         row = await self.decider.fenced(row)
         await self._link.step("fence")
-        return await self.decider.commit(row, order) if row.phase is TxnPhase.OPEN else row
+        if row.phase is not TxnPhase.OPEN:
+            return row
+        if once is not None and not await self._claims.claim(row.transaction, once):
+            return await self.decider.abort(row, Reason.ONCE)
+        return await self.decider.commit(row, order)
 
     async def _reserve(
         self, row: TransactionRow, todo: Sequence[Record], limits: RecordLimits

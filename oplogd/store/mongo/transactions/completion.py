@@ -26,6 +26,7 @@ from oplogd.store.mongo.link.topic_layout import END_NUMBER, identity
 from oplogd.store.mongo.topics.groups import Group, Once
 from oplogd.store.mongo.topics.judgement import entries_of
 from oplogd.store.mongo.transactions.appends import SharedAppender
+from oplogd.store.mongo.transactions.once import KeyRows
 from oplogd.store.mongo.transactions.operations import OperationAppender
 from oplogd.store.mongo.transactions.payloads import Payloads
 from oplogd.store.mongo.transactions.places import forget_notes
@@ -69,12 +70,14 @@ class Completion:
         appender: SharedAppender,
         payloads: Payloads,
         operations: OperationAppender,
+        keys: KeyRows,
     ) -> None:
         self._link = link
         self._rows = rows
         self._appender = appender
         self._payloads = payloads
         self._operations = operations
+        self._keys = keys
         # By commit log, while there is a commit.
         self._turns: dict[int, _Turns] = {}
 
@@ -85,6 +88,17 @@ class Completion:
         if row.phase is TxnPhase.ABORTING:
             return await self._abort(row)
         return row
+
+    async def settle(self, row: TransactionRow) -> bool:
+        """Let a decided transaction be the newest one of its key. Return whether it is."""
+        id_, once = row.transaction.id, row.transaction.once
+        found = once and await self._keys.settle(id_, once)
+        if not found or found.newest.txn != id_:
+            return False
+        await self._link.step("settled")
+        if found.previous:
+            await self._rows.let_go(found.previous)
+        return True
 
     async def forget(self, is_allowed: Callable[[], bool]) -> None:
         """Forget old transactions while it is allowed."""
@@ -184,7 +198,10 @@ class Completion:
                     raise
                 return  # another agent was faster, and has removed the payloads
             await self._link.step("operations")
-        await self._rows.finish(id_, TxnPhase.COMMITTING, finished(commit, logs, runs))
+        members = finished(commit, logs, runs)
+        if await self.settle(row):
+            members["kept"] = True
+        await self._rows.finish(id_, TxnPhase.COMMITTING, members)
         await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(id_)

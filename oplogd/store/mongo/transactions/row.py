@@ -1,7 +1,7 @@
 """The row of a transaction: a document in ``oplog_txns``. No I/O.
 
 ``{_id, log, group, only, phase, reason, begun, expires, decided, logs, oplog, records, octets,
-high, active, fence, fenced, begin, n, order, commit, marks, runs}``.
+high, active, fence, fenced, once, outrun, kept, begin, n, order, commit, marks, runs}``.
 
 ``_id``: the transaction's id. ``log``: the commit log. ``only``: the one log of all records,
 missing for any. ``begun``, ``expires`` and ``decided``: times in ms. ``logs``: the touched topics,
@@ -9,8 +9,9 @@ in the order of their registration. ``oplog``: it has operations. ``records`` an
 reserved for writes so far. ``high``: the largest reserved lsn. ``active``: there until the
 transaction is finished, for its index. ``fence``: lease and term of its begin, missing without one.
 ``fenced``: it was aborted because this term is over. Then ``reason`` is another one, which an agent
-of the version before can read. ``begin`` and ``commit``: marks in the
-commit log.
+of the version before can read. ``once`` and ``outrun``: the same for the number of a key. ``kept``:
+it is the newest committed one of its key, so it is not forgotten. ``begin`` and ``commit``: marks
+in the commit log.
 
 After the decision to commit: ``n``, the number of records, and ``order``, for each lsn an index in
 ``logs`` as compressed numbers of 32 bits. When it is finished: ``marks`` of the COMMIT entries, and
@@ -26,6 +27,7 @@ from typing import NamedTuple
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
+from oplogd.model.once import OnceNumber
 from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.mongo.link.topic_layout import Document
@@ -67,6 +69,8 @@ STATES = {
     TxnPhase.COMMITTED: State.COMMITTED,
     TxnPhase.ABORTED: State.ABORTED,
 }
+# The members of reasons for an abort that an agent of the version before cannot read.
+MEMBERS = {Reason.FENCE: "fenced", Reason.ONCE: "outrun"}
 UNFINISHED = (TxnPhase.COMMITTING, TxnPhase.ABORTING)
 
 
@@ -126,6 +130,8 @@ def new_row(id_: int, new: NewTransaction, now_ms: int) -> Document:
     }
     if new.fence is not None:
         document["fence"] = new.fence._asdict()
+    if new.once is not None:
+        document["once"] = new.once._asdict()
     return document if new.only_log is None else {**document, "only": new.only_log}
 
 
@@ -143,14 +149,15 @@ def _row_of(document: Document) -> TransactionRow:
     phase = TxnPhase(document["phase"])
     topics = tuple(document["logs"])
     has_operations = bool(document["oplog"])
-    reason, fence = document.get("reason"), document.get("fence")
+    reason, fence, once = (document.get(name) for name in ("reason", "fence", "once"))
+    unread = next((each for each, name in MEMBERS.items() if document.get(name)), None)
     transaction = Transaction(
         document["_id"],
         _number(document, "log"),
         document["group"],
         document.get("only"),
         STATES[phase],
-        Reason.FENCE if document.get("fenced") else None if reason is None else Reason(reason),
+        unread or (None if reason is None else Reason(reason)),
         _number(document, "begun"),
         _number(document, "expires"),
         (0, *topics) if has_operations else topics,
@@ -159,6 +166,7 @@ def _row_of(document: Document) -> TransactionRow:
         _mark(document.get("begin")),
         _mark(document.get("commit")),
         None if fence is None else Fence(str(fence["lease"]), _number(fence, "term")),
+        None if once is None else OnceNumber(str(once["key"]), _number(once, "number")),
     )
     return TransactionRow(
         transaction, phase, topics, has_operations, _number(document, "high"), document

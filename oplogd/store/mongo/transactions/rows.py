@@ -17,6 +17,7 @@ from oplogd.store.mongo.link.topic_layout import Document
 from oplogd.store.mongo.transactions.row import (
     ACTIVE_INDEX,
     LARGE,
+    MEMBERS,
     STATES,
     TXNS,
     UNFINISHED,
@@ -112,11 +113,11 @@ class TransactionRows:
         present = await self._link.present()
         condition = is_over(present) if reason is Reason.TIMEOUT else is_alive(present)
         chosen: Document = {"_id": id_, "phase": TxnPhase.OPEN, **condition}
-        is_fenced = reason is Reason.FENCE
-        stored = Reason.CLIENT if is_fenced else reason
+        member = MEMBERS.get(reason)
+        stored = Reason.CLIENT if member else reason
         aborting = {"phase": TxnPhase.ABORTING, "reason": stored, "decided": present.ms}
-        if is_fenced:
-            aborting["fenced"] = True
+        if member:
+            aborting[member] = True
         return await self._change(chosen, {"$set": aborting})
 
     async def finish(self, id_: int, phase: TxnPhase, members: Document) -> TransactionRow | None:
@@ -191,9 +192,23 @@ class TransactionRows:
     async def old(self) -> list[int]:
         """Return some old transactions."""
         before = await self._link.before_ms(RETENTION_MS)
-        chosen = {"_id": {"$lt": id_at(before)}, "active": None, "decided": {"$lt": before}}
+        chosen: Document = {"_id": {"$lt": id_at(before)}, "active": None, "kept": None}
+        chosen["decided"] = {"$lt": before}
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
         return [each["_id"] for each in found]
+
+    async def of_ids(self, ids: Collection[int]) -> dict[int, TransactionRow]:
+        """Return the transactions that are there."""
+        async with self._link.reading() as session:
+            found = self._rows.find({"_id": {"$in": list(ids)}}, LARGE, session=session)
+            return {int(each["_id"]): row_of(each) async for each in found}
+
+    async def hold(self, id_: int) -> None:
+        """Never forget a transaction, until ``let_go``."""
+        await self._rows.update_one({"_id": id_}, {"$set": {"kept": True}})
+
+    async def let_go(self, id_: int) -> None:
+        await self._rows.update_one({"_id": id_}, {"$unset": {"kept": ""}})
 
     async def forget(self, ids: Collection[int]) -> None:
         await self._rows.delete_many({"_id": {"$in": list(ids)}})

@@ -148,6 +148,17 @@ CREATE_TXN_FENCES_LEAVE = """
     CREATE TRIGGER txn_fences_leave AFTER DELETE ON txns BEGIN
         DELETE FROM txn_fences WHERE txn = OLD.id;
     END"""
+# The numbers of transactions. `newest`: it is the newest committed one of its key. The row of this
+# transaction has no end, so it is never forgotten.
+CREATE_TXN_NUMBERS = """
+    CREATE TABLE txn_numbers (
+        txn INTEGER PRIMARY KEY, key TEXT NOT NULL, number INTEGER NOT NULL,
+        newest INTEGER NOT NULL
+    )"""
+CREATE_TXN_NUMBERS_LEAVE = """
+    CREATE TRIGGER txn_numbers_leave AFTER DELETE ON txns BEGIN
+        DELETE FROM txn_numbers WHERE txn = OLD.id;
+    END"""
 # A row for each topic after a forced rollback. `stamp`: of the newest lost message.
 CREATE_PURGES = """
     CREATE TABLE purges (log INTEGER PRIMARY KEY, stamp INTEGER NOT NULL)"""
@@ -266,4 +277,13 @@ MIGRATIONS = (
     ),
     # As above: its triggers count what such an agent writes.
     Migration("sizes of topics", topic_sizes.MIGRATION),
+    # As above. Such an agent would commit a number twice, and forget which were committed.
+    Migration(
+        "numbers of transactions",
+        (
+            CREATE_TXN_NUMBERS,
+            "CREATE UNIQUE INDEX newest_txns ON txn_numbers (key) WHERE newest",
+            CREATE_TXN_NUMBERS_LEAVE,
+        ),
+    ),
 )

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from oplogd.model.once import no_key
 from oplogd.model.transaction import Record, State
 from oplogd.store.sqlite.file.shared_write import SharedWriter
-from oplogd.store.sqlite.transactions import rows, steps
+from oplogd.store.sqlite.transactions import once, rows, steps
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transactions import (
     RETENTION_MS,
@@ -46,6 +47,18 @@ class SqliteTransactions(SharedWriter):
         self, state: State | None, group: str | None, limit: int, before: int | None = None
     ) -> list[Transaction]:
         return await self._readers.run(lambda db: rows.select(db, state, group, limit, before))
+
+    async def newest(self, key: str) -> Transaction:
+        found = await self._lookups.run(lambda db: rows.newest(db, key))
+        if found is None:
+            raise no_key(key)
+        return found
+
+    async def keys(self, after: str, limit: int) -> list[Transaction]:
+        return await self._readers.run(lambda db: rows.keys(db, after, limit))
+
+    async def forget_key(self, key: str) -> None:
+        await self._run(lambda step: once.forget_key(step, key))
 
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""

@@ -13,6 +13,7 @@ from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.lease import Fence
 from oplogd.model.names import SYSTEM
+from oplogd.model.once import OnceNumber
 from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction as write_transaction
@@ -31,7 +32,7 @@ from oplogd.store.transactions import (
 
 _Row = tuple[
     int, int, str | None, int | None, str, str | None, int, int, str, int, int,
-    int | None, int | None, int | None, int | None, str | None, int | None,
+    int | None, int | None, int | None, int | None, str | None, int | None, str | None, int | None,
 ]  # fmt: skip
 
 
@@ -62,6 +63,8 @@ def add(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
         added = db.execute(sql.ADD, given | {"id": id_}).rowcount
     if new.fence is not None:
         db.execute(sql.ADD_FENCE, (id_, *new.fence))
+    if new.once is not None:
+        db.execute(sql.ADD_NUMBER, (id_, *new.once))
     return find(db, id_)
 
 
@@ -80,6 +83,37 @@ def select(
     known = {"state": sql.IN_STATE, "group": sql.IN_GROUP, "before": sql.BEFORE}
     conditions = [condition for name, condition in known.items() if given[name] is not None]
     return list(map(_transaction, db.execute(sql.select(*conditions), given)))
+
+
+def newest(db: sqlite3.Connection, key: str) -> Transaction | None:
+    """Return the newest committed transaction of a key."""
+    row = db.execute(sql.NEWEST, (key,)).fetchone()
+    return None if row is None else _transaction(row)
+
+
+def keys(db: sqlite3.Connection, after: str, limit: int) -> list[Transaction]:
+    """Return the newest committed transaction of each key past one."""
+    return list(map(_transaction, db.execute(sql.KEYS, {"after": after, "limit": limit})))
+
+
+def count_keys(db: sqlite3.Connection) -> int:
+    (count,) = db.execute(sql.COUNT_KEYS).fetchone()
+    return int(count)
+
+
+def set_newest(db: sqlite3.Connection, id_: int, key: str, now: int) -> None:
+    """Let a committed transaction be the newest one of its key."""
+    given = {"id": id_, "key": key, "now": now}
+    for statement in (*sql.REPLACE_NEWEST, *sql.SET_NEWEST):
+        db.execute(statement, given)
+
+
+def forget_key(db: sqlite3.Connection, key: str, now: int) -> bool:
+    """Forget a key. Return whether there was one."""
+    found = 0
+    for statement in sql.REPLACE_NEWEST:
+        found = db.execute(statement, {"key": key, "now": now}).rowcount
+    return bool(found)
 
 
 def stats(db: sqlite3.Connection) -> OpenStats:
@@ -152,4 +186,5 @@ def _read(row: _Row) -> Transaction:
         begin=optional_mark(row[11], row[12]),
         commit=optional_mark(row[13], row[14]),
         fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),
+        once=None if row[17] is None or row[18] is None else OnceNumber(row[17], row[18]),
     )

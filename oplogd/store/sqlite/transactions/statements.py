@@ -10,11 +10,17 @@ from oplogd.store.transactions import OPLOG_INDEX
 # Random bits of an id. The bits above them count ms since 1970.
 RANDOM_BITS = 20
 
+# A time past all times: SQLite's largest integer.
+NEVER = (1 << 63) - 1
+
 # --- Rows ---
 
 _COLUMNS = """id, log, grp, only_log, state, reason, begun, expires, logs, records, octets,
-    begin_offset, begin_stamp, commit_offset, commit_stamp, lease, term"""
-_ROWS = f"SELECT {_COLUMNS} FROM txns LEFT JOIN txn_fences ON txn = id"
+    begin_offset, begin_stamp, commit_offset, commit_stamp, lease, term, key, number"""
+_ROWS = f"""
+    SELECT {_COLUMNS} FROM txns LEFT JOIN txn_fences ON txn_fences.txn = id
+    LEFT JOIN txn_numbers ON txn_numbers.txn = id
+"""
 FIND = f"{_ROWS} WHERE id = ?"
 RESULT = "SELECT result FROM txns WHERE id = ?"
 # Adds nothing if the id is used.
@@ -46,6 +52,26 @@ IN_STATE = "state = :state"
 IN_GROUP = "grp = :group"
 BEFORE = "id < :before"
 STATS = f"SELECT count(*), coalesce(min(begun), 0) FROM txns WHERE state = '{State.OPEN}'"
+
+# --- Numbers of keys ---
+
+ADD_NUMBER = "INSERT INTO txn_numbers VALUES (?, ?, ?, 0)"
+NEWEST = f"{_ROWS} WHERE key = ? AND newest"
+# Without its rows: only the index.
+COUNT_KEYS = "SELECT count(*) FROM txn_numbers WHERE newest"
+KEYS = f"{_ROWS} WHERE newest AND key > :after ORDER BY key LIMIT :limit"
+# The newest transaction of a key ends when another one replaces it.
+REPLACE_NEWEST = (
+    """
+    UPDATE txns SET ends = :now
+    WHERE id IN (SELECT txn FROM txn_numbers WHERE key = :key AND newest)
+    """,
+    "UPDATE txn_numbers SET newest = 0 WHERE key = :key AND newest",
+)
+SET_NEWEST = (
+    "UPDATE txn_numbers SET newest = 1 WHERE txn = :id",
+    f"UPDATE txns SET ends = {NEVER} WHERE id = :id",
+)
 
 # --- Keeping ---
 

@@ -25,7 +25,7 @@ from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.log import log as oplog
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import base
-from oplogd.store.sqlite.transactions import rows
+from oplogd.store.sqlite.transactions import once, rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import EntryKind
@@ -49,6 +49,8 @@ def begin(step: SharedStep, new: NewTransaction) -> Transaction:
     db, now = step.db, step.present.ms
     if new.fence is not None and not lease_rows.holding(db, [new.fence]):
         raise StaleFenceError(stale(new.fence))
+    if new.once is not None and (committed := once.committed(db, new.once)) is not None:
+        return committed
     transaction = rows.add(db, new, now)
     markers = {new.log: Marker(str(transaction.id))} if new.group is None else {}
     record = commit_log.begin_record(transaction.id, transaction.expires_ms)
@@ -92,6 +94,13 @@ def commit(step: SharedStep, id_: int, records: int) -> Commit | OplogError:
     """
     db = step.db
     transaction = find_fenced(step, id_)
+    is_judged = transaction.state is State.OPEN or transaction.reason is Reason.ONCE
+    if transaction.once is not None and is_judged:
+        winner = once.rival(db, transaction.once)
+        if winner is not None:
+            if transaction.state is State.OPEN:
+                transaction = _abort(step, transaction, Reason.ONCE)
+            return once.answer(db, transaction, winner)
     if transaction.state is State.OPEN:
         _check_complete(db, id_, records)
         _commit(db, transaction, records, step.present.ms)
@@ -212,6 +221,8 @@ def _commit(db: sqlite3.Connection, transaction: Transaction, records: int, now:
         "now": now,
     }
     db.execute(sql.SET_COMMITTED, committed)
+    if transaction.once is not None:
+        rows.set_newest(db, id_, transaction.once.key, now)
 
 
 def _append_operations(

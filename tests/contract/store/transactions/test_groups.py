@@ -11,7 +11,7 @@ from oplogd.store.numbers import REST_MS
 from oplogd.store.topics import DEFAULT_TTL, TopicStats
 from oplogd.store.transactions import IDLE_MS, RecordLimits
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.transactions.rules import Begin
+from oplogd.topics.transactions.begin import Begin
 from oplogd.topics.transactions.service import TransactionService
 from tests.kits.store.kits import Kit
 from tests.kits.store.transacting import (

@@ -1,0 +1,193 @@
+"""The claims of transactions to their numbers: see ``once``."""
+
+import asyncio
+import random
+import time
+
+from oplogd.errors import (
+    StoreUnavailableError,
+    TooManyKeysError,
+    TransactionConflictError,
+    TransactionNotFoundError,
+)
+from oplogd.model.once import (
+    MAX_KEYS,
+    OnceNumber,
+    no_key,
+    number_forgotten,
+    number_over,
+    too_many_keys,
+)
+from oplogd.model.transaction import Reason
+from oplogd.store.mongo.link.link import Link
+from oplogd.store.mongo.transactions.completion import Completion
+from oplogd.store.mongo.transactions.decision import TransactionDecider
+from oplogd.store.mongo.transactions.once import Claim, KeyRow, KeyRows
+from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
+from oplogd.store.mongo.transactions.rows import TransactionRows
+from oplogd.store.transactions import Transaction
+
+# Most time between two looks at a key that others change.
+_JITTER_SECONDS = 0.05
+
+
+class Claims:
+    """Methods raise PyMongo's errors, and StoreUnavailableError."""
+
+    def __init__(
+        self,
+        link: Link,
+        keys: KeyRows,
+        rows: TransactionRows,
+        completion: Completion,
+        decider: TransactionDecider,
+    ) -> None:
+        self._link = link
+        self._keys = keys
+        self._rows = rows
+        self._completion = completion
+        self._decider = decider
+
+    async def committed(self, once: OnceNumber) -> TransactionRow | None:
+        """Return the transaction committed with a number, None if one may begin with it.
+
+        Raises TransactionConflictError if a larger number has committed, and TooManyKeysError.
+        """
+        row = await self._settled(once.key)
+        if row is None:
+            if await self._keys.count() >= MAX_KEYS:
+                raise TooManyKeysError(too_many_keys())
+            return None
+        if row.newest.number > once.number:
+            raise number_over(once, row.newest.number)
+        return await self._of(row, once) if row.newest.number == once.number else None
+
+    async def winner(self, once: OnceNumber) -> TransactionRow | None:
+        """Return the transaction committed with a number if no larger one has committed."""
+        row = await self._settled(once.key)
+        if row is None or row.newest.number != once.number:
+            return None
+        return await self._of(row, once)
+
+    async def is_lost(self, once: OnceNumber) -> bool:
+        """Return whether a number, or a larger one, has committed."""
+        row = await self._settled(once.key)
+        return row is not None and row.newest.number >= once.number
+
+    async def claim(self, transaction: Transaction, once: OnceNumber) -> bool:
+        """Claim the number of a transaction. Return False if it, or a larger one, has committed.
+
+        Another transaction that has the claim is ended first.
+        """
+        began = time.monotonic()
+        claim = Claim(once.number, transaction.id)
+        while True:
+            row = await self._settled(once.key)
+            if row is not None and row.newest.number >= once.number:
+                return row.newest.txn == transaction.id
+            if row is not None and row.claim == claim:
+                return True
+            if row is None or await self._is_free(row):
+                await self._link.step("claiming")
+                if await self._keys.claim(once.key, row, claim):
+                    await self._link.step("claimed")
+                    return True
+            await self._pause(once.key, began)
+
+    async def newest(self, key: str) -> TransactionRow:
+        """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError."""
+        row = await self._settled(key)
+        if row is None or not row.newest.txn:
+            raise no_key(key)
+        return await self._of(row, OnceNumber(key, row.newest.number))
+
+    async def keys(self, after: str, limit: int) -> list[Transaction]:
+        """Return the newest committed transaction of each key past one, sorted by key."""
+        found: list[Transaction] = []
+        while len(found) < limit:
+            rows = await self._keys.select(after, limit)
+            ids = [each.newest.txn for each in rows if each.newest.txn]
+            known = await self._rows.of_ids(ids)
+            found += [known[id_].transaction for id_ in ids if id_ in known]
+            if len(rows) < limit:
+                break
+            after = rows[-1].key
+        return found[:limit]
+
+    async def forget(self, key: str) -> None:
+        """Forget a key: see ``Transactions.forget_key``."""
+        began = time.monotonic()
+        while True:
+            row = await self._settled(key)
+            if row is None:
+                raise no_key(key)
+            claimed = await self._claimed(row)
+            if claimed is not None and claimed.phase is TxnPhase.OPEN:
+                raise TransactionConflictError(
+                    f"transaction {claimed.transaction.id} is about to commit with the key {key}"
+                )
+            if row.newest.txn:
+                await self._rows.let_go(row.newest.txn)
+            if await self._keys.delete(row):
+                return
+            await self._pause(key, began)
+
+    async def _settled(self, key: str) -> KeyRow | None:
+        """Return the row of a key after a decided transaction with the claim was completed."""
+        began = time.monotonic()
+        while True:
+            row = await self._keys.find(key)
+            if row is None:
+                return None
+            # The row of a newest one that is not finished would be kept for ever.
+            id_ = row.newest.txn if row.claim is None else row.claim.txn
+            other = await self._found(id_) if id_ else None
+            if other is None or other.phase not in (TxnPhase.COMMITTING, TxnPhase.COMMITTED):
+                return row
+            if other.phase is TxnPhase.COMMITTED and row.claim is None:
+                return row
+            await self._completion.complete(other)
+            if other.phase is TxnPhase.COMMITTED and await self._completion.settle(other):
+                # An agent of a version before keys has completed it.
+                await self._rows.hold(id_)
+            elif row.claim is None:
+                return row
+            await self._pause(key, began)
+
+    async def _is_free(self, row: KeyRow) -> bool:
+        """Return whether no open transaction has the claim. Abort the one that has."""
+        other = await self._claimed(row)
+        if other is not None and other.phase is TxnPhase.OPEN:
+            other = await self._decider.abort(other, Reason.ONCE)
+        return other is None or other.phase in (TxnPhase.ABORTING, TxnPhase.ABORTED)
+
+    async def _claimed(self, row: KeyRow) -> TransactionRow | None:
+        """Return the transaction with the claim. An overdue one is aborted first."""
+        if row.claim is None:
+            return None
+        try:
+            return await self._decider.current(row.claim.txn)
+        except TransactionNotFoundError:
+            return None
+
+    async def _of(self, row: KeyRow, once: OnceNumber) -> TransactionRow:
+        found = await self._found(row.newest.txn)
+        if found is None:
+            raise number_forgotten(once, row.newest.txn)
+        return found
+
+    async def _found(self, id_: int) -> TransactionRow | None:
+        try:
+            return await self._rows.find(id_)
+        except TransactionNotFoundError:
+            return None
+
+    async def _pause(self, key: str, began: float) -> None:
+        """Wait a moment, at most as long as the caller, who began at a time, has tried already."""
+        tried_seconds = time.monotonic() - began
+        if tried_seconds > self._link.timing.majority_seconds:
+            raise StoreUnavailableError(
+                f"MongoDB at {self._link.hosts}: the key {key} changes too often, or no majority of"
+                " the replica set has what its primary wrote"
+            )
+        await asyncio.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))
