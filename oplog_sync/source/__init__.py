@@ -6,7 +6,12 @@ from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
@@ -20,12 +25,14 @@ from oplog_sync.source.origin import Origin, ToArrow
 from oplog_sync.source.place import check_local
 from oplog_sync.source.store import StoreOrigin
 from oplog_sync.source.stream import StreamReader
-from oplog_sync.source.topic import topic_origin, topic_writer
-from oplog_sync.source.write import OplogWriter
+from oplog_sync.source.topic import topic_origin, topic_stream_writer, topic_writer
+from oplog_sync.source.write import OplogWriter, StreamWriter
 from oplog_sync.topics.columns import topic_schema
 
 __all__ = ["OplogDataSource", "register"]
 
+# Options of a streaming query, which Spark hands to its sink, too.
+_OF_QUERIES = ("checkpointlocation", "queryname")
 # A user, or a parameter with a secret, in the URL of a database.
 _CREDENTIALS = re.compile(r"^[^?]*@|[?&][^=&]*(?:pass|secret|token|mechanismprop)", re.IGNORECASE)
 
@@ -100,6 +107,16 @@ class OplogDataSource(DataSource):
             raise OptionError("mode overwrite: a log can only be appended to; use mode append")
         options = self._options("write")
         return (OplogWriter if options.topic is None else topic_writer)(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        if overwrite:
+            raise OptionError(
+                "outputMode complete: a log can only be appended to; use append or update"
+            )
+        for name in [name for name in self.options if name.lower() in _OF_QUERIES]:
+            del self.options[name]
+        options = self._options("write")
+        return (StreamWriter if options.topic is None else topic_stream_writer)(options, schema)
 
     def _origin(self, options: SourceOptions, schema: StructType) -> tuple[Origin, ToArrow]:
         if options.topic is not None:

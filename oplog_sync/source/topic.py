@@ -7,13 +7,15 @@ from pyspark.sql.types import StructType
 from oplog_sync.errors import OptionError
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.patience import patiently
-from oplog_sync.topics.agent import AgentTopic
+from oplog_sync.topics.agent import AgentClient, AgentTopic, Retrying
+from oplog_sync.topics.batch import TopicStreamWriter
 from oplog_sync.topics.columns import TopicColumns
 from oplog_sync.topics.origin import TopicOrigin
 from oplog_sync.topics.place import TopicPlace
 from oplog_sync.topics.position import TopicOptions, parse_bound, parse_topic
 from oplog_sync.topics.store import StoreTopic
 from oplog_sync.topics.write import TopicWriter
+from oplogd.model.names import TopicName
 from oplogd.model.transaction import Isolation
 
 
@@ -23,7 +25,7 @@ def topic_origin(options: SourceOptions, schema: StructType) -> tuple[TopicOrigi
     columns = TopicColumns(schema, made)
     place: TopicPlace
     if options.agent:
-        place = AgentTopic(options.agents(), made, partial(patiently, retry_for=options.retry_for))
+        place = AgentTopic(options.agents(), made, _retrying(options))
     else:
         place = StoreTopic(options.backend(), made, decodes=columns.decodes)
     return TopicOrigin(place, made), columns
@@ -31,13 +33,25 @@ def topic_origin(options: SourceOptions, schema: StructType) -> tuple[TopicOrigi
 
 def topic_writer(options: SourceOptions, schema: StructType) -> TopicWriter:
     """Return the writer of a topic. Raises OptionError."""
+    return TopicWriter(*_written(options), schema, _retrying(options))
+
+
+def topic_stream_writer(options: SourceOptions, schema: StructType) -> TopicStreamWriter:
+    """Return the writer of a query's batches to a topic. Raises OptionError."""
+    return TopicStreamWriter(*_written(options), schema, _retrying(options))
+
+
+def _written(options: SourceOptions) -> tuple[AgentClient, TopicName]:
     if not options.agent:
         raise OptionError(
             "option topic: messages are published through agents; give their addresses in the "
             "option agent, not store"
         )
-    retry = partial(patiently, retry_for=options.retry_for)
-    return TopicWriter(options.agents(), parse_topic(options.topic or ""), schema, retry)
+    return options.agents(), parse_topic(options.topic or "")
+
+
+def _retrying(options: SourceOptions) -> Retrying:
+    return partial(patiently, retry_for=options.retry_for)
 
 
 def _topic_options(options: SourceOptions) -> TopicOptions:

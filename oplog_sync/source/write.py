@@ -10,7 +10,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StringType, StructType
 
 from oplog_kit.wording import counted
@@ -90,6 +94,22 @@ class OplogWriter(Placed, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _tell("the write failed; operations that its tasks have appended stay in the log")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Appends the batches of a streaming query. A repeated batch is appended again."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._writer = OplogWriter(options, schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._writer.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._writer.abort(messages)
 
 
 def _tell(text: str) -> None:

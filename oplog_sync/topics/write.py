@@ -32,7 +32,7 @@ _KINDS = {
     "key": ("string",),
     "headers": ("array<struct<key:string,value:string>>", "map<string,string>"),
 }
-_JSON = {"Content-Type": "application/json"}
+JSON = {"Content-Type": "application/json"}
 _LINES = {"Content-Type": "application/x-ndjson"}
 # Any time: only whether the operation is valid counts.
 _ARRIVAL = format_ms(0)
@@ -40,7 +40,7 @@ _ARRIVAL = format_ms(0)
 _encode = msgspec.json.Encoder().encode
 
 # Sends rows with one request. Raises AgentRefusedError.
-_Post = Callable[[Sequence[bytes]], object]
+Post = Callable[[Sequence[bytes]], object]
 
 
 @dataclass
@@ -56,27 +56,14 @@ class TopicWriter(DataSourceArrowWriter):
     def __init__(
         self, agents: AgentClient, name: TopicName, schema: T.StructType, retry: Retrying
     ) -> None:
-        """Raises OptionError unless each column is one of a message and has its type."""
-        kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-        if "payload" not in kinds:
-            raise OptionError("column payload is missing; a message has payload, key and headers")
-        for column, kind in kinds.items():
-            if column not in _KINDS:
-                raise OptionError(
-                    f"column {column} is unknown; a message has {', '.join(_KINDS)}; select them"
-                )
-            if kind not in _KINDS[column]:
-                raise OptionError(
-                    f"column {column} is of type {kind}; it must be {' or '.join(_KINDS[column])}"
-                )
+        """Raises OptionError: see ``check_columns``."""
+        check_columns(schema)
         self._agents = agents
         self._path = f"{path_of(name)}/publish"
         self._retry = retry
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PublishedRows:
-        rows = (row for batch in iterator for row in batch.to_pylist())
-        messages = (_message(row, number) for number, row in enumerate(rows, 1))
-        return PublishedRows(_send(messages, self._post))
+        return PublishedRows(_send(messages_of(iterator), self._post))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         pass
@@ -87,7 +74,29 @@ class TopicWriter(DataSourceArrowWriter):
 
     def _post(self, messages: Sequence[bytes]) -> None:
         body = b'{"messages":[' + b",".join(messages) + b"]}"
-        self._retry(lambda: self._agents.ask("POST", self._path, body, _JSON))
+        self._retry(lambda: self._agents.ask("POST", self._path, body, JSON))
+
+
+def check_columns(schema: T.StructType) -> None:
+    """Raise OptionError unless each column is one of a message and has its type."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if "payload" not in kinds:
+        raise OptionError("column payload is missing; a message has payload, key and headers")
+    for column, kind in kinds.items():
+        if column not in _KINDS:
+            raise OptionError(
+                f"column {column} is unknown; a message has {', '.join(_KINDS)}; select them"
+            )
+        if kind not in _KINDS[column]:
+            raise OptionError(
+                f"column {column} is of type {kind}; it must be {' or '.join(_KINDS[column])}"
+            )
+
+
+def messages_of(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Return each row as a message in JSON. Raises SyncError for one that is no message."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    return (_message(row, number) for number, row in enumerate(rows, 1))
 
 
 def write_operations(
@@ -108,23 +117,23 @@ def write_operations(
     return _send(operations, post)
 
 
-def _send(rows: Iterable[bytes], post: _Post) -> int:
+def _send(rows: Iterable[bytes], post: Post) -> int:
     """Send rows in batches of at most MAX_ROWS and about MAX_BYTES. Return their number."""
     waiting: list[bytes] = []
     size = total = 0
     for row in rows:
         if waiting and (len(waiting) == MAX_ROWS or size + len(row) > MAX_BYTES):
-            _send_batch(waiting, post)
+            send_batch(waiting, post)
             waiting, size = [], 0
         waiting.append(row)
         size += len(row) + 1
         total += 1
     if waiting:
-        _send_batch(waiting, post)
+        send_batch(waiting, post)
     return total
 
 
-def _send_batch(rows: Sequence[bytes], post: _Post) -> None:
+def send_batch(rows: Sequence[bytes], post: Post) -> None:
     """Send rows, in halves if the agent takes smaller requests only."""
     try:
         post(rows)
@@ -132,8 +141,8 @@ def _send_batch(rows: Sequence[bytes], post: _Post) -> None:
         if error.status != 413 or len(rows) == 1:
             raise
         half = len(rows) // 2
-        _send_batch(rows[:half], post)
-        _send_batch(rows[half:], post)
+        send_batch(rows[:half], post)
+        send_batch(rows[half:], post)
 
 
 def _message(row: Mapping[str, Any], number: int) -> bytes:

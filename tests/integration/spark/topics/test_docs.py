@@ -12,16 +12,17 @@ from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.documents import pages
 
+NAMES = ("oplog.db", "checkpoint", "checkpoint-of-copies")
 DOCS = pages.SPARK_TOPICS.read_text()
 
 
 def test_the_snippets_run_in_their_order(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    paths = {f'"{name}"': repr(str(tmp_path / name)) for name in ("oplog.db", "checkpoint")}
+    paths = {f'"{name}"': repr(str(tmp_path / name)) for name in NAMES}
     paths['.option("path", "orders")'] = f'.option("path", {str(tmp_path / "orders")!r})'
     with Agent(tmp_path) as agent:
-        topic = Topic(agent, TOPIC).create()
+        topic, copies = Topic(agent, TOPIC).create(), Topic(agent, "shop/copies").create()
         topic.publish({"payload": "a", "key": "7"}, {"payload": "b", "key": "7"})
         names = {"spark": spark, "agent": agent.url}
         for snippet in re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL):
@@ -39,6 +40,7 @@ def test_the_snippets_run_in_their_order(
             "key": "7",
             "headers": [["source", "spark"]],
         }
+        assert [each["payload"] for each in polled(copies)] == ["a", "b", published["payload"]]
 
 
 def test_every_column_is_in_the_documentation() -> None:
