@@ -78,16 +78,17 @@ class Daemon:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
-    """Yield the URL of a master. Its worker starts executors, each with a folder of its own."""
+def cluster(folder: Path, workers: int = 1) -> Iterator[str]:
+    """Yield the URL of a master. Each worker starts executors, each with a folder of its own."""
     master = Daemon(folder / "master", "master.Master", "--port", "0")
     daemons = [master]
     try:
         url = master.wait_for(r"Starting Spark master at (spark://\S+)")
         size = ("--cores", str(EXECUTORS), "--memory", f"{600 * EXECUTORS}m")
-        work = folder / "worker"
-        daemons.append(Daemon(work, "worker.Worker", *size, "--work-dir", str(work), url))
-        master.wait_for(r"(Registering worker)")
+        for number in range(workers):
+            work = folder / f"worker{number or ''}"
+            daemons.append(Daemon(work, "worker.Worker", *size, "--work-dir", str(work), url))
+            master.wait_for(r"(Registering worker)")
         yield url
     finally:
         for daemon in reversed(daemons):
