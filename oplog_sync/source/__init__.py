@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from oplog_sync.errors import OptionError
 from oplog_sync.session import hide_secrets
-from oplog_sync.source.agents import AgentOrigin
+from oplog_sync.source.agent.origin import AgentOrigin
 from oplog_sync.source.batch import BatchReader, StatesReader
 from oplog_sync.source.columns import arrow_batch, check_schema, full_schema
 from oplog_sync.source.http import addresses

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from oplog_sync.arrow import rare_collections
 from oplog_sync.backend import Range
-from oplog_sync.source.agents import AgentOrigin
+from oplog_sync.source.agent.origin import AgentOrigin
 from oplog_sync.source.columns import WITHOUT_DATA, arrow_batch
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import Origin, ToArrow

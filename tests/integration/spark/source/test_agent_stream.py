@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
 from oplog_sync.source import stream
-from oplog_sync.source.agent import AgentLog
+from oplog_sync.source.agent.log import AgentLog
 from oplog_sync.source.http import Agents
 from oplog_sync.source.stream import HOLD_SECONDS
 from tests.integration.spark.source.streams import StreamSink, reader_of, stream_of

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from oplog_sync.errors import OptionError, SyncError, UnreachableError
-from oplog_sync.source.agent import AgentLog
+from oplog_sync.source.agent.log import AgentLog
 from oplog_sync.source.http import Agents, Tls
 from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import reader_of

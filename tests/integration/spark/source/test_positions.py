@@ -12,7 +12,7 @@ import pytest
 
 from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.source import OplogDataSource
-from oplog_sync.source.agent import AgentLog
+from oplog_sync.source.agent.log import AgentLog
 from oplog_sync.source.columns import full_schema
 from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.streams import reader_of

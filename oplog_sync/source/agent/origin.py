@@ -7,7 +7,7 @@ from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import StoreRow
 from oplog_sync.errors import OptionError, SyncError
-from oplog_sync.source.agent import AgentLog, AgentPart
+from oplog_sync.source.agent.log import AgentLog, AgentPart
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import ADVICE, START_ANEW, end_of
 from oplog_sync.source.positions import Bound, Instant, Offset, bound, is_past, offset, position_of

@@ -1,0 +1,1 @@
+"""The oplog through its agents."""
