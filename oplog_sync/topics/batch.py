@@ -120,7 +120,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def _commit(self, batch: _Batch) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             begun = self._begin(batch)
-            if begun.state != "open":
+            if begun.state == "committed":
                 return
             try:
                 self._write(begun.txn, batch)

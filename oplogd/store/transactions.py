@@ -215,7 +215,8 @@ class Transactions(Protocol):
 
         If its number of a key has committed, nothing begins: return the transaction that has.
         Raises TopicNotFoundError if the commit log's topic was deleted, TransactionConflictError if
-        a larger number has committed, and TooManyKeysError for a new key.
+        a larger number has committed or the time is over already, and TooManyKeysError for a new
+        key.
         """
 
     async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:

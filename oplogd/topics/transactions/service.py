@@ -74,7 +74,7 @@ class TransactionService:
         except TopicNotFoundError:  # deleted since it was looked up
             topic = await self._commit_log(begin, other_than=topic)
             transaction = await self._begin(begin, topic)
-        if transaction.begin is not None:
+        if transaction.begin is not None and transaction.state is State.OPEN:
             self._acknowledged(topic.log, transaction.begin.offset)
         return transaction
 

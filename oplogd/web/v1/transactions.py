@@ -83,7 +83,7 @@ def add_transactions(
         begun = await api.confirmed(service.begin(asked._replace(fence=fence)))
         id_ = str(begun.id)
         headers = {**HEADERS, "Location": f"{TXNS}/{id_}"}
-        if begun.state is not State.OPEN:
+        if begun.state is State.COMMITTED:
             return await show(begun, headers)
         body = {"txn": id_, "expires_at": format_ms(begun.expires_ms)}
         return answer(body, headers, 201)

@@ -98,6 +98,8 @@ class MongoTransactions:
         await self._link.step("begin-record")
         if entry.last is not None:
             row = await self._rows.begun(id_, entry.last) or row
+            if row.phase is not TxnPhase.OPEN:  # its time or its term was over meanwhile
+                raise refusal(row.transaction)
         elif not entry.is_closed:
             await self._rows.remove(id_)
             raise await self._topics.catalogue.no_topic(log)

@@ -126,11 +126,15 @@ class Claims:
                 raise TransactionConflictError(
                     f"transaction {claimed.transaction.id} is about to commit with the key {key}"
                 )
-            if row.newest.txn:
-                await self._rows.let_go(row.newest.txn)
-            if await self._keys.delete(row):
-                return
+            if await self._keys.clear(row):
+                break
             await self._pause(key, began)
+        # Cut here, the rest is left to the next commit of the key.
+        await self._link.step("cleared")
+        row = row._replace(newest=Claim(-1, 0), previous=row.newest.txn or row.previous, claim=None)
+        if row.previous:
+            await self._rows.let_go(row.previous)
+        await self._keys.delete(row)
 
     async def _settled(self, key: str) -> KeyRow | None:
         """Return the row of a key after a decided transaction with the claim was completed."""
@@ -148,10 +152,14 @@ class Claims:
                 return row
             await self._completion.complete(other)
             if other.phase is TxnPhase.COMMITTED and await self._completion.settle(other):
-                # An agent of a version before keys has completed it.
+                # Maybe an agent of a version before keys has completed it.
                 await self._rows.hold(id_)
+                again = await self._keys.find(key)
+                if again is None or again.newest.txn != id_:
+                    await self._rows.let_go(id_)
             elif row.claim is None:
                 return row
+            began = time.monotonic()  # a large commit takes its time
             await self._pause(key, began)
 
     async def _is_free(self, row: KeyRow) -> bool:

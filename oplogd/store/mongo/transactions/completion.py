@@ -109,6 +109,9 @@ class Completion:
             await forget_notes(self._link, ids)
             await self._rows.forget(ids)
             await asyncio.sleep(0)
+        for each in await self._rows.unclean() if is_allowed() else ():
+            await self._payloads.remove(each)
+            await self._rows.cleaned(each)
 
     async def _commit(self, row: TransactionRow) -> TransactionRow:
         """Commit in turns, one per commit log. The first one in a turn completes all of them."""
@@ -199,12 +202,14 @@ class Completion:
                 return  # another agent was faster, and has removed the payloads
             await self._link.step("operations")
         members = finished(commit, logs, runs)
-        if await self.settle(row):
-            members["kept"] = True
+        if is_kept := await self.settle(row):
+            members |= {"kept": True, "unclean": row.has_operations}
         await self._rows.finish(id_, TxnPhase.COMMITTING, members)
         await self._link.step("finished")
         if row.has_operations:
             await self._payloads.remove(id_)
+            if is_kept:
+                await self._rows.cleaned(id_)
 
     async def _abort(self, row: TransactionRow) -> TransactionRow:
         txn = row.transaction

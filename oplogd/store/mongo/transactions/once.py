@@ -1,8 +1,8 @@
 """The numbers of transactions: one document for each key in ``oplog_once``.
 
 ``{_id: key, number, txn, previous, claim: {number, txn}}``. ``number`` and ``txn``: of the newest
-committed transaction, -1 and 0 without one. ``previous``: the one before it. ``claim``: of a
-transaction that is to commit, missing without one.
+committed transaction, -1 and 0 without one. ``previous``: the one before it, or before a deletion
+of the key. ``claim``: of a transaction that is to commit, missing without one.
 
     claim: in place of no claim, or of the claim of an aborted transaction
     decide: in the row of the transaction
@@ -82,11 +82,19 @@ class KeyRows:
         row = await self.find(once.key)
         if row is None or row.claim is None or row.claim.txn != id_:
             return row
-        newest = {"number": once.number, "txn": id_, "previous": row.newest.txn}
+        newest = {"number": once.number, "txn": id_, "previous": row.newest.txn or row.previous}
         await self._rows.update_one(
             {"_id": once.key, "claim.txn": id_}, {"$set": newest, "$unset": {"claim": ""}}
         )
         return await self.find(once.key)
+
+    async def clear(self, row: KeyRow) -> bool:
+        """Forget the number of a key if its document is unchanged. Return whether it was."""
+        cleared = {"number": -1, "txn": 0, "previous": row.newest.txn or row.previous}
+        changed: Any = await self._rows.find_one_and_update(
+            _unchanged(row), {"$set": cleared, "$unset": {"claim": ""}}
+        )
+        return changed is not None
 
     async def delete(self, row: KeyRow) -> bool:
         """Delete a document if it is unchanged. Return whether it was."""

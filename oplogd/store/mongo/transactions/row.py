@@ -1,7 +1,7 @@
 """The row of a transaction: a document in ``oplog_txns``. No I/O.
 
 ``{_id, log, group, only, phase, reason, begun, expires, decided, logs, oplog, records, octets,
-high, active, fence, fenced, once, outrun, kept, begin, n, order, commit, marks, runs}``.
+high, active, fence, fenced, once, outrun, kept, unclean, begin, n, order, commit, marks, runs}``.
 
 ``_id``: the transaction's id. ``log``: the commit log. ``only``: the one log of all records,
 missing for any. ``begun``, ``expires`` and ``decided``: times in ms. ``logs``: the touched topics,
@@ -10,8 +10,8 @@ reserved for writes so far. ``high``: the largest reserved lsn. ``active``: ther
 transaction is finished, for its index. ``fence``: lease and term of its begin, missing without one.
 ``fenced``: it was aborted because this term is over. Then ``reason`` is another one, which an agent
 of the version before can read. ``once`` and ``outrun``: the same for the number of a key. ``kept``:
-it is the newest committed one of its key, so it is not forgotten. ``begin`` and ``commit``: marks
-in the commit log.
+it is the newest committed one of its key, so it is not forgotten. ``unclean``: such a one may have
+payloads. ``begin`` and ``commit``: marks in the commit log.
 
 After the decision to commit: ``n``, the number of records, and ``order``, for each lsn an index in
 ``logs`` as compressed numbers of 32 bits. When it is finished: ``marks`` of the COMMIT entries, and

@@ -208,7 +208,20 @@ class TransactionRows:
         await self._rows.update_one({"_id": id_}, {"$set": {"kept": True}})
 
     async def let_go(self, id_: int) -> None:
-        await self._rows.update_one({"_id": id_}, {"$unset": {"kept": ""}})
+        """Let a transaction be forgotten like one that was decided now."""
+        now_ms = await self._link.now_ms()
+        changes = {"$set": {"decided": now_ms}, "$unset": {"kept": "", "unclean": ""}}
+        await self._rows.update_one({"_id": id_, "kept": True}, changes)
+
+    async def unclean(self) -> list[int]:
+        """Return some old transactions that are not forgotten and may have payloads."""
+        before = await self._link.before_ms(RETENTION_MS)
+        chosen = {"_id": {"$lt": id_at(before)}, "active": None, "unclean": True}
+        found = await self._rows.find(chosen, {"_id": 1}).limit(_STEP).to_list()
+        return [each["_id"] for each in found]
+
+    async def cleaned(self, id_: int) -> None:
+        await self._rows.update_one({"_id": id_}, {"$unset": {"unclean": ""}})
 
     async def forget(self, ids: Collection[int]) -> None:
         await self._rows.delete_many({"_id": {"$in": list(ids)}})

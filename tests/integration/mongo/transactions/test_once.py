@@ -1,11 +1,13 @@
 """Two commits of one number of a key, one between the steps of the other."""
 
 import asyncio
+from contextlib import suppress
+from typing import Any
 
 import pytest
 from pymongo.database import Database
 
-from oplogd.errors import TransactionConflictError
+from oplogd.errors import OnceKeyNotFoundError, TransactionConflictError
 from oplogd.model.once import OnceNumber
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.link.layout import Document
@@ -23,10 +25,12 @@ from tests.integration.mongo.committing import (
     topics_of,
     write,
 )
+from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.fixtures import MakeStore
 from tests.kits.mongo.once_model import WAYS, Way, run, schedules, wrong
 
 KEY = "import"
+DAY_MS = 86_400_000
 # The steps of a commit with a number, of one topic and the oplog.
 BEFORE = ["claiming", "claimed"]
 DECIDED = ["decided", "commit-record", "marker", "operations", "settled", "finished"]
@@ -150,3 +154,129 @@ async def test_a_commit_that_an_older_agent_has_completed_counts(
     row = rows.find_one({"_id": first.id})
     assert row is not None
     assert row["kept"] is True
+
+
+async def tidy(*stores: MongoStore) -> None:
+    """Let the holder of the fold lease forget what is old."""
+    for store in stores:
+        store.transactions.decider._tidied_at = float("-inf")
+        await store.transactions.keep()
+
+
+@pytest.mark.parametrize("with_number", [False, True])
+async def test_a_begin_whose_time_is_over_before_its_answer_is_refused(
+    plain_url: str, make_store: MakeStore, clock: VirtualClock, with_number: bool
+) -> None:
+    steps = Steps()
+    store, other = await stepping(make_store, plain_url, steps), await opened(make_store, plain_url)
+    await topics_of(other)
+    steps.hold_at = "begin-record"
+    once = OnceNumber(KEY, 1) if with_number else None
+    log = (await commit_log(store)).log
+    beginning = asyncio.create_task(
+        store.transactions.begin(NewTransaction(log, "default", None, 1_000, once=once))
+    )
+    await steps.held.wait()
+    clock.ms += 60_000
+    (found,) = await other.transactions.select(None, None, 10)
+    await other.transactions.find(found.id)
+    steps.go_on.set()
+    with pytest.raises(TransactionConflictError, match="timed out"):
+        await beginning
+
+
+async def test_a_deletion_that_is_cut_keeps_nothing_for_ever(
+    plain_url: str, make_store: MakeStore, database: Database[Document], clock: VirtualClock
+) -> None:
+    steps = Steps()
+    store, other = await stepping(make_store, plain_url, steps), await opened(make_store, plain_url)
+    await topics_of(other)
+    first = await begin_once(store, 1)
+    await store.transactions.commit(first.id, 0)
+    steps.kill_at = "cleared", 1
+    with pytest.raises(KilledError):
+        await store.transactions.forget_key(KEY)
+    with pytest.raises(OnceKeyNotFoundError):
+        await other.transactions.newest(KEY)
+    second = await begin_once(other, 1)
+    await other.transactions.commit(second.id, 0)
+    clock.ms += 3 * DAY_MS
+    await tidy(store, other)
+    assert [each["_id"] for each in database["oplog_txns"].find({})] == [second.id]
+    assert (await other.transactions.newest(KEY)).id == second.id
+
+
+async def test_a_key_is_deleted_whole_at_the_second_attempt(
+    plain_url: str, make_store: MakeStore, database: Database[Document]
+) -> None:
+    steps = Steps()
+    store = await stepping(make_store, plain_url, steps)
+    await topics_of(store)
+    txn = await begin_once(store, 1)
+    await store.transactions.commit(txn.id, 0)
+    steps.kill_at = "cleared", 1
+    with pytest.raises(KilledError):
+        await store.transactions.forget_key(KEY)
+    await store.transactions.forget_key(KEY)
+    assert list(database["oplog_once"].find({})) == []
+    (row,) = database["oplog_txns"].find({})
+    assert "kept" not in row
+
+
+async def test_operations_of_a_commit_that_is_kept_are_removed_although_its_coordinator_died(
+    plain_url: str, make_store: MakeStore, database: Database[Document], clock: VirtualClock
+) -> None:
+    steps = Steps()
+    store, other = await stepping(make_store, plain_url, steps), await opened(make_store, plain_url)
+    await topics_of(other)
+    txn = await begin_once(store, 1)
+    await write(store, txn, *(operation(lsn, str(lsn)) for lsn in range(3)))
+    steps.kill_at = "finished", 1
+    with pytest.raises(KilledError):
+        await store.transactions.commit(txn.id, 3)
+    clock.ms += 3 * DAY_MS
+    await tidy(store, other)
+    left = [each["_id"] for each in database["oplog_payloads"].find({})]
+    assert [each for each in left if not each.startswith("~")] == []
+    assert (await other.transactions.newest(KEY)).id == txn.id
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+async def test_a_late_look_at_a_finished_commit_keeps_no_row_that_was_replaced(
+    plain_url: str,
+    make_store: MakeStore,
+    database: Database[Document],
+    monkeypatch: pytest.MonkeyPatch,
+    is_deleted: bool,
+) -> None:
+    steps = Steps()
+    store, other = await stepping(make_store, plain_url, steps), await opened(make_store, plain_url)
+    looking = await opened(make_store, plain_url)
+    await topics_of(other)
+    first = await begin_once(store, 1)
+    steps.hold_at = "decided"
+    committing = asyncio.create_task(store.transactions.commit(first.id, 0))
+    await steps.held.wait()
+    claims = looking.transactions._claims
+    found, hold = claims._found, claims._rows.hold
+
+    async def find_late(id_: int) -> Any:
+        steps.go_on.set()
+        await committing
+        monkeypatch.setattr(claims, "_found", found)
+        return await found(id_)
+
+    async def hold_late(id_: int) -> None:
+        if is_deleted:
+            await other.transactions.forget_key(KEY)
+        else:
+            second = await begin_once(other, 2)
+            await other.transactions.commit(second.id, 0)
+        await hold(id_)
+
+    monkeypatch.setattr(claims, "_found", find_late)
+    monkeypatch.setattr(claims._rows, "hold", hold_late)
+    with suppress(TransactionConflictError):
+        await begin_once(looking, 1)
+    kept = [each["_id"] for each in database["oplog_txns"].find({"kept": True})]
+    assert first.id not in kept
