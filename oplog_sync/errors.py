@@ -19,6 +19,10 @@ class SyncError(OplogError):
     exit_code = EXIT_FAILED
 
 
+class GapError(SyncError):
+    """Operations behind a position are not in the log any more, or never were."""
+
+
 class UnreachableError(SyncError):
     """No agent answers now. A later attempt may succeed."""
 

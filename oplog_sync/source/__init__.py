@@ -19,6 +19,7 @@ from oplog_sync.session import hide_secrets
 from oplog_sync.source.agent.origin import AgentOrigin
 from oplog_sync.source.batch import BatchReader, StatesReader
 from oplog_sync.source.columns import arrow_batch, check_schema, full_schema
+from oplog_sync.source.copies import Copying, CopyingOrigin, versioned_batch, versioned_schema
 from oplog_sync.source.http import addresses
 from oplog_sync.source.options import SourceOptions, Use, checked, read_options
 from oplog_sync.source.origin import Origin, ToArrow
@@ -50,7 +51,7 @@ def register(spark: SparkSession) -> None:
     )
 
 
-def make_origin(options: SourceOptions) -> Origin:
+def make_origin(options: SourceOptions) -> Copying:
     return AgentOrigin(options) if options.agent else StoreOrigin(options)
 
 
@@ -88,7 +89,7 @@ class OplogDataSource(DataSource):
     def schema(self) -> StructType:
         given = {name.lower(): value for name, value in self.options.items()}
         if "topic" not in given:
-            return full_schema()
+            return versioned_schema() if given.get("ongap") == "copy" else full_schema()
         return topic_schema(is_binary=given.get("binary") == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -122,6 +123,11 @@ class OplogDataSource(DataSource):
         if options.topic is not None:
             origin, columns = topic_origin(options, schema)
             return origin, columns.batch
+        if options.is_mirror:
+            check_schema(schema, versioned_schema())
+            everything = options.start == "0"
+            copying = CopyingOrigin(make_origin(options), everything=everything)
+            return copying, partial(versioned_batch, schema=schema)
         check_schema(schema)
         return make_origin(options), partial(arrow_batch, schema=schema)
 

@@ -56,14 +56,18 @@ def full_schema() -> T.StructType:
     return T.StructType([T.StructField(name, kind) for name, (kind, _) in _MAKERS.items()])
 
 
-def check_schema(schema: T.StructType) -> None:
-    """Raise OptionError unless each column of the schema exists and has that type."""
+def check_schema(schema: T.StructType, whole: T.StructType | None = None) -> None:
+    """Raise OptionError unless each column of the schema exists and has that type.
+
+    ``whole``: all columns. None: ``full_schema``.
+    """
+    whole = whole or full_schema()
     for field in schema.fields:
-        if field.name not in _MAKERS:
+        if field.name not in whole.names:
             raise OptionError(
-                f"schema: there is no column {field.name}; the columns are {', '.join(_MAKERS)}"
+                f"schema: there is no column {field.name}; the columns are {', '.join(whole.names)}"
             )
-        kind = _MAKERS[field.name][0].simpleString()
+        kind = whole[field.name].dataType.simpleString()
         if field.dataType.simpleString() != kind:
             raise OptionError(f"schema: the column {field.name} is of type {kind}")
 

@@ -62,9 +62,9 @@ def _parents(text: str) -> frozenset[str]:
 class SourceOptions:
     """The options of one read or write. Either ``store`` or ``agents`` is set.
 
-    ``on_gap``: fail, or read the states instead. ``partition_rows``: about the number of rows per
-    task. ``start``, ``end``: None if they are not given. ``retry_for``: seconds for which agents or
-    a store that do not answer are asked again.
+    ``on_gap``: fail, read the states instead, or copy all live objects. ``partition_rows``: about
+    the number of rows per task. ``start``, ``end``: None if they are not given. ``retry_for``:
+    seconds for which agents or a store that do not answer are asked again.
     """
 
     store: Secret | None = _option("store", _secret, None)
@@ -89,7 +89,7 @@ class SourceOptions:
     )
     start: str | None = _option("start", str, None, "log read")
     end: str | None = _option("end", str, None, "log read")
-    on_gap: str = _option("onGap", _one_of("fail", "states", "oldest"), "fail", "log read")
+    on_gap: str = _option("onGap", _one_of("fail", "states", "oldest", "copy"), "fail", "log read")
     max_operations: int | None = _option("maxOperationsPerTrigger", count(1), None, "stream")
     partition_rows: int = _option("partitionRows", count(1), 250_000, "store read")
 
@@ -108,6 +108,11 @@ class SourceOptions:
         password = None if self.password is None else self.password.reveal()
         key = None if self.key_file is None else Secret(self.key_file.reveal())
         return Agents(self.agent, password, Tls(self.ca_file, self.cert_file, key))
+
+    @property
+    def is_mirror(self) -> bool:
+        """Whether a stream has versions and copies."""
+        return self.on_gap == "copy"
 
     def wanted(self) -> Wanted:
         """Return the conditions that hold for all rows."""
@@ -252,8 +257,13 @@ def _refuse_without_effect(
         for word in _FIELDS[name].metadata["only"].split():
             if not holds[word]:
                 raise OptionError(f"option {shown}: {_ONLY[word]}")
-    wrong = "oldest" if options.topic is None else "states"
-    if options.on_gap == wrong:
-        right = "states" if options.topic is None else "oldest"
-        log = "the oplog" if options.topic is None else "a topic"
-        raise OptionError(f"option onGap: for {log} it is fail or {right}")
+    right: tuple[str, ...] = ("fail", "oldest")
+    log = "a topic"
+    if options.topic is None and use == "stream":
+        right, log = ("fail", "states", "copy"), "a stream of the oplog"
+    elif options.topic is None:
+        right, log = ("fail", "states"), "the oplog"
+    if options.on_gap not in right:
+        raise OptionError(f"option onGap: for {log} it is {' or '.join(right)}")
+    if options.is_mirror and options.events is not None:
+        raise OptionError("option events: with onGap copy a stream has every event")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import Range, StoreRow, Wanted, split
-from oplog_sync.errors import OptionError, SyncError
+from oplog_sync.errors import GapError, OptionError, SyncError
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import ADVICE, START_ANEW, end_of
 from oplog_sync.source.positions import Bound, Instant, Offset, bound, is_past, offset, position_of
@@ -23,11 +23,14 @@ class LogPart(InputPartition):
 
 @dataclass
 class StatePart(InputPartition):
-    """States in place of missed operations: since ``since_ms``, with offsets up to ``upto``."""
+    """States in place of missed operations: since ``since_ms``, with offsets up to ``upto``.
+
+    None: no bound.
+    """
 
     rows: Range
-    since_ms: int
-    upto: int
+    since_ms: int | None = None
+    upto: int | None = None
 
 
 class StoreOrigin:
@@ -91,12 +94,17 @@ class StoreOrigin:
             return [LogPart(part) for part in split(whole, self._options.partition_rows)]
         left = f"has left the log, whose oldest offset is {oldest}"
         reason = "belongs to another log" if is_foreign else left
-        if self._options.on_gap == "fail" or is_foreign or not _states_bridge(first, located):
+        if self._options.on_gap != "states" or is_foreign or not _states_bridge(first, located):
             raise self._refused(start["id"], reason)
         self._backend.settle()
         since = first.ms - first.ms % 1000
         ranges = self._backend.state_ranges(self._options.partition_rows)
         return [StatePart(part, since, last.offset) for part in ranges]
+
+    def copy(self) -> Sequence[InputPartition]:
+        self._backend.settle()
+        ranges = self._backend.state_ranges(self._options.partition_rows)
+        return [StatePart(part) for part in ranges]
 
     def rows(self, part: InputPartition) -> Iterator[list[StoreRow]]:
         if isinstance(part, StatePart):
@@ -123,15 +131,15 @@ class StoreOrigin:
     def close(self) -> None:
         pass
 
-    def _refused(self, position: str, reason: str) -> SyncError:
+    def _refused(self, position: str, reason: str) -> GapError:
         if self._options.on_gap == "fail":
-            return SyncError(f"position {position} {reason}; {ADVICE}")
-        return SyncError(f"position {position} {reason}, {START_ANEW}")
+            return GapError(f"position {position} {reason}; {ADVICE}")
+        return GapError(f"position {position} {reason}, {START_ANEW}")
 
-    def _left(self, at: int) -> SyncError:
+    def _left(self, at: int) -> GapError:
         left = f"the operations from offset {at} on have left the log during the read"
         advice = ADVICE if self._options.on_gap == "fail" else "start the query again"
-        return SyncError(f"{left}; {advice}")
+        return GapError(f"{left}; {advice}")
 
     def _whole(self, part: LogPart) -> Iterator[list[StoreRow]]:
         expected = part.rows[0] + 1

@@ -116,7 +116,7 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if "start" in start or (start["id"] == end["id"] and "first" not in start):
             return []
-        if start == self._initial and self._origin.is_past(start, end):
+        if start == self._initial and self._origin.is_past(start, end) and "copy" not in end:
             return []  # planned before its operations left the log: the next batch tells
         return patiently(lambda: self._origin.plan(start, end), self._options.retry_for)
 
@@ -143,8 +143,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_unread = "first" in after and after["id"] == target["id"]
         if not is_unread and not self._origin.is_past(target, after):
             # Raises an error if the position is of another history of the log.
-            patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
-            return after
+            found = patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
+            return found if "copy" in found else after
         patience = Patience(self._options.retry_for)
         for looks in itertools.count():
             try:
@@ -153,7 +153,7 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 patience.wait(error)
                 continue
             if latest is not after:
-                return target if self._origin.is_past(latest, target) else latest
+                return {**latest, **target} if self._origin.is_past(latest, target) else latest
             if looks >= _SURE_AFTER and self._origin.has_left(target):
                 return target  # reading it tells of the gap
             ends = f"the log ends at {after['id']}, before {target['id']}, where it ended before"

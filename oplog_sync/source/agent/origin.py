@@ -6,7 +6,7 @@ from contextlib import closing
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import StoreRow
-from oplog_sync.errors import OptionError, SyncError
+from oplog_sync.errors import GapError, OptionError
 from oplog_sync.source.agent.log import AgentLog, AgentPart
 from oplog_sync.source.options import SourceOptions
 from oplog_sync.source.origin import ADVICE, START_ANEW, end_of
@@ -104,10 +104,10 @@ class AgentOrigin:
     def _past_gap(self, after: Offset) -> Offset:
         """Return the end of a batch of states, after a position that is not in the log."""
         head = self.head()
-        if self._options.on_gap == "fail":
-            raise SyncError(f"position {after['id']} {_LEFT}; {ADVICE}")
+        if self._options.on_gap != "states":
+            raise GapError(f"position {after['id']} {_LEFT}; {ADVICE}")
         if not is_past(head["id"], after["id"]):
-            raise SyncError(f"position {after['id']} is unknown to the agent, {START_ANEW}")
+            raise GapError(f"position {after['id']} is unknown to the agent, {START_ANEW}")
         return head
 
     def _bounded(self, end: Offset, after: Offset) -> Offset:
@@ -136,9 +136,9 @@ class AgentOrigin:
         with closing(self._log):
             for kind, rows in self._log.read(part, self._wanted):
                 if kind != "operations" and not asked_for_states and not bridge_gaps:
-                    raise SyncError(f"position {part.start} {_LEFT}; {ADVICE}")
+                    raise GapError(f"position {part.start} {_LEFT}; {ADVICE}")
                 if kind == "reset" and not asked_for_states:
-                    raise SyncError(f"position {part.start} is unknown to the agent, {START_ANEW}")
+                    raise GapError(f"position {part.start} is unknown to the agent, {START_ANEW}")
                 if rows:
                     yield rows
 

@@ -45,8 +45,15 @@ def test_the_snippets_run_in_their_order_and_again_after_the_agent_was_restarted
                 # A path in an option is the reader's: Java does not follow this process to another
                 # folder.
                 text = re.sub("""["']oplog.db["']""", repr(str(tmp_path / "oplog.db")), snippet)
-                exec(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))), names)
+                for name in ("checkpoint", "checkpoint-of-mirror"):
+                    text = text.replace(f'"{name}"', repr(str(tmp_path / name)))
+                exec(text, names)
             assert agent.stop() == 0
+        if run == 1:  # the second one goes on without a copy
+            assert "video/1" in names["mirror"]
+            states = spark.read.format("oplog").option("store", str(tmp_path / "oplog.db")).load()
+            live = [row.key for row in states.where("event != 'delete'").collect()]
+            assert names["mirror"].keys() <= set(live)
         spark.catalog.dropTempView("oplog_states")
         spark.streams.removeListener(names["listener"])
         assert {tuple(row) for row in spark.table("counts").collect()} == {

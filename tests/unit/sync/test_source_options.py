@@ -32,7 +32,11 @@ _ID = "545b55c7f095528dd0f3863c"
             "option partitionRows: '0' is not a whole number of at least 1",
         ),
         ({"store": "a", "onGap": "x"}, "stream", "option onGap: 'x' is neither fail nor states"),
-        ({"store": "a", "onGap": "oldest"}, "stream", "onGap: for the oplog it is fail or states"),
+        (
+            {"store": "a", "onGap": "oldest"},
+            "stream",
+            "of the oplog it is fail or states or copy",
+        ),
         ({"store": "a", "agent": "http://b"}, "batch", "either store or agent"),
         ({"store": "a", "colour": "red"}, "batch", "option colour: there is no such option"),
         ({"store": "a", "pushFilters": "true"}, "batch", "pushFilters: it is gone; types"),

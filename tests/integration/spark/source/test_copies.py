@@ -1,0 +1,311 @@
+"""Streams with `onGap` `copy`: a target with versions stays equal to the source."""
+
+import json
+import random
+import sqlite3
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from oplog_sync.errors import SyncError
+from oplog_sync.source import make_origin
+from oplog_sync.source import stream as stream_module
+from oplog_sync.source.copies import CopyingOrigin, versioned_batch, versioned_schema
+from oplog_sync.source.options import read_options
+from oplog_sync.source.stream import StreamReader
+from oplogd.model.operation import format_ms
+from tests.integration.spark.source.streams import stream_of
+from tests.kits.agents.agent import Agent
+from tests.kits.models import properties
+from tests.kits.spark.helpers import operation
+
+SMALL_LOG = ("--capped-collection-size", "20KB")
+# More operations than the log holds.
+MANY = 400
+START_MS = 1_700_000_000_000
+
+Offset = dict[str, Any]
+
+
+class Target:
+    """A table without tombstones: nothing is written over a larger version."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[int, str]] = {}
+
+    def apply(self, row: dict[str, Any]) -> None:
+        version = row["version"]
+        if row["event"] == "live":
+            self.rows = {key: each for key, each in self.rows.items() if each[0] >= version}
+        elif row["key"] not in self.rows or self.rows[row["key"]][0] <= version:
+            self.rows.pop(row["key"], None)
+            if row["event"] != "delete":
+                self.rows[row["key"]] = version, row["data"]
+
+    @property
+    def objects(self) -> dict[str, str]:
+        return {key: json.loads(data)["timestamp"] for key, (_, data) in self.rows.items()}
+
+
+class Query:
+    """Runs batches as Spark does: an offset is noted before its batch, and a batch may be repeated.
+
+    The clock of its drivers stands still.
+    """
+
+    def __init__(self, **options: str) -> None:
+        self._options = read_options({"onGap": "copy", **options}, "stream")
+        self._start: Offset | None = None
+        self._planned: Offset | None = None
+        self.target = Target()
+        self.events: list[str] = []
+        self._reader = self._new()
+
+    def restart(self) -> None:
+        self.close()
+        self._reader = self._new()
+
+    def close(self) -> None:
+        self._reader.stop()
+
+    def _new(self) -> StreamReader:
+        origin = CopyingOrigin(
+            make_origin(self._options),
+            everything=self._options.start == "0",
+            clock=lambda: START_MS,
+        )
+        to_arrow = partial(versioned_batch, schema=versioned_schema())
+        return StreamReader(self._options, origin, to_arrow)
+
+    def batch(self, *, dies: bool = False, chance: random.Random | None = None) -> bool:
+        """Run a batch. Return False if there is nothing to read. ``dies``: the driver, in it."""
+        reader = self._reader
+        start = self._start or reader.initialOffset()
+        if self._planned is None:
+            end = reader.latestOffset(start)
+            if end == start:
+                return False
+            self._planned = json.loads(json.dumps(end))
+        rows = [
+            row
+            for part in reader.partitions(start, self._planned)
+            for batch in reader.read(part)
+            for row in batch.to_pylist()
+        ]
+        if chance is not None:
+            chance.shuffle(rows)  # tasks run in any order: only the row `live` comes last
+            rows.sort(key=lambda row: row["event"] == "live")
+        if dies and chance is not None:
+            rows = rows[: chance.randint(0, len(rows))]
+        for row in rows:
+            self.target.apply(row)
+        self.events += [row["event"] for row in rows]
+        if dies:
+            self.restart()
+        else:
+            self._start, self._planned = self._planned, None
+        return True
+
+    def finish(self) -> None:
+        while self.batch():
+            pass
+
+
+@pytest.fixture(autouse=True)
+def no_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "HOLD_SECONDS", 0.0)
+
+
+def place(folder: Path, agent: Agent, through: str) -> dict[str, str]:
+    if through == "store":
+        return {"store": str(folder / "oplog.db"), "partitionRows": "40"}
+    return {"agent": agent.url}
+
+
+class World:
+    """An agent with a small log, and the objects that it has."""
+
+    def __init__(self, agent: Agent, store: Path, chance: random.Random) -> None:
+        self._agent = agent
+        self._store = store
+        self._chance = chance
+        self._ms = 0
+        self.objects: dict[str, str] = {}
+
+    def change(self, count: int, names: int = 30) -> None:
+        sent = []
+        for _ in range(count):
+            self._ms += 1
+            time = format_ms(START_MS + self._ms)
+            name = f"{self._chance.randrange(names)}"
+            is_deleted = self._chance.random() < 0.4
+            sent.append(operation("delete" if is_deleted else "update", "a", name, time))
+            if is_deleted:
+                self.objects.pop(f"a/{name}", None)
+            else:
+                self.objects[f"a/{name}"] = time
+        assert self._agent.post(sent) == 200
+
+    def purge(self) -> None:
+        with closing(sqlite3.connect(self._store)) as db, db:
+            db.execute("DELETE FROM states WHERE deleted")
+
+
+THROUGH = pytest.mark.parametrize("through", ["store", "agent"])
+
+
+@THROUGH
+@pytest.mark.parametrize("start", ["0", "now"])
+def test_the_target_is_equal_to_the_source_after_gaps_restarts_and_purges(
+    tmp_path: Path, through: str, start: str
+) -> None:
+    chance = properties.chance(7)
+    with (
+        Agent(tmp_path, *SMALL_LOG) as agent,
+        closing(Query(start=start, **place(tmp_path, agent, through))) as query,
+    ):
+        world = World(agent, tmp_path / "oplog.db", chance)
+        query.batch()
+        world.change(20)
+        query.batch()
+        for _ in range(properties.rounds(25, 500)):
+            world.change(chance.choice([1, 5, 60, MANY]))
+            if chance.random() < 0.5:
+                world.purge()
+            if chance.random() < 0.3:
+                query.restart()
+            if chance.random() < 0.7:
+                query.batch(dies=chance.random() < 0.4, chance=chance)
+        world.change(MANY)
+        world.purge()
+        query.finish()
+        assert query.target.objects == world.objects
+        assert query.events.count("live") > 2
+
+
+@THROUGH
+def test_a_batch_that_was_planned_before_its_operations_left_the_log_is_a_copy(
+    tmp_path: Path, through: str
+) -> None:
+    chance = random.Random(1)
+    with (
+        Agent(tmp_path, *SMALL_LOG) as agent,
+        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+    ):
+        world = World(agent, tmp_path / "oplog.db", chance)
+        world.change(50)
+        query.batch()
+        world.change(50)
+        query.batch(dies=True, chance=chance)
+        world.change(MANY)
+        world.purge()
+        query.events.clear()
+        query.batch()
+        assert query.events.count("live") == 1
+        assert set(query.events) == {"insert", "live"}
+        query.finish()
+        assert query.target.objects == world.objects
+
+
+@THROUGH
+@pytest.mark.parametrize("changes", [5, MANY], ids=["shorter", "longer"])
+def test_another_store_in_the_place_of_the_first_is_copied_above_all_versions(
+    tmp_path: Path, through: str, changes: int
+) -> None:
+    chance = random.Random(2)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    with Agent(first) as agent:
+        listen = agent.url.removeprefix("http://")
+        query = Query(start="0", **place(tmp_path, agent, through))
+        if through == "store":
+            (tmp_path / "oplog.db").symlink_to(first / "oplog.db")
+        World(agent, first / "oplog.db", chance).change(100)
+        query.finish()
+        query.close()
+        newest = max(version for version, _ in query.target.rows.values())
+    second.mkdir()
+    with Agent(second, "--listen", listen) as agent, closing(query):
+        if through == "store":
+            (tmp_path / "oplog.db").unlink()
+            (tmp_path / "oplog.db").symlink_to(second / "oplog.db")
+        world = World(agent, second / "oplog.db", chance)
+        world.change(changes, names=3)
+        query.restart()
+        query.finish()
+        assert query.target.objects == world.objects
+        assert min(version for version, _ in query.target.rows.values()) > newest
+        world.change(20, names=3)
+        query.finish()
+        assert query.target.objects == world.objects
+
+
+def test_spark_has_the_versions_and_the_end_of_a_copy(spark: SparkSession, tmp_path: Path) -> None:
+    chance = random.Random(3)
+    with Agent(tmp_path, *SMALL_LOG) as agent:
+        world = World(agent, tmp_path / "oplog.db", chance)
+        world.change(50)
+        target, seen = Target(), []
+
+        def write(rows: DataFrame, batch: int) -> None:
+            found = rows.toArrow().to_pylist()
+            seen.append([row["event"] for row in found])
+            for row in sorted(found, key=lambda row: row["event"] == "live"):
+                target.apply(row)
+
+        for through in ("store", "agent", "store"):
+            options = {"onGap": "copy", "start": "0", **place(tmp_path, agent, through)}
+            stream = stream_of(spark, options)
+            assert stream.schema == versioned_schema()
+            query = stream.writeStream.foreachBatch(write).trigger(availableNow=True)
+            query.option(
+                "checkpointLocation", str(tmp_path / "checkpoint")
+            ).start().awaitTermination()
+            assert target.objects == world.objects
+            world.change(MANY)
+            world.purge()
+        assert [events.count("live") for events in seen] == [1, 1, 1]
+        chosen = stream_of(spark, options | {"types": "none"}).select("version", "event", "key")
+        query = chosen.writeStream.foreachBatch(write).trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / "other")).start().awaitTermination()
+        assert seen[-1] == ["live"]
+
+
+def test_a_checkpoint_without_versions_is_refused(tmp_path: Path) -> None:
+    with (
+        Agent(tmp_path) as agent,
+        closing(Query(start="0", **place(tmp_path, agent, "store"))) as query,
+    ):
+        World(agent, tmp_path / "oplog.db", random.Random(4)).change(1)
+        query.batch()
+        assert query._start is not None
+        del query._start["base"]
+        with pytest.raises(SyncError, match="the checkpoint was made without onGap copy"):
+            query.batch()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topic": "a/b", "agent": "http://a"}, "option onGap: for a topic it is fail or oldest"),
+        ({"store": "a", "events": "insert"}, "option events: with onGap copy a stream has every"),
+    ],
+)
+def test_an_option_that_does_not_fit_copies_is_named(
+    spark: SparkSession, options: dict[str, str], text: str
+) -> None:
+    stream = stream_of(spark, {"onGap": "copy", **options})
+    with pytest.raises(PySparkException) as caught:
+        stream.writeStream.format("noop").start().awaitTermination()
+    assert text in str(caught.value)
+
+
+def test_a_batch_read_has_no_copies(spark: SparkSession) -> None:
+    options = {"onGap": "copy", "store": "a", "table": "operations"}
+    with pytest.raises(PySparkException, match="for the oplog it is fail or states"):
+        spark.read.format("oplog").options(**options).load().collect()
