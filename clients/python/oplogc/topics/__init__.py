@@ -17,6 +17,7 @@ from oplogc.topics.threads import Topics
 from oplogc.topics.transactions.threads import Transaction
 from oplogc.topics.transactions.transaction import AsyncTransaction
 from oplogc.wire.errors import (
+    AlreadyCommittedError,
     BadRequestError,
     BufferFullError,
     FlushError,
@@ -36,6 +37,7 @@ from oplogc.wire.errors import (
 from oplogc.wire.events import Reset
 
 __all__ = [
+    "AlreadyCommittedError",
     "AsyncForeignPublisher",
     "AsyncPointers",
     "AsyncTopics",

@@ -173,15 +173,18 @@ class AsyncTopics(TopicsBase):
         topic: str | None = None,
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
+        once: tuple[str, int] | None = None,
     ) -> AsyncTransaction:
         """Return a transaction, to be used in a ``with`` or ``async with`` statement.
 
         ``group``: transactions of a group have one order. None: ``default``. ``topic``: the only
         topic of its records, which is then the commit log. ``timeout``: seconds from its begin
         after which it cannot commit, 900 at most. ``lease``: name and term of a lease. If another
-        term has begun at the commit, the transaction is aborted. Each has a buffer of its own.
+        term has begun at the commit, the transaction is aborted. ``once``: a key and a number. If
+        another transaction has committed with them, the begin or the commit raises
+        AlreadyCommittedError. Each has a buffer of its own.
         """
-        begin = transactions.begin(group, topic, timeout, lease)
+        begin = transactions.begin(group, topic, timeout, lease, once)
         self._check_open()
         made = AsyncTransaction(self._agents, begin, timeout)
         self._transactions.add(made)

@@ -81,10 +81,11 @@ class Topics(TopicsBase):
         topic: str | None = None,
         timeout: float = 60.0,
         lease: tuple[str, int] | None = None,
+        once: tuple[str, int] | None = None,
     ) -> Transaction:
         with self._lock:
             self._check_open()
-            made = self._topics.transaction(group, topic, timeout, lease)
+            made = self._topics.transaction(group, topic, timeout, lease, once)
         return Transaction(self, self._thread, made)
 
     @property

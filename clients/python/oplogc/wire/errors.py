@@ -81,6 +81,14 @@ class TransactionError(OplogError):
     """
 
 
+class AlreadyCommittedError(TransactionError):
+    """Another transaction has committed this number: see ``once``. ``txn`` is its id."""
+
+    def __init__(self, txn: str) -> None:
+        super().__init__(f"transaction {txn} has committed this number already")
+        self.txn = txn
+
+
 class OutcomeUnknownError(UnavailableError):
     """No agent has confirmed a commit in the time allowed: the transaction may be committed.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oplogc.topics import (
+    AlreadyCommittedError,
     AsyncTopics,
     BadRequestError,
     Message,
@@ -290,3 +291,39 @@ def test_several_agents_of_one_store_continue_each_others_transactions(tmp_path:
 def _take(consumer: object, count: int) -> list[ReceivedMessage]:
     iterator = iter(consumer)  # type: ignore[call-overload]
     return [next(iterator) for _ in range(count)]
+
+
+def test_a_number_of_a_key_is_committed_once(
+    agent: Agent, topics_of: TopicsOf, request: pytest.FixtureRequest
+) -> None:
+    key = "threads" if "threads" in request.node.name else "asyncio"
+    with topics_of(agent.url) as topics:
+        topics.create(f"once/{key}")
+        slow = topics.transaction(once=(key, 1)).__enter__()
+        late = slow.write(f"once/{key}", "slow")
+        with topics.transaction(once=(key, 1)) as fast:
+            fast.write(f"once/{key}", "fast")
+            fast.write(f"once/{key}", "more")
+        with pytest.raises(AlreadyCommittedError) as caught:
+            slow.commit()
+        assert caught.value.txn == fast.id
+        with pytest.raises(AlreadyCommittedError):
+            late.result(DEADLINE)
+        has_run = False
+        with pytest.raises(AlreadyCommittedError) as caught, topics.transaction(once=(key, 1)):
+            has_run = True
+        assert not has_run
+        assert str(caught.value) == f"transaction {fast.id} has committed this number already"
+        with topics.transaction(once=(key, 3)):
+            pass
+        with pytest.raises(RefusedError, match=r"number 2 of the key .* is over"):
+            topics.transaction(once=(key, 2)).__enter__()
+        assert texts(topics, f"once/{key}") == ["fast", "more"]
+
+
+@pytest.mark.parametrize("once", [("a b", 1), ("", 1), ("..", 1), ("k", -1), ("k", 1 << 53)])
+def test_a_wrong_number_is_refused_before_the_begin(
+    agent: Agent, topics_of: TopicsOf, once: tuple[str, int]
+) -> None:
+    with topics_of(agent.url) as topics, pytest.raises(ValueError, match="is not a"):
+        topics.transaction(once=once)

@@ -9,16 +9,22 @@ from oplogc.http.answers import Answer
 from oplogc.topics.calls.call import Call, limit, list_reader, members_of, query, reader, text
 from oplogc.topics.calls.topics import refusal as refusal_of_topics
 from oplogc.topics.messages.names import TopicName, topic_name
-from oplogc.wire.errors import BadRequestError, OplogError, RefusedError
+from oplogc.wire.errors import (
+    AlreadyCommittedError,
+    BadRequestError,
+    OplogError,
+    RefusedError,
+)
 
 PATH = "/v1/txns"
 MAX_TIMEOUT_SECONDS = 900
 DEFAULT_GROUP = "default"
 STATES = ("open", "committing", "committed", "aborted")
 MAX_TERM = 10**18 - 1
+MAX_NUMBER = (1 << 53) - 1
 _KIND = "transactions"
 _ID = re.compile(r"[0-9]{1,19}", re.ASCII)
-_LEASE = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _RECORD = re.compile(r"records\[([0-9]{1,9})\]")
 
 
@@ -72,11 +78,15 @@ def group_log(group: str) -> TopicName:
 
 
 def begin(
-    group: str | None, topic: str | None, timeout: float, lease: tuple[str, int] | None = None
+    group: str | None,
+    topic: str | None,
+    timeout: float,
+    lease: tuple[str, int] | None = None,
+    once: tuple[str, int] | None = None,
 ) -> Call[tuple[str, datetime]]:
     """Ask for the id of a new transaction, and the time at which it expires.
 
-    ``timeout``: seconds. ``lease``: name and term. Raises ValueError.
+    ``timeout``: seconds. ``lease``: name and term. ``once``: key and number. Raises ValueError.
     """
     if group is not None and topic is not None:
         raise ValueError("give group or topic, not both")
@@ -88,6 +98,8 @@ def begin(
         asked["group"] = group
     if topic is not None:
         asked["topic"] = str(topic_name(topic))
+    if once is not None:
+        asked["once"] = _once(*once)
     headers = {} if lease is None else {"Oplog-Lease": _fence(*lease)}
     return Call("POST", PATH, _BEGUN, json.dumps(asked).encode(), True, 201, headers=headers)
 
@@ -104,9 +116,14 @@ def write(txn: str, records: list[bytes]) -> Call[None]:
 
 
 def commit(txn: str, records: int) -> Call[Committed]:
-    """The reader raises ProtocolError unless there are so many ids."""
+    """The reader raises ProtocolError unless there are so many ids.
+
+    It raises AlreadyCommittedError for the commit of another transaction.
+    """
 
     def convert(given: Any) -> Committed:
+        if given.get("txn", txn) != txn:
+            raise AlreadyCommittedError(transaction_id(given["txn"]))
         ids = given["records"]
         if not isinstance(ids, list) or len(ids) != records:
             raise ValueError(f"it does not show {records:,} records")
@@ -144,6 +161,8 @@ def refusal(call: Call[Any], answer: Answer, first: int = 0) -> OplogError | Non
     """
     if answer.status == 404 and call.path.startswith(f"{PATH}/"):  # the topic or the transaction
         return RefusedError(answer.status, answer.detail())
+    if answer.status == 200 and call.done == 201:
+        return AlreadyCommittedError(get("0").read(answer).id)
     error = refusal_of_topics(call, answer)
     if isinstance(error, BadRequestError) and first:
         detail = _RECORD.sub(lambda found: f"records[{first + int(found[1])}]", error.detail)
@@ -160,14 +179,26 @@ def transaction_id(given: str) -> str:
 
 def _fence(name: str, term: int) -> str:
     """Return the header with a lease. Raise ValueError."""
-    if not isinstance(name, str) or not _LEASE.fullmatch(name) or name in (".", ".."):
-        raise ValueError(
-            f"{name!r} is not a lease: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "
-            "and not '.' or '..'"
-        )
+    _check_name(name, "lease")
     if type(term) is not int or not 1 <= term <= MAX_TERM:
         raise ValueError(f"{term!r} is not a term: give a whole number of at least 1")
     return f"{name}; term={term}"
+
+
+def _once(key: str, number: int) -> dict[str, object]:
+    """Return the member of a begin. Raise ValueError."""
+    _check_name(key, "key")
+    if type(number) is not int or not 0 <= number <= MAX_NUMBER:
+        raise ValueError(f"{number!r} is not a number: give a whole one, 0 to {MAX_NUMBER}")
+    return {"key": key, "number": number}
+
+
+def _check_name(name: str, kind: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in (".", ".."):
+        raise ValueError(
+            f"{name!r} is not a {kind}: give 1 to 249 ASCII letters, digits, '.', '_' or '-', "
+            "and not '.' or '..'"
+        )
 
 
 def _path(txn: str) -> str:

@@ -19,8 +19,7 @@ from oplogc.topics.publish.publication import RecordFuture, fail, is_wanted
 from oplogc.topics.publish.room import BufferRoom
 from oplogc.wire.errors import OplogError, OutcomeUnknownError, TransactionError, UnavailableError
 
-ABORT_SECONDS = 5.0
-"""How long an abort is tried. The agent aborts the transaction when its time is over."""
+ABORT_SECONDS = 5.0  # how long an abort is tried
 
 logger = logging.getLogger("oplogc")
 
@@ -55,8 +54,7 @@ class AsyncTransaction:
         self._id = ""
         self._expires_at = datetime.min
         self._turn = asyncio.Lock()
-        self._is_ending = False
-        """Whether the transaction was asked to commit or to abort."""
+        self._is_ending = False  # whether it was asked to commit or to abort
 
     @property
     def id(self) -> str:
@@ -69,7 +67,7 @@ class AsyncTransaction:
         return self._expires_at
 
     async def __aenter__(self) -> Self:
-        """Begin. Raises ValueError, RefusedError, UnavailableError and ProtocolError."""
+        """Begin. Raises ValueError, and the errors of a request or AlreadyCommittedError."""
         if self.id:
             raise ValueError(f"transaction {self.id} has begun already")
         if self._is_closed:
@@ -240,6 +238,8 @@ class AsyncTransaction:
                 self._committed = call.read(answer)
             elif answer.status in (409, 412):  # it was decided otherwise, or a record is missing
                 lost = False
+        except TransactionError as repeated:  # another one has committed its number
+            return self._fail(repeated)
         except UnavailableError as unavailable:
             error, lost = unavailable, unavailable.lost
         except OplogError as no_agent:
