@@ -17,6 +17,7 @@ from oplogd.errors import (
     TransactionTooLargeError,
 )
 from oplogd.model.names import OPLOG, TopicName
+from oplogd.model.once import OnceNumber
 from oplogd.model.pointer import DEFAULT_RULES, PointerRules
 from oplogd.model.transaction import State
 from oplogd.store.topics import Topic
@@ -272,6 +273,20 @@ def test_the_next_poll_of_this_agent_sees_what_was_answered() -> None:
         aborted = await bench.service.begin(GROUP)
         await bench.service.abort(aborted.id)
         assert dict([await bench.head(GROUP_LOG)]).items() <= bench.acknowledged.items()
+
+    run(work)
+
+
+def test_a_begin_of_a_committed_number_acknowledges_nothing_in_the_log_of_its_request() -> None:
+    async def work(bench: Bench) -> None:
+        await bench.topics.create(NAME, None)
+        once = OnceNumber("key", 1)
+        begun = await bench.service.begin(GROUP._replace(once=once))
+        await bench.service.commit(begun.id, 0)
+        bench.acknowledged.clear()
+        again = await bench.service.begin(Begin(None, NAME, 60_000, once))
+        assert again.id == begun.id
+        assert bench.acknowledged == {}
 
     run(work)
 

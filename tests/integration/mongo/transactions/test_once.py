@@ -280,3 +280,20 @@ async def test_a_late_look_at_a_finished_commit_keeps_no_row_that_was_replaced(
         await begin_once(looking, 1)
     kept = [each["_id"] for each in database["oplog_txns"].find({"kept": True})]
     assert first.id not in kept
+
+
+async def test_a_replaced_transaction_is_forgotten_a_day_later(
+    plain_url: str, make_store: MakeStore, database: Database[Document], clock: VirtualClock
+) -> None:
+    store = await opened(make_store, plain_url)
+    await topics_of(store)
+    txns = []
+    for number in (1, 2):
+        txns.append(await begin_once(store, number))
+        await store.transactions.commit(txns[-1].id, 0)
+        clock.ms += 3 * DAY_MS if number == 1 else 0
+    for left in (txns, txns[1:]):
+        await tidy(store)
+        found = sorted(each["_id"] for each in database["oplog_txns"].find({}))
+        assert found == [each.id for each in left]
+        clock.ms += 3 * DAY_MS

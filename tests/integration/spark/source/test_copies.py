@@ -3,7 +3,8 @@
 import json
 import random
 import sqlite3
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from oplog_sync.source import stream as stream_module
 from oplog_sync.source.copies import CopyingOrigin, versioned_batch, versioned_schema
 from oplog_sync.source.options import read_options
 from oplog_sync.source.stream import StreamReader
+from oplogd.model.event_id import Mark, format_id
 from oplogd.model.operation import format_ms
 from tests.integration.spark.source.streams import stream_of
 from tests.kits.agents.agent import Agent
@@ -98,8 +100,12 @@ class Query:
             for row in batch.to_pylist()
         ]
         if chance is not None:
-            chance.shuffle(rows)  # tasks run in any order: only the row `live` comes last
-            rows.sort(key=lambda row: row["event"] == "live")
+            # Objects come in any order. The rows of one are in the order of their versions, and
+            # the row `live` comes last.
+            chance.shuffle(rows)
+            rows.sort(key=lambda row: row["version"])
+            place = {row["key"]: chance.random() for row in rows}
+            rows.sort(key=lambda row: (row["event"] == "live", place[row["key"]]))
         if dies and chance is not None:
             rows = rows[: chance.randint(0, len(rows))]
         for row in rows:
@@ -111,9 +117,15 @@ class Query:
             self._start, self._planned = self._planned, None
         return True
 
-    def finish(self) -> None:
-        while self.batch():
+    def finish(self, chance: random.Random | None = None) -> None:
+        while self.batch(chance=chance):
             pass
+
+    def finish_available(self) -> None:
+        """Run as a query for the present operations."""
+        self.restart()
+        self._reader.prepareForTriggerAvailableNow()
+        self.finish()
 
 
 @pytest.fixture(autouse=True)
@@ -138,22 +150,48 @@ class World:
         self.objects: dict[str, str] = {}
 
     def change(self, count: int, names: int = 30) -> None:
+        self.send(
+            (f"{self._chance.randrange(names)}", self._chance.random() < 0.4) for _ in range(count)
+        )
+
+    def send(self, changes: Iterable[tuple[str, bool]]) -> None:
+        """``changes``: names, and whether the object is deleted."""
         sent = []
-        for _ in range(count):
+        for name, is_deleted in changes:
             self._ms += 1
             time = format_ms(START_MS + self._ms)
-            name = f"{self._chance.randrange(names)}"
-            is_deleted = self._chance.random() < 0.4
             sent.append(operation("delete" if is_deleted else "update", "a", name, time))
             if is_deleted:
                 self.objects.pop(f"a/{name}", None)
             else:
                 self.objects[f"a/{name}"] = time
-        assert self._agent.post(sent) == 200
+        assert not sent or self._agent.post(sent) == 200
 
     def purge(self) -> None:
         with closing(sqlite3.connect(self._store)) as db, db:
             db.execute("DELETE FROM states WHERE deleted")
+
+
+@contextmanager
+def two_stores(folder: Path, through: str) -> Iterator[tuple[Agent, Callable[[], Agent]]]:
+    """Yield an agent, and a function that puts one on another store in its place."""
+    path = folder / "oplog.db"
+    with ExitStack() as stack:
+
+        def begin(name: str, *flags: str) -> Agent:
+            (folder / name).mkdir()
+            agent = stack.enter_context(Agent(folder / name, *flags))
+            path.unlink(missing_ok=True)
+            path.symlink_to(folder / name / "oplog.db")
+            return agent
+
+        agent = begin("first")
+
+        def replace() -> Agent:
+            assert agent.stop() == 0
+            return begin("second", "--listen", agent.url.removeprefix("http://"))
+
+        yield agent, replace
 
 
 THROUGH = pytest.mark.parametrize("through", ["store", "agent"])
@@ -181,6 +219,9 @@ def test_the_target_is_equal_to_the_source_after_gaps_restarts_and_purges(
                 query.restart()
             if chance.random() < 0.7:
                 query.batch(dies=chance.random() < 0.4, chance=chance)
+            if chance.random() < 0.4:
+                query.finish(chance)
+                assert start == "now" or query.target.objects == world.objects
         world.change(MANY)
         world.purge()
         query.finish()
@@ -213,28 +254,102 @@ def test_a_batch_that_was_planned_before_its_operations_left_the_log_is_a_copy(
 
 
 @THROUGH
+def test_the_object_of_the_last_operation_before_a_gap_is_removed_if_it_was_deleted(
+    tmp_path: Path, through: str
+) -> None:
+    chance = random.Random(5)
+    with (
+        Agent(tmp_path, *SMALL_LOG) as agent,
+        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+    ):
+        world = World(agent, tmp_path / "oplog.db", chance)
+        world.change(50)
+        query.finish()
+        for is_applied in (True, False):
+            world.send([("last", False)])
+            if is_applied:
+                query.finish()
+            else:
+                query.batch(dies=True)  # all of it was applied
+            world.send([("last", True)])
+            world.change(MANY)
+            world.purge()
+            query.finish()
+            assert query.target.objects == world.objects
+
+
+def test_a_copy_has_live_objects_only_and_operations_have_versions_of_their_own(
+    tmp_path: Path,
+) -> None:
+    with (
+        Agent(tmp_path) as agent,
+        closing(Query(start="0", **place(tmp_path, agent, "store"))) as query,
+    ):
+        world = World(agent, tmp_path / "oplog.db", random.Random(6))
+        world.send([("a", False), ("b", False), ("a", True)])
+        query.finish()
+        assert query.events == ["insert", "live"]
+        assert [version - START_MS * 2**20 for version, _ in query.target.rows.values()] == [3]
+        world.send([("b", False), ("b", False), ("c", False)])
+        query.finish()
+        assert sorted(version for version, _ in query.target.rows.values()) == [
+            START_MS * 2**20 + offset for offset in (5, 6)
+        ]
+
+
+@THROUGH
+@pytest.mark.parametrize("changes", [0, 5, 200])
+def test_a_query_for_the_present_operations_copies_another_store(
+    tmp_path: Path, through: str, changes: int
+) -> None:
+    with (
+        two_stores(tmp_path, through) as (agent, replace),
+        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+    ):
+        World(agent, tmp_path / "oplog.db", random.Random(8)).change(100)
+        query.finish_available()
+        world = World(replace(), tmp_path / "oplog.db", random.Random(9))
+        world.change(changes, names=3)
+        query.finish_available()
+        assert query.target.objects == world.objects
+        query.restart()
+        world.send([("present", False)])
+        query._reader.prepareForTriggerAvailableNow()
+        expected = dict(world.objects)
+        world.send([("later", False)])
+        query.finish()
+        assert query.target.objects == expected
+
+
+@THROUGH
+def test_a_query_that_has_read_nothing_copies_another_store(tmp_path: Path, through: str) -> None:
+    with two_stores(tmp_path, through) as (agent, replace):
+        World(agent, tmp_path / "oplog.db", random.Random(8)).change(100)
+        with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+            newest = Mark(*db.execute("SELECT max(seq), max(ts) FROM ops").fetchone())
+        options = {"start": format_id(newest), **place(tmp_path, agent, through)}
+        with closing(Query(**options)) as query:
+            query._reader.initialOffset()
+            world = World(replace(), tmp_path / "oplog.db", random.Random(9))
+            world.change(5)
+            query.finish()
+            assert query.target.objects == world.objects
+
+
+@THROUGH
 @pytest.mark.parametrize("changes", [5, MANY], ids=["shorter", "longer"])
 def test_another_store_in_the_place_of_the_first_is_copied_above_all_versions(
     tmp_path: Path, through: str, changes: int
 ) -> None:
     chance = random.Random(2)
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    with Agent(first) as agent:
-        listen = agent.url.removeprefix("http://")
-        query = Query(start="0", **place(tmp_path, agent, through))
-        if through == "store":
-            (tmp_path / "oplog.db").symlink_to(first / "oplog.db")
-        World(agent, first / "oplog.db", chance).change(100)
+    with (
+        two_stores(tmp_path, through) as (agent, replace),
+        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+    ):
+        World(agent, tmp_path / "oplog.db", chance).change(100)
         query.finish()
-        query.close()
         newest = max(version for version, _ in query.target.rows.values())
-    second.mkdir()
-    with Agent(second, "--listen", listen) as agent, closing(query):
-        if through == "store":
-            (tmp_path / "oplog.db").unlink()
-            (tmp_path / "oplog.db").symlink_to(second / "oplog.db")
-        world = World(agent, second / "oplog.db", chance)
+        world = World(replace(), tmp_path / "oplog.db", chance)
         world.change(changes, names=3)
         query.restart()
         query.finish()
