@@ -21,9 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import oplog_sync
 from tests.bench import kit
-from tests.integration.spark.cluster import cluster
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
+from tests.kits.spark.cluster import cluster
 
 # Batches that do not count: Python's workers start.
 WARM_UP = 2

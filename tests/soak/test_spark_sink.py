@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.spark.cluster import cluster, environ
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.paths import ROOT
 from tests.kits.proxies.http import Fault, HttpProxy
+from tests.kits.spark.cluster import cluster, environ
 from tests.soak.conftest import Rounds
 from tests.soak.publishing import TOPIC
 

@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 from oplog_sync.errors import SyncError
 from oplog_sync.jvm import check_java
 from oplog_sync.source import register
-from tests.integration.spark.class_data import class_data_options
 from tests.kits.mongo.fixtures import capped_url, plain_url
 from tests.kits.servers.stores import StorePlace, new_place
+from tests.kits.spark.class_data import class_data_options
 from tests.kits.spark.workers import worker_python
 
 # Its clock skips and shows hours twice. No result may depend on it.

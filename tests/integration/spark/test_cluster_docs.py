@@ -12,11 +12,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from oplog_sync.classes import SPARK
-from tests.integration.spark.class_data import class_data_options
-from tests.integration.spark.cluster import cluster, environ, packed
 from tests.kits.agents.agent import Agent
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of, snippets
+from tests.kits.spark.class_data import class_data_options
+from tests.kits.spark.cluster import cluster, environ, packed
 from tests.kits.spark.helpers import operation
 
 SUBMITS = [each.code for each in snippets(pages.OPERATE_SPARK) if "spark-submit" in each.code]

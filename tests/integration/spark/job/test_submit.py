@@ -10,10 +10,10 @@ import pytest
 
 import oplog_sync
 from oplog_sync.classes import SPARK
-from tests.integration.spark.class_data import class_data_options
-from tests.integration.spark.cluster import EXECUTORS, cluster, environ, packed
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
+from tests.kits.spark.class_data import class_data_options
+from tests.kits.spark.cluster import EXECUTORS, cluster, environ, packed
 from tests.kits.spark.helpers import (
     StorePlace,
     append,

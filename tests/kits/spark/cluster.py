@@ -17,8 +17,8 @@ import oplog_sync
 import oplogd
 import pyspark_oplog
 from oplog_sync.classes import SPARK
-from tests.integration.spark.class_data import class_data_options
 from tests.kits.agents.agent import DEADLINE
+from tests.kits.spark.class_data import class_data_options
 
 EXECUTORS = 2
 
