@@ -9,6 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pymongo import MongoClient
+from pymongo.database import Database
+
 from oplog_sync.source import make_origin
 from oplog_sync.source.copies import CopyingOrigin, versioned_batch, versioned_schema
 from oplog_sync.source.options import read_options
@@ -108,6 +111,10 @@ class Query:
             self.start, self._planned = self._planned, None
         return True
 
+    def settle(self) -> None:
+        """Wait until the states hold every operation."""
+        self._options.backend().settle()
+
     def finish(self, chance: random.Random | None = None) -> None:
         while self.batch(chance=chance):
             pass
@@ -119,21 +126,34 @@ class Query:
         self.finish()
 
 
-def place(folder: Path, agent: Agent, through: str) -> dict[str, str]:
+def place_of(folder: Path, agent: Agent, through: str) -> dict[str, str]:
     if through == "store":
         return {"store": str(folder / "oplog.db"), "partitionRows": "40"}
     return {"agent": agent.url}
 
 
 class World:
-    """An agent with a small log, and the objects that it has."""
+    """An agent with a small log, and the objects that it has. ``store``: a file, or a URL."""
 
-    def __init__(self, agent: Agent, store: Path, chance: random.Random) -> None:
+    def __init__(self, agent: Agent, store: Path | str, chance: random.Random) -> None:
         self._agent = agent
         self._store = store
         self._chance = chance
         self._ms = 0
         self.objects: dict[str, str] = {}
+
+    def trim(self) -> None:
+        """Let the log in MongoDB keep its newest operation only, as trimming does later."""
+        with self._database() as database:
+            log = database["oplog_ops"]
+            (newest,) = log.find({}, {"n": 1}).sort("n", -1).limit(1)
+            log.delete_many({"n": {"$lt": newest["n"]}})
+
+    @contextmanager
+    def _database(self) -> Iterator[Database[dict[str, Any]]]:
+        client: MongoClient[dict[str, Any]] = MongoClient(str(self._store))
+        with closing(client):
+            yield client.get_default_database()
 
     def change(self, count: int, names: int = 30) -> None:
         self.send(
@@ -154,6 +174,10 @@ class World:
         assert not sent or self._agent.post(sent) == 200
 
     def purge(self) -> None:
+        if isinstance(self._store, str):
+            with self._database() as database:
+                database["oplog_states"].delete_many({"event": "delete"})
+            return
         with closing(sqlite3.connect(self._store)) as db, db:
             db.execute("DELETE FROM states WHERE deleted")
 

@@ -20,12 +20,13 @@ from tests.integration.spark.source.mirrors import (
     Query,
     Target,
     World,
-    place,
+    place_of,
     two_stores,
 )
 from tests.integration.spark.source.streams import stream_of
 from tests.kits.agents.agent import Agent
 from tests.kits.models import properties
+from tests.kits.servers.stores import StorePlace
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +45,7 @@ def test_the_target_is_equal_to_the_source_after_gaps_restarts_and_purges(
     chance = properties.chance(7)
     with (
         Agent(tmp_path, *SMALL_LOG) as agent,
-        closing(Query(start=start, **place(tmp_path, agent, through))) as query,
+        closing(Query(start=start, **place_of(tmp_path, agent, through))) as query,
     ):
         world = World(agent, tmp_path / "oplog.db", chance)
         query.batch()
@@ -68,6 +69,27 @@ def test_the_target_is_equal_to_the_source_after_gaps_restarts_and_purges(
         assert query.events.count("live") > 2
 
 
+@pytest.mark.parametrize("place", ["mongo-plain"], indirect=True)
+def test_the_target_is_equal_to_a_source_in_mongodb(tmp_path: Path, place: StorePlace) -> None:
+    chance = properties.chance(12)
+    url = str(place.store)
+    with (
+        place.agent(tmp_path) as agent,
+        closing(Query(start="0", store=url, partitionRows="10")) as query,
+    ):
+        world = World(agent, url, chance)
+        for _ in range(properties.rounds(10, 100)):
+            world.change(chance.choice([1, 5, 60]))
+            if chance.random() < 0.4:
+                query.settle()
+                world.trim()
+                world.purge()
+            query.batch(dies=chance.random() < 0.4, chance=chance)
+        query.finish(chance)
+        assert query.target.objects == world.objects
+        assert query.events.count("live") > 1
+
+
 @THROUGH
 def test_a_batch_that_was_planned_before_its_operations_left_the_log_is_a_copy(
     tmp_path: Path, through: str
@@ -75,7 +97,7 @@ def test_a_batch_that_was_planned_before_its_operations_left_the_log_is_a_copy(
     chance = random.Random(1)
     with (
         Agent(tmp_path, *SMALL_LOG) as agent,
-        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+        closing(Query(start="0", **place_of(tmp_path, agent, through))) as query,
     ):
         world = World(agent, tmp_path / "oplog.db", chance)
         world.change(50)
@@ -99,7 +121,7 @@ def test_the_object_of_the_last_operation_before_a_gap_is_removed_if_it_was_dele
     chance = random.Random(5)
     with (
         Agent(tmp_path, *SMALL_LOG) as agent,
-        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+        closing(Query(start="0", **place_of(tmp_path, agent, through))) as query,
     ):
         world = World(agent, tmp_path / "oplog.db", chance)
         world.change(50)
@@ -122,7 +144,7 @@ def test_a_copy_has_live_objects_only_and_operations_have_versions_of_their_own(
 ) -> None:
     with (
         Agent(tmp_path) as agent,
-        closing(Query(start="0", **place(tmp_path, agent, "store"))) as query,
+        closing(Query(start="0", **place_of(tmp_path, agent, "store"))) as query,
     ):
         world = World(agent, tmp_path / "oplog.db", random.Random(6))
         world.send([("a", False), ("b", False), ("a", True)])
@@ -143,7 +165,7 @@ def test_a_query_for_the_present_operations_copies_another_store(
 ) -> None:
     with (
         two_stores(tmp_path, through) as (agent, replace),
-        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+        closing(Query(start="0", **place_of(tmp_path, agent, through))) as query,
     ):
         World(agent, tmp_path / "oplog.db", random.Random(8)).change(100)
         query.finish_available()
@@ -166,7 +188,7 @@ def test_a_query_that_has_read_nothing_copies_another_store(tmp_path: Path, thro
         World(agent, tmp_path / "oplog.db", random.Random(8)).change(100)
         with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
             newest = Mark(*db.execute("SELECT max(seq), max(ts) FROM ops").fetchone())
-        options = {"start": format_id(newest), **place(tmp_path, agent, through)}
+        options = {"start": format_id(newest), **place_of(tmp_path, agent, through)}
         with closing(Query(**options)) as query:
             query.reader.initialOffset()
             world = World(replace(), tmp_path / "oplog.db", random.Random(9))
@@ -183,7 +205,7 @@ def test_another_store_in_the_place_of_the_first_is_copied_above_all_versions(
     chance = random.Random(2)
     with (
         two_stores(tmp_path, through) as (agent, replace),
-        closing(Query(start="0", **place(tmp_path, agent, through))) as query,
+        closing(Query(start="0", **place_of(tmp_path, agent, through))) as query,
     ):
         World(agent, tmp_path / "oplog.db", chance).change(100)
         query.finish()
@@ -213,7 +235,7 @@ def test_spark_has_the_versions_and_the_end_of_a_copy(spark: SparkSession, tmp_p
                 target.apply(row)
 
         for through in ("store", "agent", "store"):
-            options = {"onGap": "copy", "start": "0", **place(tmp_path, agent, through)}
+            options = {"onGap": "copy", "start": "0", **place_of(tmp_path, agent, through)}
             stream = stream_of(spark, options)
             assert stream.schema == versioned_schema()
             query = stream.writeStream.foreachBatch(write).trigger(availableNow=True)
@@ -233,7 +255,7 @@ def test_spark_has_the_versions_and_the_end_of_a_copy(spark: SparkSession, tmp_p
 def test_a_checkpoint_without_versions_is_refused(tmp_path: Path) -> None:
     with (
         Agent(tmp_path) as agent,
-        closing(Query(start="0", **place(tmp_path, agent, "store"))) as query,
+        closing(Query(start="0", **place_of(tmp_path, agent, "store"))) as query,
     ):
         World(agent, tmp_path / "oplog.db", random.Random(4)).change(1)
         query.batch()
