@@ -39,6 +39,7 @@ class Wanted(NamedTuple):
 
     None is no condition. Bounds are inclusive. ``types``, ``events``: any of these. ``parents``:
     an object with any of these. ``data`` False: StoreRow.data may be empty.
+    ``fresh``: the states as they were after this offset, or later.
     """
 
     types: frozenset[str] | None = None
@@ -47,6 +48,7 @@ class Wanted(NamedTuple):
     ms: tuple[int | None, int | None] = (None, None)
     offset: tuple[int | None, int | None] = (None, None)
     data: bool = True
+    fresh: int | None = None
 
     def of_states(self) -> "Wanted":
         """Return the conditions for states in place of operations: an update is an insert there."""

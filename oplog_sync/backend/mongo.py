@@ -107,7 +107,8 @@ class MongoBackend:
 
     def states(self, part: Range, wanted: Wanted) -> Iterator[list[StoreRow]]:
         """Yield the states of a range of keys; None is no bound."""
-        return self._rows(STATE_TABLE, part, wanted, wanted.offset[1])
+        upto = wanted.offset[1] if wanted.fresh is None else wanted.fresh
+        return self._rows(STATE_TABLE, part, wanted, upto)
 
     def find(self, keys: Sequence[str]) -> list[StoreRow]:
         fields = dict.fromkeys(STATE_TABLE.fields, 1)

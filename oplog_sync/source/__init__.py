@@ -125,9 +125,7 @@ class OplogDataSource(DataSource):
             return origin, columns.batch
         if options.is_mirror:
             check_schema(schema, versioned_schema())
-            everything = options.start == "0"
-            copying = CopyingOrigin(make_origin(options), everything=everything)
-            return copying, partial(versioned_batch, schema=schema)
+            return CopyingOrigin(make_origin(options)), partial(versioned_batch, schema=schema)
         check_schema(schema)
         return make_origin(options), partial(arrow_batch, schema=schema)
 

@@ -25,8 +25,9 @@ from oplog_sync.backend import StoreRow
 from oplog_sync.errors import GapError, SyncError
 from oplog_sync.source.columns import arrow_batch, full_schema
 from oplog_sync.source.origin import Origin
-from oplog_sync.source.positions import Bound, Offset, offset
+from oplog_sync.source.positions import Bound, Offset, offset, position_of
 from oplogd.clock import now_ms
+from oplogd.model.event_id import EventId
 
 VERSION = "version"
 # The event of the row at the end of a copy.
@@ -38,14 +39,17 @@ _PER_MS = 1 << 20
 class Copying(Origin, Protocol):
     """An origin that can copy all live objects, and raises GapError."""
 
-    def copy(self) -> Sequence[InputPartition]:
-        """Return the tasks that read the live objects. They may read deleted ones, too."""
+    def copy(self, end: Offset) -> Sequence[InputPartition]:
+        """Return the tasks that read the live objects, at least as new as a position.
+
+        They may read deleted ones, too.
+        """
 
 
 class VersionedRows(NamedTuple):
     """``version``: of all rows. None: ``base`` plus the offset of each.
 
-    ``end``: the rows are one, the end of a copy.
+    ``is_end``: the only row is the end of a copy.
     """
 
     rows: Sequence[StoreRow]
@@ -56,61 +60,55 @@ class VersionedRows(NamedTuple):
 
 @dataclass
 class OperationsPart(InputPartition):
-    """Operations up to a batch's end of this version. ``part``: of the origin."""
+    """Operations of a batch up to ``end``. ``part``: of the origin."""
 
     part: InputPartition
-    base: int
-    version: int
+    end: Offset
 
 
 @dataclass
 class CopyPart(InputPartition):
-    """Live objects of a copy. ``part``: of the origin, None for the end of the copy."""
+    """Live objects of a copy at ``end``. ``part``: of the origin, None for the end of the copy."""
 
     part: InputPartition | None
-    version: int
+    end: Offset
 
 
 class CopyingOrigin:
     """Adds versions and copies to an origin.
 
     Its offsets have one more member, ``base``, and ``copy`` at the end of a batch with a copy.
-    ``everything``: the query begins with one.
     """
 
-    def __init__(
-        self, origin: Copying, *, everything: bool, clock: Callable[[], int] = now_ms
-    ) -> None:
+    def __init__(self, origin: Copying, *, clock: Callable[[], int] = now_ms) -> None:
         self._origin = origin
-        self._everything = everything
         self._clock = clock
+        # The end of the last batch that this process has planned. It is in the log.
+        self._latest: Offset | None = None
 
     def start(self, default: Bound) -> Offset:
-        begin = offset("0") if self._everything else self._origin.start(default)
+        try:
+            begin = self._origin.start(default)
+        except GapError:
+            begin = offset("0")
         return begin | {"base": self._clock() * _PER_MS}
 
     def latest(self, after: Offset, limit: int | None) -> Offset:
-        if after["id"] == "0":
-            return self._behind_copy(after)
-        try:
-            latest = self._origin.latest(_plain(after), limit)
-        except GapError:
-            return self._behind_copy(after)
-        return {**latest, "base": _base(after)}
+        self._latest = self._behind(after, limit)
+        return self._latest
 
     def head(self) -> Offset:
         return self._origin.head()
 
     def plan(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        version = _version(end)
-        if start["id"] != "0" and "copy" not in end:
+        if self._is_readable(start, end):
             try:
                 parts = self._origin.plan(_plain(start), _plain(end))
             except GapError:  # the batch was planned before its operations left the log
                 pass
             else:
-                return [OperationsPart(part, _base(end), version) for part in parts]
-        return [*(CopyPart(part, version) for part in self._origin.copy()), CopyPart(None, version)]
+                return [OperationsPart(part, end) for part in parts]
+        return [*(CopyPart(part, end) for part in self._origin.copy(end)), CopyPart(None, end)]
 
     def rows(self, part: InputPartition) -> Iterator[VersionedRows]:
         if isinstance(part, CopyPart):
@@ -119,11 +117,10 @@ class CopyingOrigin:
         assert isinstance(part, OperationsPart)
         try:
             for rows in self._origin.rows(part.part):
-                yield VersionedRows(rows, part.base, None)
+                yield VersionedRows(rows, _base(part.end), None)
         except GapError:  # they have left the log since the driver planned
-            for each in self._origin.copy():
-                yield from self._copied(CopyPart(each, part.version))
-            yield from self._copied(CopyPart(None, part.version))
+            for each in (*self._origin.copy(part.end), None):
+                yield from self._copied(CopyPart(each, part.end))
 
     def is_past(self, position: Offset, other: Offset) -> bool:
         return self._origin.is_past(position, other)
@@ -134,6 +131,19 @@ class CopyingOrigin:
     def close(self) -> None:
         self._origin.close()
 
+    def _behind(self, after: Offset, limit: int | None) -> Offset:
+        if after["id"] == "0":
+            return self._behind_copy(after)
+        if not _is_event_id(after):
+            # The log was empty. It does not tell whether it is still the same.
+            head = self._origin.head()
+            return after if head["id"] == after["id"] else self._behind_copy(after)
+        try:
+            latest = self._origin.latest(_plain(after), limit)
+        except GapError:
+            return self._behind_copy(after)
+        return after if latest["id"] == after["id"] else {**latest, "base": _base(after)}
+
     def _behind_copy(self, after: Offset) -> Offset:
         head = self._origin.head()
         base = _base(after)
@@ -141,13 +151,25 @@ class CopyingOrigin:
             base = _version(after) + 1  # the log of another store
         return {**head, "base": base, "copy": True}
 
+    def _is_readable(self, start: Offset, end: Offset) -> bool:
+        """Return whether a batch has operations, which may have left the log."""
+        if "copy" in end or not _is_event_id(start):
+            return False
+        if end == self._latest:
+            return True
+        # It is repeated. A first batch whose begin was asked for again has another base: the begin
+        # may be another one. The log may be an older copy of itself, which ends earlier.
+        is_same = _base(start) == _base(end)
+        return is_same and not self._origin.is_past(_plain(end), self._origin.head())
+
     def _copied(self, part: CopyPart) -> Iterator[VersionedRows]:
+        version = _version(part.end)
         if part.part is None:
-            yield VersionedRows([StoreRow("", LIVE, 0, 0, "")], 0, part.version, is_end=True)
+            yield VersionedRows([StoreRow("", LIVE, 0, 0, "")], 0, version, is_end=True)
             return
         for rows in self._origin.rows(part.part):
             live = [row for row in rows if row.event != "delete"]
-            yield VersionedRows(live, 0, part.version)
+            yield VersionedRows(live, 0, version)
 
 
 def versioned_schema() -> T.StructType:
@@ -156,18 +178,17 @@ def versioned_schema() -> T.StructType:
 
 def versioned_batch(found: VersionedRows, schema: T.StructType) -> pa.RecordBatch:
     """Return rows with their versions. The row at the end of a copy has only event and version."""
-    plain = T.StructType([field for field in schema.fields if field.name != VERSION])
-    batch = arrow_batch([] if found.is_end else found.rows, plain)
-    if found.is_end:
-        row: dict[str, Any] = dict.fromkeys(plain.names)
-        given = {"event": LIVE} if "event" in row else {}
-        batch = pa.RecordBatch.from_pylist([row | given], batch.schema)
-    if VERSION not in schema.names:
-        return batch
     fixed = found.version
     versions = [row.offset + found.base if fixed is None else fixed for row in found.rows]
-    column = pa.array(versions, pa.int64())
-    columns = dict(zip(plain.names, batch.columns, strict=True)) | {VERSION: column}
+    columns = {VERSION: pa.array(versions, pa.int64())}
+    plain = T.StructType([field for field in schema.fields if field.name != VERSION])
+    if plain.fields:
+        batch = arrow_batch([] if found.is_end else found.rows, plain)
+        if found.is_end:
+            row: dict[str, Any] = dict.fromkeys(plain.names)
+            given = {"event": LIVE} if "event" in row else {}
+            batch = pa.RecordBatch.from_pylist([row | given], batch.schema)
+        columns |= dict(zip(plain.names, batch.columns, strict=True))
     return pa.RecordBatch.from_pydict({name: columns[name] for name in schema.names})
 
 
@@ -187,3 +208,7 @@ def _base(found: Offset) -> int:
 
 def _version(found: Offset) -> int:
     return _base(found) + int(found["offset"])
+
+
+def _is_event_id(found: Offset) -> bool:
+    return isinstance(position_of(found), EventId)

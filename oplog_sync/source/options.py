@@ -265,5 +265,6 @@ def _refuse_without_effect(
         right, log = ("fail", "states"), "the oplog"
     if options.on_gap not in right:
         raise OptionError(f"option onGap: for {log} it is {' or '.join(right)}")
-    if options.is_mirror and options.events is not None:
-        raise OptionError("option events: with onGap copy a stream has every event")
+    for name, value in (("events", options.events), ("end", options.end)):
+        if options.is_mirror and value is not None:
+            raise OptionError(f"option {name}: it does not apply with onGap copy")

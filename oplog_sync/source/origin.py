@@ -10,7 +10,7 @@ from oplog_sync.errors import OptionError
 from oplog_sync.source.positions import Bound, Instant, Offset, bound
 from oplogd.model.event_id import EventId
 
-ADVICE = "start the query with a new checkpoint, or set the option onGap to states"
+ADVICE = "start the query with a new checkpoint, or set the option onGap to states or copy"
 
 START_ANEW = (
     "and the states do not show which objects were deleted since; "

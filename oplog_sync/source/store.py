@@ -23,14 +23,19 @@ class LogPart(InputPartition):
 
 @dataclass
 class StatePart(InputPartition):
-    """States in place of missed operations: since ``since_ms``, with offsets up to ``upto``.
-
-    None: no bound.
-    """
+    """States in place of missed operations: since ``since_ms``, with offsets up to ``upto``."""
 
     rows: Range
-    since_ms: int | None = None
-    upto: int | None = None
+    since_ms: int
+    upto: int
+
+
+@dataclass
+class CopiedStates(InputPartition):
+    """All states, as they were after an offset or later."""
+
+    rows: Range
+    fresh: int
 
 
 class StoreOrigin:
@@ -45,6 +50,8 @@ class StoreOrigin:
     def start(self, default: Bound) -> Offset:
         self._backend.check()
         given = default if self._options.start is None else bound("start", self._options.start)
+        if given == "everything" and self._options.is_mirror:
+            return offset("0")
         if given == "everything":
             raise OptionError(
                 "option start: 0, every object first, is for streams from agents; from a store "
@@ -60,10 +67,12 @@ class StoreOrigin:
             before = self._backend.seek(given.ms - 1) if given.ms > 0 else Mark(0, 0)
             if before.offset >= oldest.offset:
                 return offset(format_id(before))
-            if oldest.offset > max(1, located.first_offset) and self._options.on_gap == "fail":
+            if oldest.offset > max(1, located.first_offset) and self._options.on_gap != "states":
+                left = f"operations since {self._options.start} have left the log"
+                if self._options.is_mirror:
+                    raise GapError(left)
                 raise OptionError(
-                    f"option start: operations since {self._options.start} have left the log, "
-                    f"whose oldest is {format_id(oldest)}; start at oldest"
+                    f"option start: {left}, whose oldest is {format_id(oldest)}; start at oldest"
                 )
         return offset(format_id(Mark(oldest.offset - 1, oldest.ms)))
 
@@ -101,16 +110,19 @@ class StoreOrigin:
         ranges = self._backend.state_ranges(self._options.partition_rows)
         return [StatePart(part, since, last.offset) for part in ranges]
 
-    def copy(self) -> Sequence[InputPartition]:
+    def copy(self, end: Offset) -> Sequence[InputPartition]:
         self._backend.settle()
         ranges = self._backend.state_ranges(self._options.partition_rows)
-        return [StatePart(part) for part in ranges]
+        return [CopiedStates(part, end["offset"]) for part in ranges]
 
     def rows(self, part: InputPartition) -> Iterator[list[StoreRow]]:
         if isinstance(part, StatePart):
             wanted = self._wanted.of_states()
             wanted = wanted._replace(ms=(part.since_ms, None), offset=(None, part.upto))
             yield from self._backend.states(part.rows, wanted)
+            return
+        if isinstance(part, CopiedStates):
+            yield from self._backend.states(part.rows, self._wanted._replace(fresh=part.fresh))
             return
         assert isinstance(part, LogPart)
         if self._wanted == Wanted():

@@ -144,7 +144,7 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not is_unread and not self._origin.is_past(target, after):
             # Raises an error if the position is of another history of the log.
             found = patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
-            return found if "copy" in found else after
+            return self._copied(found) if "copy" in found else after
         patience = Patience(self._options.retry_for)
         for looks in itertools.count():
             try:
@@ -152,6 +152,8 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
             except (UnreachableError, StoreUnavailableError) as error:
                 patience.wait(error)
                 continue
+            if "copy" in latest and latest is not after:
+                return self._copied(latest)
             if latest is not after:
                 return {**latest, **target} if self._origin.is_past(latest, target) else latest
             if looks >= _SURE_AFTER and self._origin.has_left(target):
@@ -159,6 +161,11 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = f"the log ends at {after['id']}, before {target['id']}, where it ended before"
             patience.wait(SyncError(ends))
         raise AssertionError("the wait raises in the end")
+
+    def _copied(self, end: Offset) -> Offset:
+        """End the query for the present operations at a copy: it has all of them."""
+        self._target = end
+        return end
 
     def _latest_of(self, after: Offset, limit: int | None) -> Offset:
         latest = self._origin.latest(after, limit)

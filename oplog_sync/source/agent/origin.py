@@ -37,11 +37,11 @@ class AgentOrigin:
             return offset(self._options.start or "")
         first = given.ms if isinstance(given, Instant) else None
         found = self._log.poll(first, inclusive=True, limit=1)
-        if first is not None and found.gap and self._options.on_gap == "fail":
-            raise OptionError(
-                f"option start: operations since {self._options.start} have left the log; "
-                "start at oldest"
-            )
+        if first is not None and found.gap and self._options.on_gap != "states":
+            left = f"operations since {self._options.start} have left the log"
+            if self._options.is_mirror:
+                raise GapError(left)
+            raise OptionError(f"option start: {left}; start at oldest")
         if found.operations:
             return offset(found.operations[0].id, first=True)
         here = offset(self._log.position())
@@ -125,7 +125,7 @@ class AgentOrigin:
         is_behind = after is end or is_first or is_past(last, after["id"])
         return offset(last) if is_behind else after
 
-    def copy(self) -> Sequence[InputPartition]:
+    def copy(self, end: Offset | None = None) -> Sequence[InputPartition]:
         """Return the task that reads every live object."""
         return [AgentPart("0", self.head()["id"], copy=True)]
 

@@ -51,7 +51,7 @@ class Target:
 class Query:
     """Runs batches as Spark does: an offset is noted before its batch, and a batch may be repeated.
 
-    The clock of its drivers stands still.
+    The clock of each driver is behind that of the driver before.
     """
 
     def __init__(self, **options: str) -> None:
@@ -60,6 +60,7 @@ class Query:
         self._planned: Offset | None = None
         self.target = Target()
         self.events: list[str] = []
+        self._ms = START_MS + 1
         self.reader = self._new()
 
     def restart(self) -> None:
@@ -70,11 +71,8 @@ class Query:
         self.reader.stop()
 
     def _new(self) -> StreamReader:
-        origin = CopyingOrigin(
-            make_origin(self._options),
-            everything=self._options.start == "0",
-            clock=lambda: START_MS,
-        )
+        self._ms -= 1
+        origin = CopyingOrigin(make_origin(self._options), clock=lambda: self._ms)
         to_arrow = partial(versioned_batch, schema=versioned_schema())
         return StreamReader(self._options, origin, to_arrow)
 
@@ -173,6 +171,10 @@ class World:
                 self.objects[f"a/{name}"] = time
         assert not sent or self._agent.post(sent) == 200
 
+    def use(self, agent: Agent) -> None:
+        """Send to another agent."""
+        self._agent = agent
+
     def purge(self) -> None:
         if isinstance(self._store, str):
             with self._database() as database:
@@ -189,7 +191,7 @@ def two_stores(folder: Path, through: str) -> Iterator[tuple[Agent, Callable[[],
     with ExitStack() as stack:
 
         def begin(name: str, *flags: str) -> Agent:
-            (folder / name).mkdir()
+            (folder / name).mkdir(exist_ok=True)
             agent = stack.enter_context(Agent(folder / name, *flags))
             path.unlink(missing_ok=True)
             path.symlink_to(folder / name / "oplog.db")
