@@ -114,8 +114,8 @@ def test_a_task_continues_behind_its_last_row_when_connections_break(tmp_path: P
 
 def _small_chunks(reader: Any, part: Any) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplog_sync.source.agent.CHUNK_ROWS", 100)
-        patch.setattr("oplog_sync.source.agent._READ_BYTES", 4096)
+        patch.setattr("oplog_sync.source.agent.log.CHUNK_ROWS", 100)
+        patch.setattr("oplog_sync.source.agent.log._READ_BYTES", 4096)
         for batch in reader.read(part):
             yield batch["key"].to_pylist()
 
