@@ -111,9 +111,7 @@ class OplogDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         if overwrite:
-            raise OptionError(
-                "outputMode complete: a log can only be appended to; use append or update"
-            )
+            raise OptionError("outputMode complete: a log can only be appended to; use append")
         for name in [name for name in self.options if name.lower() in _OF_QUERIES]:
             del self.options[name]
         options = self._options("write")

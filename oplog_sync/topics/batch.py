@@ -31,6 +31,7 @@ from oplog_sync.topics.write import (
 )
 from oplogd.model.names import TopicName
 from oplogd.model.transaction import MAX_TIMEOUT_MS
+from oplogd.store.transactions import RecordLimits
 
 # Of one task: its rows are in memory, and Spark returns at most 2 GiB.
 MAX_TASK_BYTES = 1 << 30
@@ -60,6 +61,11 @@ class _Begun(msgspec.Struct):
     state: str = "open"
 
 
+class _Committed(msgspec.Struct):
+    records: list[str | None]
+
+
+_decode_committed = msgspec.json.Decoder(_Committed).decode
 _decode_begun = msgspec.json.Decoder(_Begun).decode
 
 
@@ -124,8 +130,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
                 return
             try:
                 self._write(begun.txn, batch)
-                self._ask(f"/{begun.txn}/commit", {"records": batch.rows})
-                return
+                answer = self._ask(f"/{begun.txn}/commit", {"records": batch.rows})
             except AgentRefusedError as error:
                 self._abort(begun.txn)
                 # It has timed out, or another driver has the number. The next begin tells.
@@ -134,6 +139,18 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             except BaseException:
                 self._abort(begun.txn)
                 raise
+            else:
+                self._check(batch, answer)
+                return
+
+    def _check(self, batch: _Batch, answer: bytes) -> None:
+        """Raise SyncError if the rows of a committed batch are in no topic."""
+        if None in _decode_committed(answer).records:
+            raise SyncError(
+                f"the topic {self._name} was deleted while batch {batch.number} was written, and"
+                " the rows of the batch with it; started again, the query goes on with the next"
+                " batch"
+            )
 
     def _begin(self, batch: _Batch) -> _Begun:
         once = {"key": batch.key, "number": batch.number}
@@ -158,6 +175,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             except AgentRefusedError as error:
                 if error.status == 413 and "--txn-max-" in str(error):
                     raise _too_large(batch, error) from None
+                if error.status == 413 and len(records) == 1:
+                    raise SyncError(
+                        f"batch {batch.number} has a row that is too large for a request: {error};"
+                        " start the agents with a larger --max-body-size"
+                    ) from None
                 raise
 
         for records in _requests(str(self._name), batch.tasks):
@@ -209,9 +231,13 @@ def _requests(topic: str, tasks: Iterable[StagedRows]) -> Iterator[list[bytes]]:
 
 
 def _too_large(batch: _Batch, error: AgentRefusedError) -> SyncError:
+    # Not below the defaults, which let other batches through.
+    records, size = max(batch.rows, RecordLimits().records), 2 * batch.size
+    flags = f"--txn-max-records {records}" if "--txn-max-records" in str(error) else ""
+    if not flags or size > RecordLimits().bytes:
+        flags += f" --txn-max-bytes {max(size, RecordLimits().bytes)}"
     return SyncError(
         f"batch {batch.number} has {counted(batch.rows, 'row')} and {batch.size:,} bytes, and is"
-        f" written in one transaction: {error}; start the agents with --txn-max-records"
-        f" {batch.rows} --txn-max-bytes {2 * batch.size}, then this batch goes through; later"
-        f" ones have fewer rows with {_TRIGGERS}"
+        f" written in one transaction: {error}; start the agents with {flags.strip()}, then this"
+        f" batch goes through; later ones have fewer rows with {_TRIGGERS}"
     )

@@ -36,6 +36,7 @@ class Agents:
         self.published: list[Any] = []
         self.aborted: list[str] = []
         self.requests: list[str] = []
+        self.is_deleted = False
 
     def close(self) -> None: ...
 
@@ -76,7 +77,7 @@ class Agents:
         assert sorted(records) == list(range(given["records"]))
         self.numbers[begun["once"]["key"]] = begun["once"]["number"]
         self.published += [records[lsn]["payload"] for lsn in sorted(records)]
-        return {}
+        return {"records": [None if self.is_deleted else str(lsn) for lsn in sorted(records)]}
 
 
 def staged(*payloads: str, query: str = QUERY) -> StagedRows:
@@ -169,11 +170,52 @@ def test_a_batch_beyond_the_limits_of_a_transaction_names_the_flags_that_let_it_
         writer(agents).commit([staged(*"abcdef")], 2)
     assert str(caught.value) == (
         f"batch 2 has 6 rows and 89 bytes, and is written in one transaction: {TOO_LARGE}; start"
-        " the agents with --txn-max-records 6 --txn-max-bytes 178, then this batch goes through;"
+        " the agents with --txn-max-records 100000, then this batch goes through;"
         " later ones have fewer rows with maxOperationsPerTrigger, maxOffsetsPerTrigger or"
         " maxFilesPerTrigger of its source"
     )
     assert agents.requests == ["txns", "records", "abort"]
+
+
+@pytest.mark.parametrize(
+    ("flag", "rows", "text", "flags"),
+    [
+        ("--txn-max-bytes", 1, "a", "--txn-max-bytes 64000000"),
+        ("--txn-max-records", 100_001, "a", "--txn-max-records 100001"),
+        ("--txn-max-bytes", 4, "a" * 10**7, "--txn-max-bytes 80000110"),
+        (
+            "--txn-max-records",
+            4,
+            "a" * 10**7,
+            "--txn-max-records 100000 --txn-max-bytes 80000110",
+        ),
+    ],
+)
+def test_the_flags_of_a_message_are_the_ones_that_are_needed_and_not_below_their_defaults(
+    flag: str, rows: int, text: str, flags: str
+) -> None:
+    agents = Agents()
+    agents.script["records"] = [refused(413, f"a transaction may have less ({flag})")]
+    with pytest.raises(SyncError) as caught:
+        writer(agents).commit([staged(*[text] * rows)], 0)
+    assert f"start the agents with {flags}, then" in str(caught.value)
+
+
+def test_a_row_that_no_request_can_have_is_named() -> None:
+    agents = Agents(most=0)
+    with pytest.raises(
+        SyncError, match=r"batch 4 has a row that is too large for a request: .*413"
+    ):
+        writer(agents).commit([staged("a")], 4)
+    assert agents.open == {}
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_written_is_named() -> None:
+    agents = Agents()
+    agents.is_deleted = True
+    with pytest.raises(SyncError, match="the topic shop/orders was deleted while batch 5 was"):
+        writer(agents).commit([staged("a")], 5)
+    writer(agents).commit([staged("a")], 5)
 
 
 def test_an_agent_of_the_version_before_is_named() -> None:
