@@ -13,6 +13,7 @@ comes again as an operation, with a larger version. The base changes if the log 
 that was replaced: then offsets may be smaller than before.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -34,6 +35,8 @@ VERSION = "version"
 LIVE = "live"
 
 _PER_MS = 1 << 20
+# Looks for a position past the end of the log, and seconds between them.
+_LOOKS, _PAUSE = 20, 0.5
 
 
 class Copying(Origin, Protocol):
@@ -80,9 +83,16 @@ class CopyingOrigin:
     Its offsets have one more member, ``base``, and ``copy`` at the end of a batch with a copy.
     """
 
-    def __init__(self, origin: Copying, *, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        origin: Copying,
+        *,
+        clock: Callable[[], int] = now_ms,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._origin = origin
         self._clock = clock
+        self._sleep = sleep
         # The end of the last batch that this process has planned. It is in the log.
         self._latest: Offset | None = None
 
@@ -142,7 +152,10 @@ class CopyingOrigin:
             latest = self._origin.latest(_plain(after), limit)
         except GapError:
             return self._behind_copy(after)
-        return after if latest["id"] == after["id"] else {**latest, "base": _base(after)}
+        is_unread = "first" in after
+        if latest["id"] == after["id"] and not is_unread:
+            return after
+        return {**latest, "base": _base(after)}
 
     def _behind_copy(self, after: Offset) -> Offset:
         head = self._origin.head()
@@ -159,8 +172,15 @@ class CopyingOrigin:
             return True
         # It is repeated. A first batch whose begin was asked for again has another base: the begin
         # may be another one. The log may be an older copy of itself, which ends earlier.
-        is_same = _base(start) == _base(end)
-        return is_same and not self._origin.is_past(_plain(end), self._origin.head())
+        return _base(start) == _base(end) and self._has(end)
+
+    def _has(self, end: Offset) -> bool:
+        """Return whether the log has a position. An agent may get to know it a little later."""
+        for _ in range(_LOOKS):
+            if not self._origin.is_past(_plain(end), self._origin.head()):
+                return True
+            self._sleep(_PAUSE)
+        return False
 
     def _copied(self, part: CopyPart) -> Iterator[VersionedRows]:
         version = _version(part.end)

@@ -144,7 +144,7 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not is_unread and not self._origin.is_past(target, after):
             # Raises an error if the position is of another history of the log.
             found = patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
-            return self._copied(found) if "copy" in found else after
+            return self._copied(found, after) if "copy" in found else after
         patience = Patience(self._options.retry_for)
         for looks in itertools.count():
             try:
@@ -153,7 +153,7 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
                 patience.wait(error)
                 continue
             if "copy" in latest and latest is not after:
-                return self._copied(latest)
+                return self._copied(latest, after)
             if latest is not after:
                 return {**latest, **target} if self._origin.is_past(latest, target) else latest
             if looks >= _SURE_AFTER and self._origin.has_left(target):
@@ -162,9 +162,14 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
             patience.wait(SyncError(ends))
         raise AssertionError("the wait raises in the end")
 
-    def _copied(self, end: Offset) -> Offset:
-        """End the query for the present operations at a copy: it has all of them."""
-        self._target = end
+    def _copied(self, end: Offset, after: Offset) -> Offset:
+        """Return the end of a copy. A query for the present operations ends there at the latest.
+
+        In the log of another store its target does not count.
+        """
+        is_other = end["base"] != after["base"]
+        if self._target is not None and (is_other or self._origin.is_past(end, self._target)):
+            self._target = end
         return end
 
     def _latest_of(self, after: Offset, limit: int | None) -> Offset:

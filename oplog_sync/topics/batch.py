@@ -61,11 +61,6 @@ class _Begun(msgspec.Struct):
     state: str = "open"
 
 
-class _Committed(msgspec.Struct):
-    records: list[str | None]
-
-
-_decode_committed = msgspec.json.Decoder(_Committed).decode
 _decode_begun = msgspec.json.Decoder(_Begun).decode
 
 
@@ -145,11 +140,11 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def _check(self, batch: _Batch, answer: bytes) -> None:
         """Raise SyncError if the rows of a committed batch are in no topic."""
-        if None in _decode_committed(answer).records:
+        if b"null" in answer:  # in place of an id
             raise SyncError(
                 f"the topic {self._name} was deleted while batch {batch.number} was written, and"
-                " the rows of the batch with it; started again, the query goes on with the next"
-                " batch"
+                " the rows of the batch with it; create the topic if there is none, and start the"
+                " query again: it goes on with the next batch"
             )
 
     def _begin(self, batch: _Batch) -> _Begun:

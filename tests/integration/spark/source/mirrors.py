@@ -60,6 +60,7 @@ class Query:
         self._planned: Offset | None = None
         self.target = Target()
         self.events: list[str] = []
+        self.pauses: list[float] = []
         self._ms = START_MS + 1
         self.reader = self._new()
 
@@ -72,7 +73,8 @@ class Query:
 
     def _new(self) -> StreamReader:
         self._ms -= 1
-        origin = CopyingOrigin(make_origin(self._options), clock=lambda: self._ms)
+        self.log = make_origin(self._options)
+        origin = CopyingOrigin(self.log, clock=lambda: self._ms, sleep=self.pauses.append)
         to_arrow = partial(versioned_batch, schema=versioned_schema())
         return StreamReader(self._options, origin, to_arrow)
 

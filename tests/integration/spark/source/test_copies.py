@@ -4,6 +4,7 @@ import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -321,6 +322,48 @@ def test_a_batch_that_was_planned_before_a_backup_was_restored_is_a_copy(
         replace()
         query.finish()
         assert query.target.objects == backup
+
+
+@THROUGH
+@pytest.mark.parametrize("limit", [{}, {"maxOperationsPerTrigger": "1"}])
+def test_a_first_batch_may_have_one_operation(
+    tmp_path: Path, through: str, limit: dict[str, str]
+) -> None:
+    with Agent(tmp_path) as agent:
+        world = World(agent, tmp_path / "oplog.db", random.Random(14))
+        world.send([("a", False)])
+        options = {"start": "oldest", **place_of(tmp_path, agent, through), **limit}
+        with closing(Query(**options)) as query:
+            query.finish()
+            assert query.target.objects == world.objects
+            assert "live" not in query.events
+
+
+def test_a_repeated_batch_waits_a_little_for_an_agent_that_does_not_know_its_end_yet(
+    tmp_path: Path,
+) -> None:
+    with (
+        Agent(tmp_path) as agent,
+        closing(Query(start="0", **place_of(tmp_path, agent, "agent"))) as query,
+    ):
+        world = World(agent, tmp_path / "oplog.db", random.Random(15))
+        world.change(10)
+        query.finish()
+        world.change(10)
+        query.batch(dies=True, chance=random.Random(16))
+        head = query.log.head
+        late = [query.start, query.start]
+
+        def lagging() -> Any:
+            return late.pop() if late else head()
+
+        query.log.head = lagging  # type: ignore[method-assign]
+        query.events.clear()
+        query.batch()
+        assert "live" not in query.events
+        assert len(query.pauses) == 2
+        query.finish()
+        assert query.target.objects == world.objects
 
 
 def test_a_stream_may_have_only_its_versions(tmp_path: Path) -> None:
