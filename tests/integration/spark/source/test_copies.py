@@ -7,26 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from oplog_sync.backend import StoreRow
 from oplog_sync.errors import SyncError
 from oplog_sync.source import stream as stream_module
-from oplog_sync.source.copies import VersionedRows, versioned_batch, versioned_schema
+from oplog_sync.source.copies import VersionedRows, versioned_batch
 from oplogd.model.event_id import Mark, format_id
 from tests.integration.spark.source.mirrors import (
     MANY,
     SMALL_LOG,
     START_MS,
     Query,
-    Target,
     World,
     place_of,
     two_stores,
 )
-from tests.integration.spark.source.streams import stream_of
 from tests.kits.agents.agent import Agent
 from tests.kits.models import properties
 from tests.kits.servers.stores import StorePlace
@@ -226,37 +222,6 @@ def test_another_store_in_the_place_of_the_first_is_copied_above_all_versions(
         assert query.target.objects == world.objects
 
 
-def test_spark_has_the_versions_and_the_end_of_a_copy(spark: SparkSession, tmp_path: Path) -> None:
-    chance = random.Random(3)
-    with Agent(tmp_path, *SMALL_LOG) as agent:
-        world = World(agent, tmp_path / "oplog.db", chance)
-        world.change(50)
-        target, seen = Target(), []
-
-        def write(rows: DataFrame, batch: int) -> None:
-            found = rows.toArrow().to_pylist()
-            seen.append([row["event"] for row in found])
-            for row in sorted(found, key=lambda row: row["event"] == "live"):
-                target.apply(row)
-
-        for through in ("store", "agent", "store"):
-            options = {"onGap": "copy", "start": "0", **place_of(tmp_path, agent, through)}
-            stream = stream_of(spark, options)
-            assert stream.schema == versioned_schema()
-            query = stream.writeStream.foreachBatch(write).trigger(availableNow=True)
-            query.option(
-                "checkpointLocation", str(tmp_path / "checkpoint")
-            ).start().awaitTermination()
-            assert target.objects == world.objects
-            world.change(MANY)
-            world.purge()
-        assert [events.count("live") for events in seen] == [1, 1, 1]
-        chosen = stream_of(spark, options | {"types": "none"}).select("version", "event", "key")
-        query = chosen.writeStream.foreachBatch(write).trigger(availableNow=True)
-        query.option("checkpointLocation", str(tmp_path / "other")).start().awaitTermination()
-        assert seen[-1] == ["live"]
-
-
 @THROUGH
 def test_a_query_on_an_empty_log_copies_a_restored_store_with_older_operations(
     tmp_path: Path, through: str
@@ -385,27 +350,3 @@ def test_a_checkpoint_without_versions_is_refused(tmp_path: Path) -> None:
         del query.start["base"]
         with pytest.raises(SyncError, match="the checkpoint was made without onGap copy"):
             query.batch()
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"topic": "a/b", "agent": "http://a"}, "option onGap: for a topic it is fail or oldest"),
-        ({"store": "a", "events": "insert"}, "option events: it does not apply with onGap copy"),
-        ({"store": "a", "end": "0"}, "option end: it does not apply with onGap copy"),
-        ({"store": "missing.db", "start": "0"}, "missing.db"),
-    ],
-)
-def test_an_option_that_does_not_fit_copies_is_named(
-    spark: SparkSession, options: dict[str, str], text: str
-) -> None:
-    stream = stream_of(spark, {"onGap": "copy", **options})
-    with pytest.raises(PySparkException) as caught:
-        stream.writeStream.format("noop").start().awaitTermination()
-    assert text in str(caught.value)
-
-
-def test_a_batch_read_has_no_copies(spark: SparkSession) -> None:
-    options = {"onGap": "copy", "store": "a", "table": "operations"}
-    with pytest.raises(PySparkException, match="for the oplog it is fail or states"):
-        spark.read.format("oplog").options(**options).load().collect()
