@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -30,21 +30,18 @@ from oplog_sync.topics.write import (
     send_batch,
 )
 from oplogd.model.names import TopicName
-from oplogd.model.transaction import MAX_TIMEOUT_MS
 from oplogd.store.transactions import RecordLimits
 
 # Of one task: its rows are in memory, and Spark returns at most 2 GiB.
 MAX_TASK_BYTES = 1 << 30
 
 # The longest pause between two requests of a batch. After it the batch begins again.
-_TIMEOUT_MS = min(300_000, MAX_TIMEOUT_MS)
+_TIMEOUT_MS = 300_000
 # Beginnings of one batch, if its transaction times out.
 _ATTEMPTS = 5
 
 _TXNS = "/v1/txns"
 _TRIGGERS = "maxOperationsPerTrigger, maxOffsetsPerTrigger or maxFilesPerTrigger of its source"
-
-_T = TypeVar("_T")
 
 
 @dataclass

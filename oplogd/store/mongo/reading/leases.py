@@ -13,8 +13,6 @@ is repeated after a lost answer: the next poll reads the outcome.
 The clock is the server's. Safety does not depend on it: see ``fences``.
 """
 
-import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -24,14 +22,12 @@ from pymongo.errors import DuplicateKeyError
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.lease import MAX_TERM
 from oplogd.store.leases import Lease, LeaseRequest, LeaseRow, no_lease, polled, released
+from oplogd.store.mongo.link.contention import pause
 from oplogd.store.mongo.link.damage import whole
 from oplogd.store.mongo.link.fences import LEASES
 from oplogd.store.mongo.link.layout import Document
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.reading.topic_log import Working
-
-# Longest pause of a caller whose document was changed by another one meanwhile.
-_JITTER_SECONDS = 0.02
 
 
 class MongoLeases:
@@ -61,7 +57,7 @@ class MongoLeases:
                     if wanted.holder == request.holder and ended < wanted.term:
                         await self._end_before(request.name, wanted.term, began)
                     return wanted.lease(request.name, now_ms)
-                await self._pause(request.name, began)
+                await pause(self._link, f"the lease {request.name}", began)
 
     async def release(self, name: str, holder: str, term: int) -> Lease:
         async with self._working():
@@ -75,7 +71,7 @@ class MongoLeases:
                     if ended <= term:
                         await self._end_before(name, term + 1, began)
                     return wanted.lease(name, 0)
-                await self._pause(name, began)
+                await pause(self._link, f"the lease {name}", began)
 
     async def find(self, name: str) -> Lease:
         async with self._working():
@@ -95,7 +91,7 @@ class MongoLeases:
     async def _end_before(self, name: str, term: int, began: float) -> None:
         """End the transactions of the terms of a lease before one already begun.
 
-        The term before a release has ended, too. ``began``: see ``_pause``.
+        The term before a release has ended, too. ``began``: see ``pause``.
         """
         while True:
             row, ended = await self._find(name)
@@ -104,7 +100,7 @@ class MongoLeases:
             # A majority has the row: a transaction not found now is judged by it.
             if row is not None and row.term + (row.holder is None) >= term:
                 break
-            await self._pause(name, began)
+            await pause(self._link, f"the lease {name}", began)
         await self._end_terms(name, term)
         await self._rows.update_one({"_id": name}, {"$max": {"ended": term}})
 
@@ -143,19 +139,6 @@ class MongoLeases:
         counter = await self._link.meta.find_one({"_id": LEASES}) or {}
         created = whole(counter.get("created")) or 0
         return now_ms if created > await self._rows.count_documents({}) else 1
-
-    async def _pause(self, name: str, began: float) -> None:
-        """Wait a moment: another client has changed the row, or a majority does not have it yet.
-
-        At most as long as the caller, who began at a time, has tried already.
-        """
-        tried_seconds = time.monotonic() - began
-        if tried_seconds > self._link.timing.majority_seconds:
-            raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: the lease {name} changes too often, or no majority"
-                " of the replica set has what its primary wrote"
-            )
-        await asyncio.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))
 
 
 def _row_of(document: Document) -> LeaseRow:

@@ -1,11 +1,8 @@
 """The claims of transactions to their numbers: see ``once``."""
 
-import asyncio
-import random
 import time
 
 from oplogd.errors import (
-    StoreUnavailableError,
     TooManyKeysError,
     TransactionConflictError,
     TransactionNotFoundError,
@@ -19,6 +16,7 @@ from oplogd.model.once import (
     too_many_keys,
 )
 from oplogd.model.transaction import Reason
+from oplogd.store.mongo.link.contention import pause
 from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.transactions.completion import Completion
 from oplogd.store.mongo.transactions.decision import TransactionDecider
@@ -26,9 +24,6 @@ from oplogd.store.mongo.transactions.once import Claim, KeyRow, KeyRows
 from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import Transaction
-
-# Most time between two looks at a key that others change.
-_JITTER_SECONDS = 0.05
 
 
 class Claims:
@@ -92,7 +87,7 @@ class Claims:
                 if await self._keys.claim(once.key, row, claim):
                     await self._link.step("claimed")
                     return True
-            await self._pause(once.key, began)
+            await pause(self._link, f"the key {once.key}", began)
 
     async def newest(self, key: str) -> TransactionRow:
         """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError."""
@@ -128,7 +123,7 @@ class Claims:
                 )
             if await self._keys.clear(row):
                 break
-            await self._pause(key, began)
+            await pause(self._link, f"the key {key}", began)
         # Cut here, the rest is left to the next commit of the key.
         await self._link.step("cleared")
         row = row._replace(newest=Claim(-1, 0), previous=row.newest.txn or row.previous, claim=None)
@@ -160,7 +155,7 @@ class Claims:
             elif row.claim is None:
                 return row
             began = time.monotonic()  # a large commit takes its time
-            await self._pause(key, began)
+            await pause(self._link, f"the key {key}", began)
 
     async def _is_free(self, row: KeyRow) -> bool:
         """Return whether no open transaction has the claim. Abort the one that has."""
@@ -189,13 +184,3 @@ class Claims:
             return await self._rows.find(id_)
         except TransactionNotFoundError:
             return None
-
-    async def _pause(self, key: str, began: float) -> None:
-        """Wait a moment, at most as long as the caller, who began at a time, has tried already."""
-        tried_seconds = time.monotonic() - began
-        if tried_seconds > self._link.timing.majority_seconds:
-            raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: the key {key} changes too often, or no majority of"
-                " the replica set has what its primary wrote"
-            )
-        await asyncio.sleep(random.uniform(0, min(tried_seconds, _JITTER_SECONDS)))

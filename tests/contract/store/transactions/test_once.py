@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from oplogd.errors import OnceKeyNotFoundError, TransactionConflictError
+from oplogd.errors import OnceKeyNotFoundError, TooManyKeysError, TransactionConflictError
 from oplogd.model.once import OnceNumber
 from oplogd.model.transaction import Reason, State
 from oplogd.store import Store
@@ -203,3 +203,19 @@ async def test_commits_of_one_number_at_the_same_time_have_one_winner(
         payloads.append(str(*won))
     assert await payloads_committed(lease_store, topic) == payloads
     assert (await lease_store.transactions.newest(KEY)).id == int(payloads[-1])
+
+
+@pytest.mark.parametrize("txn_kits", ["sqlite", "mongo-plain"], indirect=True)
+async def test_a_store_takes_no_more_keys_than_it_may(
+    txn_kit: Kit, lease_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("sqlite.transactions.once", "mongo.transactions.claims"):
+        monkeypatch.setattr(f"oplogd.store.{module}.MAX_KEYS", 2)
+    topic = await lease_store.topics.create(NAME, None)
+    for key in ("a", "b"):
+        await commit_once(lease_store, 1, topic, key, key=key)
+    with pytest.raises(TooManyKeysError, match="DELETE /v1/once/KEY"):
+        await begin_once(lease_store, 1, key="c")
+    await commit_once(lease_store, 2, topic, "known", key="a")
+    await lease_store.transactions.forget_key("b")
+    await commit_once(lease_store, 1, topic, "c", key="c")

@@ -162,7 +162,7 @@ def refusal(call: Call[Any], answer: Answer, first: int = 0) -> OplogError | Non
     if answer.status == 404 and call.path.startswith(f"{PATH}/"):  # the topic or the transaction
         return RefusedError(answer.status, answer.detail())
     if answer.status == 200 and call.done == 201:
-        return AlreadyCommittedError(get("0").read(answer).id)
+        return AlreadyCommittedError(call.read(answer)[0])
     error = refusal_of_topics(call, answer)
     if isinstance(error, BadRequestError) and first:
         detail = _RECORD.sub(lambda found: f"records[{first + int(found[1])}]", error.detail)
