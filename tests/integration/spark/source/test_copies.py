@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import types as T
 
 from oplog_sync.backend import StoreRow
+from oplog_sync.backend.mongo import MongoBackend
 from oplog_sync.errors import SyncError
 from oplog_sync.source import stream as stream_module
 from oplog_sync.source.copies import VersionedRows, versioned_batch
@@ -26,6 +27,7 @@ from tests.integration.spark.source.mirrors import (
 from tests.kits.agents.agent import Agent
 from tests.kits.models import properties
 from tests.kits.servers.stores import StorePlace
+from tests.kits.spark.helpers import append, operation
 
 
 @pytest.fixture(autouse=True)
@@ -329,6 +331,29 @@ def test_a_repeated_batch_waits_a_little_for_an_agent_that_does_not_know_its_end
         assert len(query.pauses) == 2
         query.finish()
         assert query.target.objects == world.objects
+
+
+@pytest.mark.parametrize("place", ["mongo-plain"], indirect=True)
+def test_a_copy_reads_members_that_have_its_end(
+    place: StorePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(place.store, [operation("insert", "a", str(n)) for n in range(10)])
+    asked: list[int | None] = []
+    up_to_date = MongoBackend._up_to_date
+
+    def noted(*arguments: Any) -> Any:
+        asked.append(arguments[-1])
+        return up_to_date(*arguments)
+
+    settled: list[MongoBackend] = []
+    monkeypatch.setattr(MongoBackend, "settle", lambda backend: settled.append(backend))
+    monkeypatch.setattr(MongoBackend, "_up_to_date", noted)
+    with closing(Query(start="0", store=f"{place.store}?readPreference=secondary")) as query:
+        parts = query.log.copy({"id": "", "offset": 7, "ms": 0})
+        found = [row for part in parts for rows in query.log.rows(part) for row in rows]
+    assert len(found) == 10, "newer ones, too"
+    assert set(asked) == {7}
+    assert len(settled) == 1
 
 
 def test_a_stream_may_have_only_its_versions(tmp_path: Path) -> None:
