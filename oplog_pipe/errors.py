@@ -46,6 +46,10 @@ class TargetError(SinkError):
     """
 
 
+class FencedError(TargetError):
+    """A later writer of the same rows has begun. Nothing of the call was written."""
+
+
 class TransformError(SinkError):
     """A transform or a fetch failed.
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from oplog_pipe.message import Message
+from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.sinks.parts.ownership import Owner
 
 
@@ -102,6 +103,35 @@ class Probed(Protocol):
 
     def probe(self) -> str:
         """Return a sentence about a good target. Raises SinkError."""
+
+
+@runtime_checkable
+class Fenced(Protocol):
+    """A sink with many writers whose target refuses what comes too late.
+
+    A writer that has stopped for a while could bring back what others have deleted meanwhile. So
+    the target keeps a fence for each owner. The driver moves it, and a write counts only while the
+    fence is where the writer stands. Called after ``open``.
+    """
+
+    @property
+    def late_seconds(self) -> float:
+        """How long after a move something of an earlier writer may come; 0: nothing does."""
+
+    def begin_term(self) -> int:
+        """Return a term larger than every one before: earlier drivers and writers fail.
+
+        Raises SinkError.
+        """
+
+    def move_fence(self, fence: Fence) -> None:
+        """Move the fence to a later step of a term.
+
+        Raises SinkError: FencedError if a later term has begun.
+        """
+
+    def stand_at(self, fence: Fence) -> None:
+        """Let later calls raise FencedError, and write nothing, if the fence is elsewhere."""
 
 
 @runtime_checkable

@@ -27,7 +27,9 @@ from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_mongodb
 from oplog_pipe.sinks.mongodb import MongodbOptions
+from oplog_pipe.sinks.mongodb.fence import MongodbFence
 from oplog_pipe.sinks.mongodb.writes import PASSING, Document, Writes
+from oplog_pipe.sinks.parts.fence import LOOK_SECONDS, Fence, FenceLook
 from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Template, collapse
 
@@ -56,6 +58,7 @@ class MongodbSink(OwnedRows):
         self._collection = Template(options.collection)
         self._id = Template(options.id)
         self._client: MongoClient[Document] | None = None
+        self._look: FenceLook | None = None
 
     def open(self) -> None:
         milliseconds = round(self._options.timeout * 1000)
@@ -87,9 +90,26 @@ class MongodbSink(OwnedRows):
             for collection in self._collections(database):
                 with collection.find(old, {"_id": 1}, batch_size=_PIECE) as found:
                     while ids := [each["_id"] for each in islice(found, _PIECE)]:
+                        if self._look is not None:
+                            self._look.look()
                         collection.delete_many({"_id": {"$in": ids}, **old})
 
         self._run(remove)
+
+    @property
+    def late_seconds(self) -> float:
+        # A bulk write is two commands, and the driver may repeat each.
+        return LOOK_SECONDS + 4 * self._options.timeout
+
+    def begin_term(self) -> int:
+        return self._run(MongodbFence(str(self._owner)).begin_term)
+
+    def move_fence(self, fence: Fence) -> None:
+        self._run(partial(MongodbFence(str(self._owner)).move, fence))
+
+    def stand_at(self, fence: Fence) -> None:
+        read = MongodbFence(str(self._owner)).read
+        self._look = FenceLook(fence, lambda: self._run(read))
 
     def adopt(self, former: str) -> int:
         """Change all documents of the former owner. After a failure, call it again."""
@@ -113,6 +133,8 @@ class MongodbSink(OwnedRows):
         if name not in self._judged:
             self._judge(database[name], str(self._owner))
             self._judged.add(name)
+        if self._look is not None:
+            self._look.look()
         writes.run(database)
 
     def _judge(self, collection: Collection[Document], owner: str) -> None:

@@ -4,7 +4,7 @@ import re
 
 import psycopg
 
-from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.errors import FencedError, SinkError, TargetError
 from oplog_pipe.model.reasons import of_sql
 
 # Transient classes and codes of SQLSTATE: connection, conflict with another transaction, resources,
@@ -13,6 +13,9 @@ from oplog_pipe.model.reasons import of_sql
 _PASSING = ("08", "40", "53", "55", "57", "58", "25006", "25P03", "25P04", "26000", "42P05")
 # Whatever the message: wrong user, missing database, schema, table, column or right.
 _OF_TARGET = ("28", "3D", "3F", "42")
+MOVED_FENCE = "the fence of oplog-pipe has moved"
+"""What a guarded transaction that comes too late tries to read as a number."""
+
 # libpq gives no SQLSTATE when it connects. With messages in another language, the sink tries again.
 _REFUSED = re.compile(
     r"password authentication failed|SASL authentication failed|no password supplied"
@@ -26,6 +29,8 @@ def failure(error: psycopg.Error | UnicodeError, *, creates: bool) -> SinkError:
     if isinstance(error, psycopg.errors.PipelineAborted):
         error = _first(error)
     code = getattr(error, "sqlstate", None)
+    if isinstance(error, psycopg.errors.InvalidTextRepresentation) and MOVED_FENCE in str(error):
+        return FencedError("PostgreSQL: a later writer of these rows has begun")
     lost = code is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     # Another process has dropped a table, or creates it at the same time.
     again = creates and (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from oplog_pipe.errors import SinkError
 from oplog_pipe.sinks.postgres.rows import Statement
-from oplog_pipe.sinks.postgres.session import Session
+from oplog_pipe.sinks.postgres.session import Guard, Session
 
 LANES = 2
 SPLIT_FROM = 200
@@ -82,6 +82,11 @@ class Lanes:
             raise next((each for each in errors if each.transient), errors[0])
         self._has_failed = False
         return changed
+
+    def guard(self, guard: Guard) -> None:
+        """Let every later transaction begin with a guard."""
+        for each in self._sessions:
+            each.guard = guard
 
     def close(self) -> None:
         for each in self._sessions:

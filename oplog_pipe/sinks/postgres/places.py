@@ -60,6 +60,8 @@ class Places:
         self._holds_id = "{id}" in table
         self.fixed = None if "{" in table else table_name(schema if dot else None, name)
         """The only table, as SQL; None: there may be several."""
+        self.fixed_schema = schema if dot and "{" not in schema else None
+        """The schema of all tables, if the template names one."""
 
     def of(self, message: Message) -> str:
         """Return the table of a message, as SQL."""

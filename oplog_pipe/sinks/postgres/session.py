@@ -6,7 +6,7 @@ temporary tables end with their transaction.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 
@@ -18,6 +18,17 @@ from oplog_pipe.sinks.postgres.rows import Statement
 from oplog_pipe.sinks.postgres.tables import Connection
 
 Result = TypeVar("Result")
+
+
+class Guard(NamedTuple):
+    """A statement that fails in a transaction which comes too late.
+
+    ``label``: name of the connection in such a transaction: without a semicolon or a quote.
+    """
+
+    sql: bytes
+    values: tuple[Any, ...]
+    label: str
 
 
 class Session:
@@ -36,6 +47,8 @@ class Session:
         self._error: psycopg.Error | None = None
         self.may_upload = True
         """Whether the user may create temporary tables."""
+        self.guard: Guard | None = None
+        """Of every later transaction."""
 
     def run(self, work: Callable[[Connection], Result], *, statements: int | None = 1) -> Result:
         """Run work in one transaction. Raises SinkError.
@@ -46,6 +59,7 @@ class Session:
             connection = self.connect()
             with cut_after(connection, self._bound(statements)):
                 connection.execute(self._begin(bounded=statements is not None))
+                self._check(connection)
                 result = work(connection)
                 connection.execute(b"COMMIT")
                 return result
@@ -77,6 +91,8 @@ class Session:
             try:
                 for sql in head:
                     connection.execute(sql)
+                # Behind the uploads: no lock of it waits for this process.
+                self._check(connection)
                 for each in statements:
                     self._sent.append((each, connection.execute(each.sql, each.values)))
                 connection.execute(b"COMMIT" if keep else b"ROLLBACK")
@@ -116,12 +132,19 @@ class Session:
             self._sending.close()
 
     def _bound(self, statements: int | None) -> float | None:
-        # Begin and commit are statements, too.
-        return None if statements is None else self._timeout * (statements + 2)
+        # Begin, guard and commit are statements, too.
+        return None if statements is None else self._timeout * (statements + 3)
 
     def _begin(self, *, bounded: bool) -> bytes:
         milliseconds = max(round(self._timeout * 1000), 1) if bounded else 0
-        return f"BEGIN;SET LOCAL statement_timeout = {milliseconds}".encode()
+        begin = f"BEGIN;SET LOCAL statement_timeout = {milliseconds}"
+        if self.guard is not None:
+            begin += f";SET LOCAL application_name = '{self.guard.label}'"
+        return begin.encode()
+
+    def _check(self, connection: Connection) -> None:
+        if self.guard is not None:
+            connection.execute(self.guard.sql, self.guard.values)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

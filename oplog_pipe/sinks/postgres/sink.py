@@ -14,13 +14,16 @@ from psycopg.errors import InsufficientPrivilege
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
+from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Collapsed, Template, collapse
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.address import conninfo, unverified
+from oplog_pipe.sinks.postgres.fence import PostgresFence
 from oplog_pipe.sinks.postgres.lanes import Lanes
 from oplog_pipe.sinks.postgres.places import Places, delete_old
 from oplog_pipe.sinks.postgres.rows import RowStatements, Statement, query
+from oplog_pipe.sinks.postgres.session import Session
 from oplog_pipe.sinks.postgres.skipped import Skipped
 from oplog_pipe.sinks.postgres.tables import OWNER, Connection, read_table
 
@@ -52,6 +55,7 @@ class PostgresSink(OwnedRows):
         self._remark = unverified(options.url)
         parameters = conninfo(options.url, root)
         self._lanes = Lanes(parameters, options.timeout, creates=options.create)
+        self._fence_session = Session(parameters, options.timeout, creates=options.create)
         self._session = self._lanes.main
         # Existing tables with the column of the owner, and the cast of a string to their id.
         self._ready: dict[str, str] = {}
@@ -85,6 +89,23 @@ class PostgresSink(OwnedRows):
                 if start is None:
                     break
 
+    @property
+    def late_seconds(self) -> float:
+        return 0.0  # the fence is a part of each transaction
+
+    def begin_term(self) -> int:
+        return self._fence().begin_term()
+
+    def move_fence(self, fence: Fence) -> None:
+        self._fence().move(fence)
+
+    def stand_at(self, fence: Fence) -> None:
+        self._lanes.guard(self._fence().guard(fence))
+
+    def _fence(self) -> PostgresFence:
+        schema = self._places.fixed_schema
+        return PostgresFence(self._fence_session, self._owner, schema, self._creates)
+
     def adopt(self, former: str) -> int:
         """Change all rows of the former owner in one transaction."""
 
@@ -112,6 +133,7 @@ class PostgresSink(OwnedRows):
 
     def close(self) -> None:
         self._lanes.close()
+        self._fence_session.close()
 
     def _collapse(self, messages: Sequence[Message]) -> Collapsed:
         """Return what is to be written. Raises SinkError for the name of a table."""

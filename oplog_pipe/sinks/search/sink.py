@@ -7,6 +7,7 @@ from urllib.parse import quote
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.model.reasons import of_search
+from oplog_pipe.sinks.parts.fence import LOOK_SECONDS, Fence, FenceLook
 from oplog_pipe.sinks.parts.ownership import OwnedRows
 from oplog_pipe.sinks.parts.template import Template
 from oplog_pipe.sinks.search import ElasticsearchOptions
@@ -20,6 +21,7 @@ from oplog_pipe.sinks.search.bulk import (
     items,
     readable,
 )
+from oplog_pipe.sinks.search.fence import EXISTS, SearchFence
 from oplog_pipe.sinks.search.names import IndexNames
 from oplog_pipe.sinks.search.server import SearchServers, error_type, path_of
 
@@ -36,8 +38,6 @@ _FIGURES = {"version": {"type": "long"}, "timestamp": {"type": "date"}, **_KEYWO
 _MAPPING = {"properties": {OWN: {"properties": _FIGURES}}}
 # By itself a server passes over unreachable shards, for example after its start.
 _SEARCH = "_search?allow_partial_search_results=false"
-# The second one: an alias has the name.
-_EXISTS = ("resource_already_exists_exception", "invalid_index_name_exception")
 
 
 class ElasticsearchSink(OwnedRows):
@@ -61,6 +61,8 @@ class ElasticsearchSink(OwnedRows):
             self._names.of("")  # raises if no index can have this name
         self._ids = Template(options.id)
         self._create = options.create
+        self._timeout = options.timeout
+        self._look: FenceLook | None = None
         self._max_body_bytes = max_body_bytes
         self._max_deletes = max_deletes
         self._servers = SearchServers(options)
@@ -86,6 +88,24 @@ class ElasticsearchSink(OwnedRows):
         for group in bodies(actions, self._max_body_bytes):
             self._write(group)
         self._done.clear()
+
+    @property
+    def late_seconds(self) -> float:
+        return LOOK_SECONDS + self._timeout
+
+    @readable()
+    def begin_term(self) -> int:
+        return self._fence().begin_term()
+
+    @readable()
+    def move_fence(self, fence: Fence) -> None:
+        self._fence().move(fence)
+
+    def stand_at(self, fence: Fence) -> None:
+        self._look = FenceLook(fence, readable()(self._fence().read))
+
+    def _fence(self) -> SearchFence:
+        return SearchFence(self._servers, str(self._owner), creates=self._create)
 
     @readable()
     def end_copy(self, generation: int, source: str) -> None:
@@ -194,7 +214,7 @@ class ElasticsearchSink(OwnedRows):
             if answer.status < 300:
                 self._ready.add(index)
                 return
-            if answer.status != 400 or error_type(answer) not in _EXISTS:
+            if answer.status != 400 or error_type(answer) not in EXISTS:
                 raise self._servers.refused(answer)
         answer = self._servers.send("PUT", f"{path_of(index)}/_mapping", _MAPPING)
         if answer.status == 404:
@@ -205,9 +225,13 @@ class ElasticsearchSink(OwnedRows):
         self._ready.add(index)
 
     def _write(self, group: list[BulkAction]) -> None:
+        if self._look is not None:
+            self._look.look()
         asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
         path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
         check_owners(self._servers.ask("POST", path, asked), group, self._owner)
+        if self._look is not None:
+            self._look.check()
         answer = self._servers.send("POST", "/_bulk", b"".join(each.body for each in group))
         if answer.status == 413 and len(group) > 1:
             half = len(group) // 2
@@ -230,6 +254,8 @@ class ElasticsearchSink(OwnedRows):
         while True:
             # Without it a query does not see the newest documents, nor their newest versions.
             self._servers.ask("POST", f"{path_of(index)}/_refresh")
+            if self._look is not None:
+                self._look.look()
             done = self._servers.ask("POST", path, {"query": query})
             if done.get("failures"):
                 reason = of_search(done["failures"][0].get("cause"))

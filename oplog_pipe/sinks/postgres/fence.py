@@ -1,0 +1,132 @@
+"""The fence of an owner's rows in PostgreSQL: a row that each transaction of a writer locks.
+
+A writer's transaction has a share of the lock from its first statement to its commit. So the driver
+moves the fence before it, and then the writer fails, or behind it. A writer that has stopped in a
+transaction is disconnected.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TypeVar
+
+from psycopg.errors import LockNotAvailable, UndefinedTable
+
+from oplog_pipe.errors import SinkError, TargetError
+from oplog_pipe.sinks.parts.fence import Fence, other_driver
+from oplog_pipe.sinks.parts.ownership import Owner
+from oplog_pipe.sinks.postgres.failures import MOVED_FENCE
+from oplog_pipe.sinks.postgres.rows import query, table_name
+from oplog_pipe.sinks.postgres.session import Guard, Session
+from oplog_pipe.sinks.postgres.tables import Connection
+
+Result = TypeVar("Result")
+
+TABLE = "oplog_fence"
+
+# How long the driver waits for a writer's transaction, which then counts as stopped.
+_WAIT_MS = 5000
+_CREATE = """
+CREATE TABLE IF NOT EXISTS {table} (
+    owner text COLLATE "C" PRIMARY KEY,
+    term bigint NOT NULL,
+    step bigint NOT NULL,
+    moved timestamp with time zone NOT NULL DEFAULT now()
+)
+"""
+_BEGIN = """
+INSERT INTO {table} AS old (owner, term, step) VALUES (%b, 1, -1)
+ON CONFLICT (owner) DO UPDATE SET term = old.term + 1, step = -1, moved = now()
+RETURNING term
+"""
+_MOVE = """
+UPDATE {table} SET step = %b::bigint, moved = now()
+WHERE owner = %b AND term = %b::bigint AND step <= %b::bigint
+RETURNING term
+"""
+# A text that is no number fails, and ends the transaction, also in the middle of a pipeline.
+_GUARD = f"""
+SELECT coalesce((
+    SELECT '1' FROM {{table}} WHERE owner = %b AND term = %b::bigint AND step = %b::bigint FOR SHARE
+), '{MOVED_FENCE}')::integer
+"""
+_DISCONNECT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = %b AND datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+class _BlockedError(Exception):
+    """A writer's transaction holds the fence."""
+
+
+class PostgresFence:
+    """``session``: its own one. ``schema``: of its table; None: the first one of the search path.
+
+    ``creates``: create the table if it is missing.
+    """
+
+    def __init__(self, session: Session, owner: Owner, schema: str | None, creates: bool) -> None:
+        self._session = session
+        self._owner = str(owner)
+        self._table = table_name(schema, TABLE)
+        self._creates = creates
+        # The name of a connection is cut at 63 bytes.
+        digest = blake2b(self._owner.encode(), digest_size=8).hexdigest()
+        self._label = f"oplog-pipe writer {digest}"
+
+    def guard(self, fence: Fence) -> Guard:
+        """Return what a transaction begins with that is to fail if the fence is elsewhere."""
+        return Guard(query(_GUARD, self._table), (self._owner, *fence), self._label)
+
+    def begin_term(self) -> int:
+        if self._creates:
+            create = query(_CREATE, self._table)
+            self._session.run(lambda connection: connection.execute(create))
+
+        def begin(connection: Connection) -> int:
+            try:
+                row = connection.execute(query(_BEGIN, self._table), [self._owner]).fetchone()
+            except UndefinedTable:
+                raise TargetError(
+                    f"table {self._table} is missing; run: {self._statement()}"
+                ) from None
+            assert row is not None
+            return int(row[0])
+
+        return self._locked(begin)
+
+    def move(self, fence: Fence) -> None:
+        """Raises FencedError if a later term has begun."""
+
+        def move(connection: Connection) -> bool:
+            given = (fence.step, self._owner, fence.term, fence.step)
+            return connection.execute(query(_MOVE, self._table), given).fetchone() is not None
+
+        if not self._locked(move):
+            raise other_driver(self._owner)
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _locked(self, work: Callable[[Connection], Result]) -> Result:
+        """Run work that needs the lock of the fence, and disconnect those who hold it too long."""
+
+        def run(connection: Connection) -> Result:
+            connection.execute(f"SET LOCAL lock_timeout = {_WAIT_MS}".encode())
+            try:
+                return work(connection)
+            except LockNotAvailable:
+                raise _BlockedError from None
+
+        try:
+            return self._session.run(run, statements=3)
+        except _BlockedError:
+            given = [self._label]
+            self._session.run(lambda connection: connection.execute(_DISCONNECT, given))
+            raise SinkError(
+                "PostgreSQL: a task that has stopped holds the fence; it is disconnected",
+                transient=True,
+            ) from None
+
+    def _statement(self) -> str:
+        return " ".join(_CREATE.format(table=self._table).split())

@@ -1,0 +1,115 @@
+"""The fence in PostgreSQL: large batches, stopped writers, and its table."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from oplog_pipe.errors import FencedError, SinkError, TargetError
+from oplog_pipe.sinks.parts.fence import Fence
+from oplog_pipe.sinks.postgres import fence as fences
+from oplog_pipe.sinks.postgres.lanes import LANES
+from oplog_pipe.sinks.postgres.rows import COPY_FROM
+from oplog_pipe.sinks.postgres.sink import PostgresSink
+from tests.kits.pipe.messages import message, owner
+from tests.kits.pipe.targets import PostgresTarget
+from tests.kits.servers.postgres import PostgresServer
+
+Sinks = Callable[..., PostgresSink]
+
+
+@pytest.fixture
+def target(postgres: PostgresServer) -> PostgresTarget:
+    return PostgresTarget(postgres)
+
+
+@pytest.fixture
+def sinks(target: PostgresTarget) -> Iterator[Sinks]:
+    """Return open sinks of one owner."""
+    with ExitStack() as stack:
+
+        def opened(fence: Fence | None = None, **options: Any) -> PostgresSink:
+            sink = target.sink(**options)
+            sink.own(owner())
+            sink.open()
+            if fence is not None:
+                sink.stand_at(fence)
+            stack.callback(sink.close)
+            return sink
+
+        yield opened
+
+
+def test_a_large_batch_that_comes_too_late_writes_nothing(
+    target: PostgresTarget, sinks: Sinks
+) -> None:
+    count = COPY_FROM * LANES
+    driver = sinks()
+    term = driver.begin_term()
+    driver.move_fence(Fence(term, 0))
+    late = sinks(Fence(term, 0))
+    late.write([message(n, f"x{n}") for n in range(count)])
+    assert len(target.objects()) == count
+    driver.move_fence(Fence(term, 1))
+    present = sinks(Fence(term, 1))
+    present.write([message(count + n, f"x{n}", op="delete") for n in range(count)])
+    with pytest.raises(FencedError):
+        late.write([message(n, f"x{n}") for n in range(count)])
+    assert target.objects() == {}
+
+
+def test_a_writer_that_stops_in_a_transaction_is_disconnected(
+    target: PostgresTarget, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fences, "_WAIT_MS", 50)
+    driver = sinks()
+    term = driver.begin_term()
+    driver.move_fence(Fence(term, 0))
+    writer = sinks(Fence(term, 0))
+    writer.write([message(0)])
+    session = writer._session
+
+    def stop(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        with pytest.raises(SinkError, match="a task that has stopped") as caught:
+            driver.move_fence(Fence(term, 1))
+        assert caught.value.transient
+        driver.move_fence(Fence(term, 1))
+        connection.execute("SELECT 1")
+
+    with pytest.raises(SinkError) as ended:
+        session.run(stop)
+    assert ended.value.transient  # it has lost its connection
+    with pytest.raises(FencedError):
+        writer.write([message(1, op="delete")])
+    assert len(target.objects()) == 1
+
+
+def test_the_transactions_of_others_are_left_alone(
+    target: PostgresTarget, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fences, "_WAIT_MS", 50)
+    driver = sinks()
+    term = driver.begin_term()
+    with psycopg.connect(target.url) as other:
+        other.execute("SELECT FROM oplog_fence FOR SHARE")
+        with pytest.raises(SinkError):
+            driver.move_fence(Fence(term, 0))
+        other.execute("SELECT 1")
+    driver.move_fence(Fence(term, 0))
+
+
+def test_a_missing_table_of_fences_is_named_with_its_statement(
+    target: PostgresTarget, sinks: Sinks
+) -> None:
+    driver = sinks(create=False)
+    with pytest.raises(TargetError, match="CREATE TABLE") as caught:
+        driver.begin_term()
+    statement = str(caught.value).partition("; run: ")[2]
+    with psycopg.connect(target.url) as connection:
+        connection.execute(statement.encode())
+    assert driver.begin_term() == 1
+    with suppress(FencedError):
+        driver.move_fence(Fence(2, 0))
+        raise AssertionError("the term has not begun")
