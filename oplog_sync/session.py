@@ -78,13 +78,15 @@ def hide_secrets(spark: SparkSession) -> None:
             spark.conf.set(name, f"{given}|{ours}")
 
 
-def start(master: str | None, debug: bool, is_brief: bool = False) -> SparkSession:
+def start(
+    master: str | None, debug: bool, is_brief: bool = False, *, name: str = "oplog-sync"
+) -> SparkSession:
     """Return the session of spark-submit, or a new one. Raises SyncError if Java is missing.
 
     ``master`` None: the master of spark-submit, else all cores of this machine. ``is_brief``: Java
-    shall optimize less.
+    shall optimize less. ``name``: of the application.
     """
-    builder = SparkSession.builder.appName("oplog-sync").config("spark.redaction.regex", _SECRETS)
+    builder = SparkSession.builder.appName(name).config("spark.redaction.regex", _SECRETS)
     builder = builder.config(map=_ALWAYS)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # of spark-submit
         if master is not None:

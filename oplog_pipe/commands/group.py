@@ -6,6 +6,7 @@ from oplog_pipe.commands.copy import copy
 from oplog_pipe.commands.log import log
 from oplog_pipe.commands.offset import offset
 from oplog_pipe.commands.run import run
+from oplog_pipe.commands.spark import spark
 from oplog_pipe.commands.status import status
 from oplog_pipe.commands.validate import validate
 from oplog_pipe.model.exits import PROGRAM
@@ -21,6 +22,7 @@ not take messages; 5 messages of a topic are gone.
 Examples:
   oplog-pipe validate -f pipe.yaml
   oplog-pipe run -f pipe.yaml
+  oplog-pipe spark -f pipe.yaml --checkpoint checkpoint
   oplog-pipe status -f pipe.yaml
   oplog-pipe log show 4711 -f pipe.yaml
   oplog-pipe offset ack search 4711 -f pipe.yaml
@@ -31,5 +33,5 @@ Examples:
 _ABOUT = "Follow logs, keep every message in a commit log, and write it to sinks."
 
 command = group(
-    PROGRAM, __version__, _ABOUT, _EPILOG, run, validate, status, log, offset, copy, adopt
+    PROGRAM, __version__, _ABOUT, _EPILOG, run, spark, validate, status, log, offset, copy, adopt
 )

@@ -160,7 +160,7 @@ def live_lines(live: PipeStatus) -> list[str]:
 
 def _errors(live: PipeStatus) -> list[str]:
     sentences = [
-        *([live.log.waits] if live.log.waits else []),
+        *([live.log.waits] if live.log is not None and live.log.waits else []),
         *(f"source {each.name}: {each.error}" for each in live.sources if each.error),
         *(f"sink {each.name}: {each.error}" for each in live.sinks if each.error),
         *(
@@ -202,7 +202,9 @@ def _age(sink: SinkStatus) -> str:
     return rough_duration(sink.lag_seconds) if sink.lag else ""
 
 
-def _log_line(log: LogStatus) -> str:
+def _log_line(log: LogStatus | None) -> str:
+    if log is None:
+        return "log: none, the pipe is on Spark"
     if log.oldest is None:
         return "log: empty"
     bound = "" if log.max_bytes is None else f" of at most {rough_size(log.max_bytes)}"

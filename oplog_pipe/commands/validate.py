@@ -20,6 +20,7 @@ from oplog_pipe.model.imports import load as load_module
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Inspected, Probed, Sink, Upgrading
+from oplog_pipe.spark import rules
 from oplogc.follow.stream import named_store, open_stream
 from oplogc.http.address import Endpoint
 from oplogc.http.address import shown as address_shown
@@ -32,7 +33,8 @@ from oplogc.wire.errors import OplogError, RefusedError
 @settings_option()
 @click.option("--offline", is_flag=True, help="Ask neither sinks nor agents.")
 @click.option("--show", is_flag=True, help="Print the settings with all defaults, as YAML.")
-def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
+@click.option("--spark", "for_spark", is_flag=True, help="Also refuse what spark does not have.")
+def validate(settings: PipeSettings, offline: bool, show: bool, for_spark: bool) -> int:
     """Check the settings, and all that they name.
 
     Imports the modules of transforms and sinks. Then opens and closes each sink, which may create
@@ -40,7 +42,9 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
     to it. Exit code: 0 all is well, 1 a sink or an agent has a problem, 2 the settings have
     mistakes.
     """
-    sinks = _made(settings)
+    sinks = make_all(settings)
+    if for_spark:
+        rules.check(settings, sinks)
     if show:
         print(shown(settings).rstrip())
     for sentence in remarks(settings):
@@ -53,7 +57,7 @@ def validate(settings: PipeSettings, offline: bool, show: bool) -> int:
     return EXIT_OK
 
 
-def _made(settings: PipeSettings) -> list[Sink]:
+def make_all(settings: PipeSettings) -> list[Sink]:
     """Import all modules and make all sinks. Raises ConfigError, which has a line per problem."""
     sinks, problems = [], []
     for each in settings.sinks:

@@ -216,4 +216,11 @@ SINK = (
         "on without a copy, or with one. Without it: the change is refused.",
         choices=("end", "copy"),
     ),
+    Field(
+        "at_least_once",
+        Kind.FLAG,
+        "Only for `oplog-pipe spark`, and necessary there for a target that cannot tell a late "
+        "writer: messages may come again, and a task that was cut off may bring back an object "
+        "that was deleted meanwhile.",
+    ),
 )

@@ -43,7 +43,10 @@ class DeadLetters:
         names = ("offset", "op", "timestamp", "namespace", "id")
         members = {name: getattr(message, name) for name in names}
         members |= {"data": msgspec.Raw(message.json()), "error": reason}
-        line = msgspec.json.encode(members)
+        self.add_line(msgspec.json.encode(members))
+
+    def add_line(self, line: bytes) -> None:
+        """Add JSON of a letter, without its line feed. See ``add``."""
         try:
             is_new = not self._path.exists()
             private = partial(os.open, mode=FILE_MODE)

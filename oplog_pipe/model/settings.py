@@ -71,6 +71,7 @@ class SinkSettings:
     dead_letter_limit: int = 20
     on_failure: Literal["stop", "park"] = "stop"
     start: Literal["end", "copy"] | None = None
+    at_least_once: bool = False
 
 
 @dataclass(frozen=True)

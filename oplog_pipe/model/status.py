@@ -81,11 +81,14 @@ class LogStatus(msgspec.Struct, frozen=True):
 
 
 class PipeStatus(msgspec.Struct, frozen=True):
-    """``folder``: path of the commit log on the machine of the pipe."""
+    """``folder``: path of ``dir`` on the machine of the pipe. ``log``: None: the pipe is on Spark.
+
+    On Spark it has no sources, and the offset of a sink is the number of its last batch.
+    """
 
     version: str
     uptime_seconds: float
-    log: LogStatus
+    log: LogStatus | None
     sources: list[SourceStatus]
     sinks: list[SinkStatus]
     folder: str = ""

@@ -90,6 +90,6 @@ def registry_of(status: Callable[[], PipeStatus]) -> CollectorRegistry:
 def _metrics(found: PipeStatus) -> Iterator[Metric]:
     prefix = "oplog_pipe"
     yield from metrics(prefix, INFO, ["version"], [([found.version], found)])
-    yield from metrics(prefix, LOG, [], [([], found.log)])
+    yield from metrics(prefix, LOG, [], [] if found.log is None else [([], found.log)])
     yield from metrics(prefix, SOURCE, ["source"], [([each.name], each) for each in found.sources])
     yield from metrics(prefix, SINK, ["sink"], [([each.name], each) for each in found.sinks])

@@ -37,7 +37,8 @@ class ProgressMeter:
         sinks = {each.name: each for each in before.sinks}
         received = sum(each.received for each in status.sources)
         received -= sum(each.received for each in before.sources)
-        parts = [f"received {received / passed:,.1f} messages per second"]
+        rate = f"received {received / passed:,.1f} messages per second"
+        parts = [rate] if status.sources else []
         is_busy = received > 0
         for sink in status.sinks:
             done = _done(sink) - (_done(sinks[sink.name]) if sink.name in sinks else 0)

@@ -36,6 +36,9 @@ ELSEWHERE = {
         "python": "tests/unit/pipe/test_docs.py",
     },
     "docs/operate/pipe.md": dict.fromkeys(("sh", "text"), "tests/unit/pipe/test_cli_docs.py"),
+    "docs/operate/pipe-spark.md": dict.fromkeys(
+        ("sh", "yaml"), "tests/integration/spark/pipe/test_command.py"
+    ),
     "docs/internals/design.md": {"": "tests/docs/test_layers.py"},
     "docs/reference/ingest.md": {"json": "tests/docs/test_docs.py"},
     "docs/reference/passwords.md": {

@@ -38,6 +38,7 @@ TROUBLE = DOCS / "operate/trouble.md"
 DEPLOYMENT = DOCS / "operate/deployment.md"
 MIGRATION = DOCS / "operate/migration.md"
 OPERATE_PIPE = DOCS / "operate/pipe.md"
+OPERATE_PIPE_SPARK = DOCS / "operate/pipe-spark.md"
 OPERATE_RELAY = DOCS / "operate/relay.md"
 OPERATE_SPARK = DOCS / "operate/spark.md"
 

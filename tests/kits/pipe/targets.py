@@ -77,6 +77,9 @@ class Target(Protocol):
     def bad_data(self) -> Any:
         """Return JSON that this target refuses as the data of an object."""
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of its sink, without a name."""
+
 
 class PostgresTarget:
     def __init__(self, server: PostgresServer) -> None:
@@ -103,6 +106,9 @@ class PostgresTarget:
 
     def bad_data(self) -> Any:
         return {"text": "\0"}
+
+    def settings(self) -> dict[str, Any]:
+        return {"type": "postgres", "url": self.url}
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
         return self.server.run(statement, self.url.rpartition("/")[2])
@@ -136,6 +142,9 @@ class MongodbTarget:
 
     def bad_data(self) -> Any:
         return {"number": 1 << 64}
+
+    def settings(self) -> dict[str, Any]:
+        return {"type": "mongodb", "url": self.url, "database": self._database}
 
     def do(self, work: "Callable[[Any], Result]") -> "Result":
         with MongoClient[Any](self.url, tz_aware=True) as client:
@@ -174,6 +183,10 @@ class ElasticsearchTarget:
 
     def bad_data(self) -> Any:
         return {".": 1}
+
+    def settings(self) -> dict[str, Any]:
+        place = {"index": self._index, "id": "{namespace}/{id}"}
+        return {"type": "elasticsearch", "urls": [self._server.url], **place}
 
     def _sink(self, url: str, namespace: str = ".*") -> ElasticsearchSink:
         options = ElasticsearchOptions((url,), index=self._index, id="{namespace}/{id}")

@@ -1,5 +1,6 @@
 """Drivers and writers of one owner's rows: those that come too late write nothing."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Protocol, cast
@@ -24,11 +25,12 @@ Sinks = Callable[..., FencedSink]
 @pytest.fixture
 def sinks(target: Target) -> Iterator[Sinks]:
     """Return open sinks of one owner, or of one that is named."""
+    unique = uuid.uuid4().hex  # all tests share the servers
     with ExitStack() as stack:
 
         def opened(fence: Fence | None = None, pipe: str = "test") -> FencedSink:
             sink = cast(FencedSink, target.sink())
-            sink.own(owner(pipe))
+            sink.own(owner(f"{pipe}-{unique}"))
             sink.open()
             if fence is not None:
                 sink.stand_at(fence)

@@ -82,7 +82,7 @@ async def waits(running: Running, words: str) -> str:
 
     def is_told() -> bool:
         nonlocal reason
-        reason = running.pipe.status().log.waits or ""
+        reason = running.log_status.waits or ""
         return words in reason
 
     await until(is_told)

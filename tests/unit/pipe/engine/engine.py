@@ -16,7 +16,7 @@ from oplog_pipe.follow.sources import Sources
 from oplog_pipe.message import Message
 from oplog_pipe.model.record import EntryRecord, control_key, encode_record
 from oplog_pipe.model.settings import BatchLimits, PipeSettings, SinkSettings, SourceSettings
-from oplog_pipe.model.status import SourceStatus
+from oplog_pipe.model.status import LogStatus, SourceStatus
 from oplog_pipe.pipe import Pipe
 from oplog_pipe.sinks.custom import CustomOptions
 from tests.kits.processes.logged import DEADLINE as DEADLINE
@@ -227,6 +227,12 @@ class Running:
             **options,
         )
         self.code = -1
+
+    @property
+    def log_status(self) -> LogStatus:
+        found = self.pipe.status().log
+        assert found is not None
+        return found
 
     async def __aenter__(self) -> "Running":
         self.task = asyncio.create_task(self.pipe.run(self.stop))

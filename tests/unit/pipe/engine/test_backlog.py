@@ -32,7 +32,7 @@ async def test_messages_of_a_source_that_left_the_settings_are_not_given_up(tmp_
     ) as running:
         await waits(running, "no copy brings messages of source 'shop' again")
         dead.is_away = False
-        await until(lambda: running.pipe.status().log.end == 308)
+        await until(lambda: running.log_status.end == 308)
     found = [each.id for each in dead.messages if each.namespace == "shop/orders"]
     assert found == [str(id_) for id_ in range(1, 8)]
 

@@ -105,7 +105,7 @@ async def test_the_sources_wait_for_a_dead_sink_of_a_topic_until_it_works_again(
         await waits(running, "messages of shop/orders")
         orders.is_away = False
         await until(lambda: len(orders.offsets) == 200)
-        await until(lambda: running.pipe.status().log.waits is None)
+        await until(lambda: running.log_status.waits is None)
     assert orders.offsets == [*range(200)]
     assert running.code == EXIT_OK
 
@@ -117,7 +117,7 @@ async def test_a_stop_does_not_wait_for_room(tmp_path: Path) -> None:
     )  # fmt: skip
     lists = [changes(200, "shop/orders")]
     async with folder.start(Target("orders"), lists=lists, clock=SOON) as running:
-        await until(lambda: running.pipe.status().log.waits is not None)
+        await until(lambda: running.log_status.waits is not None)
     assert running.code == EXIT_OK
 
 

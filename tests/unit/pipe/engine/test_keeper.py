@@ -85,7 +85,7 @@ async def test_offsets_are_flushed_and_the_log_compacted_while_the_pipe_runs(
     async with folder.start(RecordingSink("c0", last), brings=[change()] * 6) as running:
         await last.wait()
         async with asyncio.timeout(DEADLINE):
-            while running.pipe.status().log.oldest != 4:
+            while running.log_status.oldest != 4:
                 await asyncio.sleep(0.001)
         (status,) = running.pipe.status().sinks
         assert (status.offset, status.flushed, status.lag, status.phase) == (4, 4, 1, "bulk")

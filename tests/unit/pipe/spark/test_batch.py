@@ -1,0 +1,223 @@
+"""The driver's part of a batch: in which order it moves the fence, and what failures leave."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oplog_pipe.deliver.letters import DeadLetters
+from oplog_pipe.deliver.retry import LeftError, RetryClock
+from oplog_pipe.errors import ConfigError, FencedError, SinkError
+from oplog_pipe.message import Message
+from oplog_pipe.model.settings import SinkSettings
+from oplog_pipe.sinks.base import Sink
+from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.parts.fence import Fence
+from oplog_pipe.spark import batch as module
+from oplog_pipe.spark.batch import SinkBatches, SinkFigures
+from oplog_pipe.spark.rows import FAILURE, LETTER, LIVE, REPORT, Failure, Report, Row, told
+from oplog_pipe.spark.task import SinkWork
+
+
+class Calls(Sink):
+    """Notes its calls."""
+
+    late_seconds = 30.0
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.fails: dict[str, SinkError] = {}
+
+    def note(self, name: str, *values: Any) -> None:
+        self.calls.append((name, *values))
+        if name in self.fails:
+            raise self.fails.pop(name)
+
+    def open(self) -> None:
+        self.note("open")
+
+    def write(self, messages: Sequence[Message]) -> None:
+        raise AssertionError("the driver writes no messages")
+
+    def begin_term(self) -> int:
+        self.note("term")
+        return 7
+
+    def move_fence(self, fence: Fence) -> None:
+        self.note("move", *fence)
+
+    def stand_at(self, fence: Fence) -> None:
+        self.note("stand", *fence)
+
+    def begin_copy(self, generation: int, source: str) -> None:
+        self.note("begin", generation, source)
+
+    def end_copy(self, generation: int, source: str) -> None:
+        self.note("end", generation, source)
+
+    def abandon_copy(self, generation: int, source: str) -> None:
+        self.note("abandon", generation, source)
+
+    def close(self) -> None:
+        self.note("close")
+
+
+class Scene:
+    """A sink, and what the tasks of its batches tell. ``stages``: that have begun again."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, folder: Path, *, is_new: bool = True
+    ) -> None:
+        self.sink = Calls()
+        self.figures = SinkFigures()
+        self.stages: set[int] = set()
+        self.leaving = threading.Event()
+        own = SinkSettings("s", "m:C", CustomOptions("m:C"), retry_for=60.0, dead_letter="d")
+        work = SinkWork("p", folder, "sinks[0]", own, {"oplog": ".*"}, "run")
+        monkeypatch.setattr(module, "told", self._told)
+        monkeypatch.setattr("oplog_pipe.spark.task.build", lambda *_: self.sink)
+        self.file = folder / "dead"
+        self.batches = SinkBatches(
+            work, self.figures, DeadLetters(self.file), tasks=2, is_new=is_new,
+            stage_attempts=lambda stage: int(stage in self.stages), leaving=self.leaving,
+            clock=RetryClock(pause=self._pause, jitter=lambda: 0.0),
+        )  # fmt: skip
+
+    def run(self, number: int, *rows: Row) -> list[Any]:
+        """Run a batch, and return the calls of its sink."""
+        self._rows = rows
+        self.sink.calls.clear()
+        try:
+            self.batches(object(), number)  # type: ignore[arg-type]
+        finally:
+            calls = list(self.sink.calls)
+        return calls
+
+    def _told(self, rows: object, work: SinkWork, sink: Sink, tasks: int) -> "Scene":
+        self.sink.note("tasks", *(work.fence or ()))
+        return self
+
+    def collect(self) -> list[Row]:
+        return list(self._rows)
+
+    def _pause(self, leaving: threading.Event, seconds: float) -> bool:
+        self.sink.note("pause", seconds)
+        return leaving.is_set()
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scene:
+    return Scene(monkeypatch, tmp_path)
+
+
+def report(**values: int) -> Row:
+    return told(REPORT, Report(**values))
+
+
+def test_the_fence_moves_before_the_tasks_and_before_the_end_of_a_copy(scene: Scene) -> None:
+    assert scene.run(0, report(written=3)) == [
+        ("open",), ("term",), ("move", 7, 0), ("tasks", 7, 0),
+    ]  # fmt: skip
+    lives = [Row(LIVE, "oplog", 50), Row(LIVE, "oplog", 60), Row(LIVE, "b", 10)]
+    assert scene.run(1, report(written=2, filtered=1, retries=4), *lives) == [
+        ("move", 7, 2), ("tasks", 7, 2), ("move", 7, 3), ("stand", 7, 3),
+        ("begin", 10, "b"), ("end", 10, "b"), ("begin", 60, "oplog"), ("end", 60, "oplog"),
+    ]  # fmt: skip
+    assert scene.figures == SinkFigures(1, written=5, filtered=1, retries=4)
+
+
+@pytest.mark.parametrize("why", ["restart", "attempt", "stage"])
+def test_the_driver_waits_for_tasks_that_may_come_late(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
+) -> None:
+    scene = Scene(monkeypatch, tmp_path, is_new=why != "restart")
+    scene.stages = {5} if why == "stage" else set()
+    reported = report(attempt=int(why == "attempt"), stage=5)
+    pause = ("pause", 30.0)
+    first = scene.run(0, reported, Row(LIVE, "oplog", 5))
+    assert (first.count(pause), pause in first[: first.index(("tasks", 7, 0))]) == (
+        (1, True) if why == "restart" else (1, False)
+    )
+    if why != "restart":
+        assert first.index(("move", 7, 1)) < first.index(pause) < first.index(("end", 5, "oplog"))
+        # The wait before the end of the copy does for the next batch, too.
+    scene.stages.clear()
+    assert scene.run(1, report(stage=5)).count(pause) == 0
+
+
+def test_a_batch_after_late_tasks_without_a_copy_waits_behind_the_fence(scene: Scene) -> None:
+    scene.run(0, report(attempt=1))
+    assert scene.run(1, report()) == [("move", 7, 2), ("pause", 30.0), ("tasks", 7, 2)]
+    assert scene.run(2, report()) == [("move", 7, 4), ("tasks", 7, 4)]
+
+
+def test_letters_are_on_disk_and_their_copy_is_abandoned(scene: Scene) -> None:
+    calls = scene.run(0, Row(LETTER, data='{"a":1}'), Row(LIVE, "oplog", 5), report(written=1))
+    assert calls[-2:] == [("begin", 5, "oplog"), ("abandon", 5, "oplog")]
+    assert scene.file.read_bytes() == b'{"a":1}\n'
+    assert scene.figures.not_whole == {"oplog"}
+    scene.run(1, Row(LIVE, "oplog", 6), report())
+    assert scene.figures.not_whole == set()
+    assert scene.figures.dead == 1
+
+
+def test_a_failed_task_ends_the_query_without_letters_and_copies(scene: Scene) -> None:
+    failure = told(FAILURE, Failure("TransformError", "shape: KeyError"))
+    rows = (Row(LETTER, data="{}"), failure, Row(LIVE, "oplog", 5), report(written=9))
+    with pytest.raises(SinkError, match="shape: KeyError"):
+        scene.run(0, *rows)
+    assert isinstance(scene.batches.error, SinkError)
+    assert scene.sink.calls[-1] == ("tasks", 7, 0)
+    assert not scene.file.exists()
+    assert scene.figures == SinkFigures()
+
+
+def test_a_wrong_setting_that_a_task_finds_stays_one(scene: Scene) -> None:
+    with pytest.raises(ConfigError):
+        scene.run(0, told(FAILURE, Failure("ConfigError", "another folder has written the row")))
+
+
+def test_passing_failures_of_the_target_are_tried_again(scene: Scene) -> None:
+    scene.sink.fails = {
+        name: SinkError("away", transient=True) for name in ("open", "term", "move", "end")
+    }
+    calls = scene.run(0, Row(LIVE, "oplog", 5), report())
+    assert [calls.count(each) for each in (("open",), ("term",), ("end", 5, "oplog"))] == [2, 2, 2]
+
+
+def test_a_driver_that_another_one_has_followed_ends(scene: Scene) -> None:
+    scene.run(0, report())
+    scene.sink.fails = {"move": FencedError("another driver")}
+    with pytest.raises(FencedError):
+        scene.run(1, report())
+    assert ("tasks", 7, 2) not in scene.sink.calls
+
+
+def test_a_stop_ends_the_wait_for_late_tasks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    scene = Scene(monkeypatch, tmp_path, is_new=False)
+    scene.leaving.set()
+    with pytest.raises(LeftError):
+        scene.run(0, report())
+    assert scene.sink.calls[-1] == ("pause", 30.0)
+
+
+def test_a_sink_without_a_fence_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Plain(Sink):
+        def write(self, messages: Sequence[Message]) -> None: ...
+
+    scene = Scene(monkeypatch, tmp_path, is_new=False)
+    seen: list[object] = []
+
+    def told(rows: object, work: SinkWork, *others: object) -> Scene:
+        seen.append(work.fence)
+        return scene
+
+    monkeypatch.setattr("oplog_pipe.spark.task.build", lambda *_: Plain())
+    monkeypatch.setattr(module, "told", told)
+    scene.run(0, report(written=1), Row(LIVE, "oplog", 5))
+    assert seen == [None]
+    assert scene.figures.written == 1
