@@ -14,10 +14,10 @@ from oplog_pipe.deliver.retry import LeftError, Retry, RetryClock
 from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.sinks.base import Abandoning, Fenced
 from oplog_pipe.sinks.parts.fence import Fence
-from oplog_pipe.spark import rows as kinds
-from oplog_pipe.spark.rows import Failure, Report, Row
 from oplog_pipe.spark.stream import told
-from oplog_pipe.spark.task import OpenSink, SinkWork
+from oplog_pipe.spark.tasks import rows as kinds
+from oplog_pipe.spark.tasks.rows import Failure, Report, Row
+from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
 
 _Told = TypeVar("_Told", Failure, Report)
 

@@ -22,7 +22,7 @@ from oplog_pipe.spark.batch import SinkBatches, SinkFigures
 from oplog_pipe.spark.noted import NotedSettings
 from oplog_pipe.spark.session import stage_attempts
 from oplog_pipe.spark.stream import stream
-from oplog_pipe.spark.task import SinkWork
+from oplog_pipe.spark.tasks.work import SinkWork
 from oplog_sync.failure import reason
 from oplog_sync.source.lag import QueryLag, lag_of
 

@@ -6,8 +6,11 @@ from oplog_pipe.errors import ConfigError
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SinkSettings
 from oplog_pipe.sinks.base import Fenced, Sink
 from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.parts.ownership import OwnedRows
 
-_NO_TRUTH = "cannot tell a task that comes late"
+# These do nothing.
+_NOTHING = (Sink.begin_copy, OwnedRows.begin_copy)
+_TOO_LATE = "cannot tell a task that comes late"
 
 
 def check(settings: PipeSettings, sinks: Sequence[Sink]) -> None:
@@ -43,10 +46,11 @@ def _of_sink(own: SinkSettings, sink: Sink) -> Iterator[tuple[str, str]]:
     elif not isinstance(sink, Fenced) and not own.at_least_once:
         yield (
             "at_least_once",
-            f"is missing: {own.type} {_NO_TRUTH}: messages may come twice, and a deleted object"
+            f"is missing: {own.type} {_TOO_LATE}: messages may come twice, and a deleted object"
             " may come back; set it to true if the target can live with that",
         )
-    if isinstance(own.options, CustomOptions) and type(sink).begin_copy is not Sink.begin_copy:
+    begin_copy = type(sink).begin_copy
+    if isinstance(own.options, CustomOptions) and begin_copy not in _NOTHING:
         yield (
             "type",
             f"{own.type} has a begin_copy, which would be called behind the rows of a copy, right"

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from oplog_pipe.model.settings import SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Owned, Sink
-from oplog_pipe.spark.rows import COLUMNS
-from oplog_pipe.spark.task import SinkWork, change, write
+from oplog_pipe.spark.tasks.rows import COLUMNS
+from oplog_pipe.spark.tasks.work import SinkWork, change, write
 
 # The columns that the source makes. Others cost more.
 _READ = (

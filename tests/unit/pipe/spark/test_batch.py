@@ -17,8 +17,8 @@ from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.spark import batch as module
 from oplog_pipe.spark.batch import SinkBatches, SinkFigures
-from oplog_pipe.spark.rows import FAILURE, LETTER, LIVE, REPORT, Failure, Report, Row, told
-from oplog_pipe.spark.task import SinkWork
+from oplog_pipe.spark.tasks.rows import FAILURE, LETTER, LIVE, REPORT, Failure, Report, Row, told
+from oplog_pipe.spark.tasks.work import SinkWork
 
 
 class Calls(Sink):
@@ -77,7 +77,7 @@ class Scene:
         own = SinkSettings("s", "m:C", CustomOptions("m:C"), retry_for=60.0, dead_letter="d")
         work = SinkWork("p", folder, "sinks[0]", own, {"oplog": ".*"}, "run")
         monkeypatch.setattr(module, "told", self._told)
-        monkeypatch.setattr("oplog_pipe.spark.task.build", lambda *_: self.sink)
+        monkeypatch.setattr("oplog_pipe.spark.tasks.work.build", lambda *_: self.sink)
         self.file = folder / "dead"
         self.batches = SinkBatches(
             work, self.figures, DeadLetters(self.file), tasks=2, is_new=is_new,
@@ -216,7 +216,7 @@ def test_a_sink_without_a_fence_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_
         seen.append(work.fence)
         return scene
 
-    monkeypatch.setattr("oplog_pipe.spark.task.build", lambda *_: Plain())
+    monkeypatch.setattr("oplog_pipe.spark.tasks.work.build", lambda *_: Plain())
     monkeypatch.setattr(module, "told", told)
     scene.run(0, report(written=1), Row(LIVE, "oplog", 5))
     assert seen == [None]

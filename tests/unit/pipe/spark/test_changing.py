@@ -11,9 +11,9 @@ from oplog_pipe.errors import SinkError, TransformError
 from oplog_pipe.message import Message
 from oplog_pipe.model.settings import BatchLimits, SinkSettings
 from oplog_pipe.sinks.custom import CustomOptions
-from oplog_pipe.spark.changing import Changing
-from oplog_pipe.spark.refusals import Refusals
-from oplog_pipe.spark.rows import Row
+from oplog_pipe.spark.tasks.changing import Changing
+from oplog_pipe.spark.tasks.refusals import Refusals
+from oplog_pipe.spark.tasks.rows import Row
 
 
 def changing(step: SinkStep, *, letters: bool = True) -> tuple[Changing, Refusals]:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from oplog_pipe.spark.held import Held
+from oplog_pipe.spark.tasks.held import Held
 
 
 class Thing:

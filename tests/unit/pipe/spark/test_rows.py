@@ -2,7 +2,7 @@
 
 import pytest
 
-from oplog_pipe.spark.rows import LIVE, Row, batch_of, letter, rows_of
+from oplog_pipe.spark.tasks.rows import LIVE, Row, batch_of, letter, rows_of
 
 MESSAGE = Row("update", "oplog", 1 << 62, 5, "video", "x\u00e9", -3, '{"n":1.10}', None)
 

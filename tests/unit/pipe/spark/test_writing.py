@@ -14,9 +14,9 @@ from oplog_pipe.model.settings import BatchLimits, SinkSettings
 from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.spark.refusals import Refusals
-from oplog_pipe.spark.rows import LETTER, Row
-from oplog_pipe.spark.writing import Newest, Writing
+from oplog_pipe.spark.tasks.refusals import Refusals
+from oplog_pipe.spark.tasks.rows import LETTER, Row
+from oplog_pipe.spark.tasks.writing import Newest, Writing
 
 BASE = 1_790_000_000_000 << 20
 

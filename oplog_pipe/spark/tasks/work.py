@@ -17,11 +17,20 @@ from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import Fenced, Mirroring, Owned, Sink
 from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.sinks.parts.ownership import Owner
-from oplog_pipe.spark.changing import Changing
-from oplog_pipe.spark.held import HELD
-from oplog_pipe.spark.refusals import Refusals
-from oplog_pipe.spark.rows import FAILURE, REPORT, Failure, Report, Row, batch_of, rows_of, told
-from oplog_pipe.spark.writing import Newest, Writing
+from oplog_pipe.spark.tasks.changing import Changing
+from oplog_pipe.spark.tasks.held import HELD
+from oplog_pipe.spark.tasks.refusals import Refusals
+from oplog_pipe.spark.tasks.rows import (
+    FAILURE,
+    REPORT,
+    Failure,
+    Report,
+    Row,
+    batch_of,
+    rows_of,
+    told,
+)
+from oplog_pipe.spark.tasks.writing import Newest, Writing
 
 Batches = Iterator[pa.RecordBatch]
 

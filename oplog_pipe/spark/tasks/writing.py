@@ -6,8 +6,8 @@ from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import Owned, Sink
-from oplog_pipe.spark.refusals import Refusals
-from oplog_pipe.spark.rows import Row
+from oplog_pipe.spark.tasks.refusals import Refusals
+from oplog_pipe.spark.tasks.rows import Row
 
 
 class Newest:

@@ -8,7 +8,7 @@ from oplog_pipe.deliver.letters import Breaker
 from oplog_pipe.deliver.retry import Retry, RetryClock
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.model.settings import SinkSettings
-from oplog_pipe.spark.rows import Row, letter
+from oplog_pipe.spark.tasks.rows import Row, letter
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""What tasks of Spark do for a sink: filter, change, write, and tell the driver."""
