@@ -22,6 +22,10 @@ class SourceError(PipeError):
     """A source refuses for good, or is no agent."""
 
 
+class BrokenBatchError(PipeError):
+    """Spark did not bring a batch to its end. Another attempt may."""
+
+
 class GapError(SourceError):
     """Messages of a topic after the position are gone."""
 

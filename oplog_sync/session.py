@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -79,12 +79,17 @@ def hide_secrets(spark: SparkSession) -> None:
 
 
 def start(
-    master: str | None, debug: bool, is_brief: bool = False, *, name: str = "oplog-sync"
+    master: str | None,
+    debug: bool,
+    is_brief: bool = False,
+    *,
+    name: str = "oplog-sync",
+    java: Sequence[str] = (),
 ) -> SparkSession:
     """Return the session of spark-submit, or a new one. Raises SyncError if Java is missing.
 
     ``master`` None: the master of spark-submit, else all cores of this machine. ``is_brief``: Java
-    shall optimize less. ``name``: of the application.
+    shall optimize less. ``name``: of the application. ``java``: options of a Java that is started.
     """
     builder = SparkSession.builder.appName(name).config("spark.redaction.regex", _SECRETS)
     builder = builder.config(map=_ALWAYS)
@@ -105,7 +110,7 @@ def start(
             builder = builder.config("spark.driver.memory", "2g")
     is_quiet = not debug and not _has_log_config()
     # Not spark.driver.extraJavaOptions: it would replace the user's options.
-    options = [os.environ.get("SPARK_SUBMIT_OPTS", "")]
+    options = [*java, os.environ.get("SPARK_SUBMIT_OPTS", "")]
     if is_quiet:
         quiet = Path(__file__).with_name("log4j2.properties").as_uri()
         options.insert(0, f"-Dlog4j2.configurationFile={quiet}")

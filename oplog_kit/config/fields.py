@@ -32,7 +32,7 @@ class Kind(Enum):
     SIZE = auto()
     FLAG = auto()
     CHOICE = auto()
-    # A regular expression, without variables.
+    # A text without variables: a regular expression, a query.
     PATTERN = auto()
     # A path. A relative one begins at the root of the reader.
     FILE = auto()

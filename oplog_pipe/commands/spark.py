@@ -1,11 +1,13 @@
 """``oplog-pipe spark``: a pipe whose sinks are streaming queries of Spark."""
 
 import dataclasses
+import re
 
 import click
 
 from oplog_kit import logs
 from oplog_kit.command.options import listen_option, log_options
+from oplog_kit.command.value import Value
 from oplog_kit.extras import how_to_install
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.running import run_process
@@ -13,22 +15,37 @@ from oplog_pipe.commands.validate import make_all
 from oplog_pipe.errors import PipeError
 from oplog_pipe.model.settings import PipeSettings
 
+_MASTER = re.compile(
+    r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s)://\S+"
+)
 # Operations of a batch. The tasks of a batch hold some thousands of them.
 _BATCH = 100_000
 # Seconds that hanging queries may outlive the pipe.
 _THREADS = 10.0
 
 
+def _folder(text: str) -> str:
+    if not text:
+        raise ValueError("is empty")
+    return text
+
+
+def _master(text: str) -> str:
+    if not _MASTER.fullmatch(text):
+        raise ValueError(f"{text!r} is no master such as local[4] or spark://host:7077")
+    return text
+
+
 @click.command()
 @settings_option()
 @click.option(
-    "--checkpoint", metavar="PATH", required=True,
+    "--checkpoint", type=Value("PATH", _folder), required=True,
     help="Folder of the positions, a folder in it per sink. On a cluster in a file system of all"
     " machines, such as s3a:// or hdfs://.",
 )  # fmt: skip
 @click.option(
     "--master",
-    metavar="URL",
+    type=Value("URL", _master),
     help="Master of Spark. Default: that of spark-submit, else all cores of this machine.",
 )
 @click.option(
@@ -65,7 +82,7 @@ def spark(
     from oplog_pipe.spark import rules
 
     logs.configure(log_format, debug)
-    rules.check(settings, make_all(settings))
+    rules.check(settings, make_all(settings, on_spark=True))
     if listen is not None:
         settings = dataclasses.replace(settings, listen=listen)
     try:
@@ -77,7 +94,7 @@ def spark(
 
     with session(settings, master, debug=debug) as made:
         parallel = tasks or made.sparkContext.defaultParallelism
-        options = QueryOptions(checkpoint, parallel, max_operations, available_now)
+        options = QueryOptions(checkpoint, parallel, max_operations, available_now, log_format)
         pipe = SparkPipe(
             settings,
             [SinkQuery(made, settings, number, options) for number in range(len(settings.sinks))],

@@ -20,6 +20,7 @@ from oplog_pipe.model.imports import load as load_module
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import FunctionStep, PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Inspected, Probed, Sink, Upgrading
+from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark import rules
 from oplogc.follow.stream import named_store, open_stream
 from oplogc.http.address import Endpoint
@@ -42,7 +43,7 @@ def validate(settings: PipeSettings, offline: bool, show: bool, for_spark: bool)
     to it. Exit code: 0 all is well, 1 a sink or an agent has a problem, 2 the settings have
     mistakes.
     """
-    sinks = make_all(settings)
+    sinks = make_all(settings, on_spark=for_spark)
     if for_spark:
         rules.check(settings, sinks)
     if show:
@@ -57,9 +58,13 @@ def validate(settings: PipeSettings, offline: bool, show: bool, for_spark: bool)
     return EXIT_OK
 
 
-def make_all(settings: PipeSettings) -> list[Sink]:
-    """Import all modules and make all sinks. Raises ConfigError, which has a line per problem."""
-    sinks, problems = [], []
+def make_all(settings: PipeSettings, *, on_spark: bool) -> list[Sink | None]:
+    """Import all modules and make all sinks. Raises ConfigError, which has a line per problem.
+
+    None: a table of Spark, with ``on_spark`` only.
+    """
+    sinks: list[Sink | None] = []
+    problems = []
     for each in settings.sinks:
         for place, step in enumerate(each.transforms):
             if isinstance(step, FunctionStep):
@@ -69,7 +74,10 @@ def make_all(settings: PipeSettings) -> list[Sink]:
                 except ConfigError as error:
                     problems.append(f"sink {each.name}: transforms[{place}]: {error}")
         try:
-            sinks.append(build(each, settings.root))
+            if on_spark:
+                each = each.without_select()
+            is_table = on_spark and isinstance(each.options, FormatOptions)
+            sinks.append(None if is_table else build(each, settings.root))
         except ConfigError as error:
             problems.append(str(error))
     if problems:
@@ -77,9 +85,14 @@ def make_all(settings: PipeSettings) -> list[Sink]:
     return sinks
 
 
-async def _answers(settings: PipeSettings, sinks: list[Sink]) -> AsyncIterator[tuple[str, str]]:
+async def _answers(
+    settings: PipeSettings, sinks: list[Sink | None]
+) -> AsyncIterator[tuple[str, str]]:
     """Yield the subject of each answer and a sentence. A problem has no subject."""
     for own, sink in zip(settings.sinks, sinks, strict=True):
+        if sink is None:
+            yield f"sink {own.name}", f"Spark writes {own.type}"
+            continue
         try:
             yield f"sink {own.name}", await asyncio.to_thread(_opened, own, sink)
         except PipeError as error:

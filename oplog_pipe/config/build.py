@@ -1,6 +1,7 @@
 """Makes the settings from a file's values."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,11 +21,16 @@ from oplog_pipe.model.settings import (
     PipeSettings,
     SinkSettings,
     SourceSettings,
+    TableSettings,
 )
 from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.sinks.registry import type_names, type_of, types
 
 _T = TypeVar("_T")
+INPUT = "input"
+"""The name of the messages of a batch in ``select``."""
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 
 def pipe(reader: Reader, node: yaml.Node | None) -> PipeSettings:
@@ -74,11 +80,13 @@ def _source(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -
 
 
 def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> SinkSettings:
-    type_ = _type(node)
-    kind = type_of(type_)
+    type_ = _text(node, "type")
+    is_table = not _has(node, "type") and _has(node, "format")
+    kind = FormatOptions if is_table else type_of(type_)
     fields = kind.settings if kind else ()
     also = () if kind else _names_of_all_types()
-    section = reader.section(node, prefix, (*tables.SINK, *fields), also)
+    sink = [each for each in tables.SINK if not (is_table and each.name == "type")]
+    section = reader.section(node, prefix, (*sink, *fields), also)
     if type_ and kind is None:
         known = [*type_names(), "module:Class"]
         problem = f"{type_!r} is no type of a sink{hints.of_type(type_, known)}"
@@ -91,6 +99,8 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
             reader.mistake(section, "type", str(error))
     if "log" in section.values:
         section.values["log"] = checks.log(section.values["log"])
+    if is_table:
+        section.values["type"] = section.values.get("format", "")
     target = {"target": type_} if kind is CustomOptions else {}
     options = SinkOptions() if kind is None else _made(kind, section, **target)
     section.values.pop("options", None)
@@ -100,24 +110,52 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
         _step(reader, rules, each, f"{prefix}transforms[{number}]")
         for number, each in enumerate(nodes)
     ]
+    found = _tables(reader, section.values.pop("tables", None), f"{prefix}tables")
     given = reader.section(section.values.pop("batch", None), f"{prefix}batch.", tables.BATCH)
     made = _made(
         SinkSettings,
         section,
         options=options,
         transforms=tuple(each for each in steps if each is not None),
+        tables=found,
         batch=_made(BatchLimits, given),
     )
     rules.sink(section, made)
     return made
 
 
-def _type(node: yaml.Node) -> str:
-    """Return the type of a sink. Empty: the mapping has none."""
+def _has(node: yaml.Node, name: str) -> bool:
+    """Return whether a mapping has a setting."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return any(is_text(key) and key.value == name for key, _ in pairs)
+
+
+def _text(node: yaml.Node, name: str) -> str:
+    """Return a text of a mapping. Empty: it has none."""
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-        if is_text(key) and key.value == "type" and is_text(value):
+        if is_text(key) and key.value == name and is_text(value):
             return str(value.value)
     return ""
+
+
+def _tables(reader: Reader, node: yaml.Node | None, path: str) -> tuple[TableSettings, ...]:
+    if node is None:
+        return ()
+    if not isinstance(node, yaml.MappingNode):
+        reader.add(path, "must be a mapping of names to tables", line(node))
+        return ()
+    found: dict[str, TableSettings] = {}
+    for key, value in node.value:
+        name = str(key.value)
+        if not (is_text(key) and _TABLE.fullmatch(name)) or name.lower() == INPUT:
+            problem = f"{name!r} must be a name in SQL such as owners, other than {INPUT}"
+            reader.add(path, problem, line(key))
+            continue
+        if name.lower() in found:
+            reader.add(f"{path}.{name}", "is given twice", line(key))
+        section = reader.section(value, f"{path}.{name}.", tables.TABLE)
+        found[name.lower()] = _made(TableSettings, section, name=name)
+    return tuple(found.values())
 
 
 def _names_of_all_types() -> list[str]:

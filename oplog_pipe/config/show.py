@@ -19,6 +19,7 @@ def shown(settings: PipeSettings) -> str:
 def _sink(sink: SinkSettings) -> dict[str, Any]:
     document = _section(tables.SINK, sink)
     document["transforms"] = [_step(each) for each in sink.transforms]
+    document["tables"] = {each.name: _section(tables.TABLE, each) for each in sink.tables}
     document["batch"] = _section(tables.BATCH, sink.batch)
     return {**document, **_section(sink.options.settings, sink.options)}
 

@@ -6,6 +6,7 @@ The reference of the settings is generated from these tables.
 from oplog_kit.listen import listen_address
 from oplog_pipe.model import checks
 from oplog_pipe.model.fields import AGENTS, HOUR, LOG, TLS, USER, Field, Kind, timeout
+from oplog_pipe.sinks.format import FORMAT, OPTIONS, PATH
 from oplog_pipe.sinks.registry import type_names
 
 
@@ -150,6 +151,8 @@ FETCH = (
     *USER,
     *TLS,
 )
+TABLE = (FORMAT._replace(meaning="Format of Spark, such as `parquet`."), PATH, OPTIONS)
+
 STEP = (
     *FUNCTION,
     Field("fetch", Kind.SECTION, "Replaces `data` by the document at `data.ref`."),
@@ -222,5 +225,17 @@ SINK = (
         "Only for `oplog-pipe spark`, and necessary there for a target that cannot tell a late "
         "writer: messages may come again, and a task that was cut off may bring back an object "
         "that was deleted meanwhile.",
+    ),
+    Field(
+        "tables",
+        Kind.SECTION,
+        "Tables of Spark by names that `select` uses, a mapping. They are read again for each "
+        "batch. Only for `oplog-pipe spark`.",
+    ),
+    Field(
+        "select",
+        Kind.PATTERN,
+        "Query in SQL over `input`, the messages of a batch, and over `tables`. Only for "
+        "`oplog-pipe spark`.",
     ),
 )

@@ -12,6 +12,9 @@ def build(settings: SinkSettings, root: Path) -> Sink:
 
     ``root``: folder of the settings file.
     """
+    if settings.select is not None or settings.tables:
+        name = "tables" if settings.select is None else "select"
+        raise ConfigError(f"sink {settings.name}: {name} is for `oplog-pipe spark` only")
     # A transform may write to namespaces the sink's expression does not match.
     namespace = ".*" if settings.transforms else settings.namespace
     try:

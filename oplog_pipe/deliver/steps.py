@@ -40,6 +40,11 @@ class Steps:
         Steps change the messages themselves: give fresh ones to repeat a call. Raises SinkError
         with ``index`` 0 for the first message.
         """
+        left, count = self.placed(messages)
+        return [each for _, each in left], count
+
+    def placed(self, messages: Sequence[Message]) -> tuple[list[tuple[int, Message]], int]:
+        """Do the same. Return each message with the place of the one it was made from."""
         left = list(enumerate(messages))
         count = len(messages)
         for matches, step in self._steps:
@@ -59,7 +64,7 @@ class Steps:
                 for (place, _), result in zip(left, results, strict=False)
                 if result is not None
             ]
-        return [each for _, each in left], count
+        return left, count
 
     def close(self) -> None:
         for _, step in self._steps:

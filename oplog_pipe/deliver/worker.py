@@ -16,7 +16,7 @@ from oplog_pipe.errors import ConfigError, PipeError, SinkError
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
-from oplog_pipe.sinks.base import Mirroring, Sink
+from oplog_pipe.sinks.base import Fenced, Mirroring, Sink
 
 # Seconds between two attempts of a parked sink, at most.
 _LONGEST_PARKING = 300.0
@@ -175,6 +175,8 @@ class Worker:
     def _open(self) -> None:
         if not self._is_open:
             self._retry(self._sink.open)
+            if isinstance(self._sink, Fenced):
+                self._retry(self._sink.end_terms)
             self._is_open = True
             self._unpark()
 

@@ -32,6 +32,8 @@ def fingerprints(sink: SinkSettings, sources: Sequence[SourceSettings]) -> dict[
         "transforms": steps,
         "target": (options.type_name or sink.type, places),
     }
+    if sink.select is not None:
+        parts["select"] = (sink.select, [(each.name, each.path) for each in sink.tables])
     parts |= {f"{_SOURCE}{each.name}": (each.log, each.namespace) for each in sources}
     return {name: _number(value) for name, value in parts.items()}
 

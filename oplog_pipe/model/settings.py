@@ -3,7 +3,8 @@
 Meanings and ranges: ``oplog_pipe.config.tables``.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -57,8 +58,18 @@ class BatchLimits:
 
 
 @dataclass(frozen=True)
+class TableSettings:
+    """A table of Spark that ``select`` reads."""
+
+    name: str
+    format: str
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
 class SinkSettings:
-    """``type``: as in the file, such as ``postgres`` or ``module:Class``."""
+    """``type``: as in the file, such as ``postgres`` or ``module:Class``, or a format of Spark."""
 
     name: str
     type: str
@@ -72,6 +83,12 @@ class SinkSettings:
     on_failure: Literal["stop", "park"] = "stop"
     start: Literal["end", "copy"] | None = None
     at_least_once: bool = False
+    tables: tuple[TableSettings, ...] = ()
+    select: str | None = None
+
+    def without_select(self) -> "SinkSettings":
+        """Return the settings of the sink behind the query."""
+        return replace(self, tables=(), select=None)
 
 
 @dataclass(frozen=True)

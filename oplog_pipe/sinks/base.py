@@ -124,6 +124,9 @@ class Fenced(Protocol):
         Raises SinkError.
         """
 
+    def end_terms(self) -> None:
+        """Let all writers that stand at a fence fail, if there were any. Raises SinkError."""
+
     def move_fence(self, fence: Fence) -> None:
         """Move the fence to a later step of a term.
 

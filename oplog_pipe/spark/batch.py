@@ -2,24 +2,24 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-import msgspec
 from pyspark.sql import DataFrame
 
 from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.retry import LeftError, Retry, RetryClock
-from oplog_pipe.errors import ConfigError, PipeError, SinkError
+from oplog_pipe.errors import BrokenBatchError, ConfigError, FencedError, PipeError, SinkError
 from oplog_pipe.sinks.base import Abandoning, Fenced
 from oplog_pipe.sinks.parts.fence import Fence
-from oplog_pipe.spark.stream import told
+from oplog_pipe.spark.select import for_sink, kept
+from oplog_pipe.spark.stream import numbered, told
 from oplog_pipe.spark.tasks import rows as kinds
-from oplog_pipe.spark.tasks.rows import Failure, Report, Row
+from oplog_pipe.spark.tasks.rows import Failure, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
+from oplog_sync.failure import SPARK_ERRORS, reason
 
-_Told = TypeVar("_Told", Failure, Report)
+_KINDS = {"ConfigError": ConfigError, "FencedError": FencedError}
 
 logger = logging.getLogger("oplog_pipe")
 
@@ -70,6 +70,8 @@ class SinkBatches:
         self._retry = Retry(work.sink.name, work.sink.retry_for, leaving, clock)
         self._held: OpenSink | None = None
         self._term = 0
+        # Refused messages since the last batch in which one was written.
+        self._row = 0
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Raises PipeError, which ``error`` keeps: Spark wraps it."""
@@ -78,6 +80,9 @@ class SinkBatches:
         except PipeError as error:
             self.error = error
             raise
+        except (*SPARK_ERRORS, ConnectionError) as error:
+            self.error = BrokenBatchError(reason(error))
+            raise self.error from error
 
     @property
     def retrying(self) -> str | None:
@@ -92,33 +97,46 @@ class SinkBatches:
         held = self._open()
         fence = self._move(held, 2 * number)
         self._let_late_ones_end(held)
-        found = told(rows, self._work.at(fence), held.sink, self._tasks).collect()
+        work, rows = self._work.at(fence), numbered(rows)
+        if work.sink.select is None:
+            found = told(rows, work, held.sink, self._tasks).collect()
+        else:
+            with kept(rows, work) as some:
+                found = told(for_sink(some, work), work, held.sink, self._tasks).collect()
         self._finish(held, [Row(*each) for each in found], number)
 
     def _finish(self, held: OpenSink, found: list[Row], number: int) -> None:
-        reports = list(_all(found, kinds.REPORT, Report))
-        self._has_late = any(each.attempt for each in reports) or any(
-            self._stage_attempts(stage) for stage in {each.stage for each in reports} - {-1}
-        )
-        for failure in _all(found, kinds.FAILURE, Failure):
-            kind = ConfigError if failure.kind == "ConfigError" else SinkError
-            raise kind(failure.text)
-        lines = [row.data or "" for row in found if row.op == kinds.LETTER]
-        for line in lines:
+        reports = list(told_of(found, kinds.REPORT, Report))
+        self._has_late = any(each.attempt for each in reports)
+        for failure in told_of(found, kinds.FAILURE, Failure):
+            raise _KINDS.get(failure.kind, SinkError)(failure.text)
+        if any(self._stage_attempts(stage) for stage in {each.stage for each in reports} - {-1}):
+            # Tasks that had ended got rows of another reading: operations there, a copy here.
+            raise BrokenBatchError("a part of the batch was read twice, so it is repeated")
+        letters = [row for row in found if row.op == kinds.LETTER]
+        self._judge(len(letters), sum(each.written for each in reports))
+        for row in letters:
             assert self._letters is not None
-            self._letters.add_line(line.encode())
-        copies: dict[str, int] = {}
-        for row in found:
-            if row.op == kinds.LIVE and row.source is not None:
-                copies[row.source] = max(copies.get(row.source, 0), row.version or 0)
-        if copies:
-            self._end_copies(held, copies, number, is_whole=not lines)
+            self._letters.add_line((row.data or "").encode())
+        if copies := ends_of(found):
+            self._end_copies(held, copies, number, {row.source for row in letters})
         figures = self._figures
         figures.batch = number
         figures.written += sum(each.written for each in reports)
         figures.filtered += sum(each.filtered for each in reports)
         figures.retries += sum(each.retries for each in reports)
-        figures.dead += len(lines)
+        figures.dead += len(letters)
+
+    def _judge(self, refused: int, written: int) -> None:
+        """Raise SinkError if so many messages are refused that the target seems to be ill."""
+        limit = self._work.sink.dead_letter_limit
+        self._row = refused if written else self._row + refused
+        is_row = not written and self._row >= limit
+        if limit and refused and (is_row or (refused >= 5 * limit and refused >= written)):
+            raise SinkError(
+                f"{self._row} messages were refused, and {written} of the batch were written: the"
+                " target seems to be ill, so they are no dead letters"
+            )
 
     def _open(self) -> OpenSink:
         if self._held is None:
@@ -127,6 +145,8 @@ class SinkBatches:
                 self._retry(held.open)
                 if isinstance(held.sink, Fenced):
                     self._term = self._retry(held.sink.begin_term)
+                # There was a driver before, maybe with another checkpoint.
+                self._has_late |= self._term > 1
             except BaseException:
                 held.close()
                 raise
@@ -154,15 +174,15 @@ class SinkBatches:
             self._has_late = False
 
     def _end_copies(
-        self, held: OpenSink, copies: dict[str, int], number: int, *, is_whole: bool
+        self, held: OpenSink, copies: dict[str, int], number: int, lacking: set[str | None]
     ) -> None:
-        """End the copies of sources, each with its version."""
+        """End the copies of sources, each with its version. ``lacking``: some had refused ones."""
         name, sink = self._work.sink.name, held.sink
         held.stand_at(self._move(held, 2 * number + 1))
         self._let_late_ones_end(held)
         for source, version in sorted(copies.items()):
             self._retry(lambda: sink.begin_copy(version, source))  # noqa: B023
-            if is_whole:
+            if source not in lacking:
                 self._retry(lambda: sink.end_copy(version, source))  # noqa: B023
                 self._figures.not_whole.discard(source)
                 logger.info("sink %r: the copy of %s is complete", name, source)
@@ -175,7 +195,3 @@ class SinkBatches:
                 " copy has removed nothing; mend the reason, and start with a new checkpoint",
                 name, source,
             )  # fmt: skip
-
-
-def _all(rows: Iterable[Row], op: str, kind: type[_Told]) -> list[_Told]:
-    return [msgspec.json.decode(row.data or "", type=kind) for row in rows if row.op == op]

@@ -14,7 +14,7 @@ _OURS = ("oplogd", "oplog_kit", "oplog_pipe", "oplog_relay", "oplog_sync", "oplo
 
 
 def user_files(sinks: Iterable[SinkSettings], root: Path, folder: Path) -> list[Path]:
-    """Return the files to send: modules in the folder of the settings, and what they import there.
+    """Return the files to send: the modules in the folder of the settings that are imported.
 
     ``folder``: gets an archive of each package. Raises ConfigError.
     """
@@ -27,18 +27,19 @@ def user_files(sinks: Iterable[SinkSettings], root: Path, folder: Path) -> list[
             if isinstance(step, FunctionStep)
         ),
     ]
-    before = set(sys.modules)
     for target in targets:
         load(target, root)
-    names = {name.partition(".")[0] for name in set(sys.modules) - before}
-    names |= {target.partition(":")[0].partition(".")[0] for target in targets}
+    names = {name.partition(".")[0] for name in sys.modules}
     found = []
     for name in sorted(names.difference(_OURS)):
-        module, package = root / f"{name}.py", root / name
-        if (package / "__init__.py").is_file():
-            found.append(_archive(package, folder / f"{name}.zip"))
-        elif module.is_file():
-            found.append(module)
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is None:
+            continue
+        place = Path(file).resolve()
+        if place == (root / f"{name}.py").resolve():
+            found.append(root / f"{name}.py")
+        elif place == (root / name / "__init__.py").resolve():
+            found.append(_archive(root / name, folder / f"{name}.zip"))
     return found
 
 

@@ -13,19 +13,33 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oplog_kit.backoff import Backoff
+from oplog_kit.logs import Format
 from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.retry import FIRST_PAUSE, RetryClock
-from oplog_pipe.errors import ConfigError, PipeError, SinkError, SourceError
+from oplog_pipe.errors import (
+    BrokenBatchError,
+    ConfigError,
+    FencedError,
+    PipeError,
+    SinkError,
+    SourceError,
+)
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import SinkStatus
+from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.batch import SinkBatches, SinkFigures
 from oplog_pipe.spark.noted import NotedSettings
-from oplog_pipe.spark.session import stage_attempts
+from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import stream
+from oplog_pipe.spark.table import TableBatches
 from oplog_pipe.spark.tasks.work import SinkWork
-from oplog_sync.failure import reason
+from oplog_sync.failure import SPARK_ERRORS, reason
 from oplog_sync.source.lag import QueryLag, lag_of
 
+# Seconds between two lines about a batch.
+_TELL_SECONDS = 5.0
+# Attempts of a batch that Spark does not bring to an end.
+_ATTEMPTS = 5
 # Seconds between two attempts of a parked sink, at most.
 _LONGEST_PARKING = 300.0
 
@@ -37,12 +51,14 @@ class QueryOptions:
     """- ``checkpoint``: folder of all checkpoints. ``tasks``: writing tasks of a batch.
     - ``limit``: operations of a batch from each source.
     - ``available_now``: end when all that there is now is written.
+    - ``log_format``: of the tasks, too.
     """
 
     checkpoint: str
     tasks: int
     limit: int
     available_now: bool = False
+    log_format: Format = "text"
 
 
 class SinkQuery:
@@ -70,11 +86,19 @@ class SinkQuery:
         self._lag: QueryLag | None = None
         self._leaving = threading.Event()
         # None: it is parked, or has ended.
-        self._running: tuple[StreamingQuery, SinkBatches] | None = None
+        self._running: tuple[StreamingQuery, SinkBatches | TableBatches] | None = None
         self._parked: PipeError | None = None
         self._backoff = Backoff(FIRST_PAUSE, _LONGEST_PARKING)
         self._again_at = 0.0
         self._reached = -1
+        # Whether the first batch is under way.
+        self._is_first = False
+        # The last batch, and when something was last told about the one behind it.
+        self._told = (-1, clock.now())
+        # Attempts in a row that Spark did not bring to an end.
+        self._broken = 0
+        # When the query has ended or, before its first batch, started: nothing is known since.
+        self._ended_at = clock.now()
 
     def start(self) -> None:
         """Start the query. A failure ends it, or parks it."""
@@ -97,6 +121,15 @@ class SinkQuery:
             self._parked = None
         if (progress := query.lastProgress) is not None:
             self._lag = lag_of(progress)
+        is_busy = bool(query.status["isTriggerActive"])
+        self._is_first = self._figures.batch < 0 and is_busy
+        if not is_busy or self._figures.batch != self._told[0]:
+            self._told = self._figures.batch, self._clock.now()
+        elif self._clock.now() >= self._told[1] + _TELL_SECONDS:
+            self._told = self._figures.batch, self._clock.now()
+            with suppress(*SPARK_ERRORS):  # it has ended meanwhile
+                if said := batch_progress(self._spark, str(query.runId)):
+                    logger.info("sink %r: a batch is under way: %s", self.sink.name, said)
 
     def stop(self) -> None:
         """End the query. Its batch comes again at the next start."""
@@ -121,7 +154,7 @@ class SinkQuery:
             offset=figures.batch,
             flushed=figures.batch,
             lag=0 if lag is None else lag.operations,
-            lag_seconds=0.0 if lag is None else lag.seconds,
+            lag_seconds=self._lag_seconds(),
             written=figures.written,
             filtered=figures.filtered,
             dead=figures.dead,
@@ -130,26 +163,24 @@ class SinkQuery:
             not_whole=sorted(figures.not_whole),
         )
 
+    def _lag_seconds(self) -> float:
+        """Return the lag, at least the time since the query has ended, or has begun a copy."""
+        seconds = 0.0 if self._lag is None else self._lag.seconds
+        is_idle = self._running is None and (self.error or self._parked) is not None
+        if is_idle or self._is_first:
+            seconds += self._clock.now() - self._ended_at
+        return seconds
+
     def _start(self) -> None:
         settings, sink, options = self._settings, self.sink, self._options
         sources = {each.name: each.namespace for each in settings.sources}
         work = SinkWork(
             settings.name or "", settings.root, f"sinks[{self._number}]", sink, sources,
-            uuid.uuid4().hex,
+            uuid.uuid4().hex, options.log_format,
         )  # fmt: skip
         noted = NotedSettings(self._spark, self._checkpoint)
-        noted.check(work.place, sink, settings.sources)
-        dead = sink.dead_letter
-        batches = SinkBatches(
-            work,
-            self._figures,
-            DeadLetters(settings.root / dead) if dead else None,
-            tasks=options.tasks,
-            is_new=not noted.has_batches(),
-            stage_attempts=partial(stage_attempts, self._spark),
-            leaving=self._leaving,
-            clock=self._clock,
-        )
+        id = noted.check(work.place, sink, settings.sources)
+        batches = self._batches(work, id, is_new=not noted.has_batches())
         try:
             rows = stream(self._spark, settings.sources, sink, options.limit)
             writer = rows.writeStream.queryName(sink.name).foreachBatch(batches)
@@ -160,29 +191,57 @@ class SinkQuery:
             raise SourceError(reason(error)) from error
         self._running = query, batches
 
-    def _ended(self, query: StreamingQuery, batches: SinkBatches) -> None:
+    def _batches(self, work: SinkWork, id: int, *, is_new: bool) -> SinkBatches | TableBatches:
+        """``id``: of the checkpoint."""
+        if isinstance(work.sink.options, FormatOptions):
+            return TableBatches(work, self._figures, id)
+        dead = work.sink.dead_letter
+        return SinkBatches(
+            work,
+            self._figures,
+            DeadLetters(work.root / dead) if dead else None,
+            tasks=self._options.tasks,
+            is_new=is_new,
+            stage_attempts=partial(stage_attempts, self._spark),
+            leaving=self._leaving,
+            clock=self._clock,
+        )
+
+    def _ended(self, query: StreamingQuery, batches: SinkBatches | TableBatches) -> None:
         """Raises PipeError if the query has failed."""
         self._running = None
         batches.close()
         if batches.error is not None:
             raise batches.error
         if (error := query.exception()) is not None:
-            raise SourceError(reason(error)) from error
+            raise BrokenBatchError(reason(error)) from error
         self.is_done = True
 
     def _attempt(self, call: Callable[[], None]) -> None:
         try:
             call()
         except PipeError as error:
-            if self.sink.on_failure == "park" and isinstance(error, SinkError | ConfigError):
+            self._ended_at = self._clock.now()
+            if self._may_start_again(error):
                 self._park(error)
                 return
             self.error = error
             self.is_done = True
             logger.error("sink %r has ended, and the other sinks go on: %s", self.sink.name, error)
 
+    def _may_start_again(self, error: PipeError) -> bool:
+        if isinstance(error, BrokenBatchError):
+            self._broken = 0 if self._figures.batch > self._reached else self._broken + 1
+            return self._broken < _ATTEMPTS or self.sink.on_failure == "park"
+        # After another driver two would take turns for ever.
+        is_other = isinstance(error, FencedError)
+        is_ours = isinstance(error, SinkError | ConfigError) and not is_other
+        return is_ours and self.sink.on_failure == "park"
+
     def _park(self, error: PipeError) -> None:
-        if self._parked is None:
+        if isinstance(error, BrokenBatchError):
+            logger.warning("sink %r: %s; trying again", self.sink.name, error)
+        elif self._parked is None:
             logger.error(
                 "sink %r is parked, and the other sinks go on: %s; it is tried again until it"
                 " works", self.sink.name, error,

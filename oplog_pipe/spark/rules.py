@@ -6,20 +6,30 @@ from oplog_pipe.errors import ConfigError
 from oplog_pipe.model.settings import OPLOG, PipeSettings, SinkSettings
 from oplog_pipe.sinks.base import Fenced, Sink
 from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.file import FileOptions
+from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.sinks.parts.ownership import OwnedRows
 
+FILES = ("parquet", "orc", "json", "csv", "avro")
+"""Formats of tables that are folders with files."""
+
+# Formats that leave out a batch they have.
+_ONCE = (*FILES, "delta")
 # These do nothing.
 _NOTHING = (Sink.begin_copy, OwnedRows.begin_copy)
 _TOO_LATE = "cannot tell a task that comes late"
 
 
-def check(settings: PipeSettings, sinks: Sequence[Sink]) -> None:
-    """Raise ConfigError, which has a line per setting. ``sinks``: of the settings."""
+def check(settings: PipeSettings, sinks: Sequence[Sink | None]) -> None:
+    """Raise ConfigError, which has a line per setting.
+
+    ``sinks``: of the settings. None: a table of Spark.
+    """
     if problems := list(_problems(settings, sinks)):
         raise ConfigError("\n".join(problems))
 
 
-def _problems(settings: PipeSettings, sinks: Sequence[Sink]) -> Iterator[str]:
+def _problems(settings: PipeSettings, sinks: Sequence[Sink | None]) -> Iterator[str]:
     if settings.name is None:
         yield (
             "name: is missing: there is no folder on Spark, so the rows in targets belong to the"
@@ -32,16 +42,24 @@ def _problems(settings: PipeSettings, sinks: Sequence[Sink]) -> Iterator[str]:
                 " only: use `oplog-pipe run`, or Spark's source with the option topic"
             )
     for number, (own, sink) in enumerate(zip(settings.sinks, sinks, strict=True)):
-        for name, sentence in _of_sink(own, sink):
+        found = _of_table(own) if sink is None else _of_sink(own, sink)
+        for name, sentence in (*found, *_of_both(own)):
             yield f"sinks[{number}].{name}: {sentence}"
 
 
+def _of_both(own: SinkSettings) -> Iterator[tuple[str, str]]:
+    if own.name in (".", ".."):
+        yield "name", f"{own.name!r} is no name of a folder, as a checkpoint has it"
+    if own.tables and own.select is None:
+        yield "select", "is missing: tables are for select"
+
+
 def _of_sink(own: SinkSettings, sink: Sink) -> Iterator[tuple[str, str]]:
-    if own.options.exclusive:
+    if isinstance(own.options, FileOptions):
         yield (
             "type",
-            f"{own.type} writes to one machine; on Spark tasks run on many: use another type, or"
-            " `oplog-pipe run`",
+            f"{own.type} writes to one machine; on Spark tasks run on many: use another type, a"
+            " format such as json, or `oplog-pipe run`",
         )
     elif not isinstance(sink, Fenced) and not own.at_least_once:
         yield (
@@ -55,4 +73,19 @@ def _of_sink(own: SinkSettings, sink: Sink) -> Iterator[tuple[str, str]]:
             "type",
             f"{own.type} has a begin_copy, which would be called behind the rows of a copy, right"
             " before end_copy: derive the class from oplog_pipe.sinks.base.Sink, and leave it out",
+        )
+
+
+def _of_table(own: SinkSettings) -> Iterator[tuple[str, str]]:
+    assert isinstance(own.options, FormatOptions)
+    for name in ("transforms", "dead_letter"):
+        if getattr(own, name):
+            yield name, "a table of Spark has none; use select"
+    if own.options.merge and own.type not in FILES:
+        yield "merge", f"is for {', '.join(FILES)}; a table of {own.type} is a history"
+    elif own.type not in _ONCE and not own.at_least_once:
+        yield (
+            "at_least_once",
+            f"is missing: Spark may write a batch to {own.type} twice; set it to true if the table"
+            " can live with that",
         )

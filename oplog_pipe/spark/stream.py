@@ -26,7 +26,8 @@ def stream(
 ) -> DataFrame:
     """Return the rows of all sources. ``limit``: operations of a batch from each source."""
     found: DataFrame | None = None
-    for source in sources:
+    # Spark notes positions by the place of a source, not by its name.
+    for source in sorted(sources, key=lambda each: each.name):
         rows = _source(spark, source, sink, limit)
         found = rows if found is None else found.unionByName(rows)
     assert found is not None
@@ -67,6 +68,16 @@ def _only_type(*patterns: str) -> str | None:
     return next((found[1] for each in patterns if (found := _TYPE.fullmatch(each))), None)
 
 
+def numbered(rows: DataFrame) -> DataFrame:
+    """Return the rows of a batch with their places among the rows that were read.
+
+    Spark refuses such a number in a stream.
+    """
+    names = list(rows.columns)
+    names.insert(names.index("at") + 1, "place")
+    return rows.withColumn("place", F.monotonically_increasing_id()).select(names)
+
+
 def told(rows: DataFrame, work: SinkWork, sink: Sink, tasks: int) -> DataFrame:
     """Return what the tasks of a batch tell: rows that are no messages. They write the others.
 
@@ -75,6 +86,7 @@ def told(rows: DataFrame, work: SinkWork, sink: Sink, tasks: int) -> DataFrame:
     """
     if work.sink.transforms:
         rows = rows.repartition(tasks, "id").mapInArrow(partial(change, work), COLUMNS)
-    order = ("id", "version", "at") if isinstance(sink, Owned) else ("version", "at")
-    ordered = rows.repartition(tasks, "id").sortWithinPartitions(*order)
+    order = ("version", "at", "place")
+    by = ("id", *order) if isinstance(sink, Owned) else order
+    ordered = rows.repartition(tasks, "id").sortWithinPartitions(*by)
     return ordered.mapInArrow(partial(write, work), COLUMNS)

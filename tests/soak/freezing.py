@@ -1,8 +1,11 @@
-"""A sink for PostgreSQL whose task freezes itself and its executor once, right before a write."""
+"""A sink for PostgreSQL whose task freezes its executor once, and waits right before a write.
 
-import json
+Linux wakes a stopped process up when its parent has been killed. So the task itself only waits.
+"""
+
 import os
 import signal
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +19,8 @@ from oplog_pipe.sinks.postgres.sink import PostgresSink
 class FreezingSink(PostgresSink):
     """``folder``: the file ``freeze`` there names an object, the first write with it freezes.
 
-    Then ``frozen`` has the processes, and in the end ``outcome`` has what became of the write.
+    Then there is a file ``frozen``. The write goes on when there is a file ``thaw``, and leaves
+    what became of it in ``outcome``.
     """
 
     def __init__(self, url: str, folder: str) -> None:
@@ -48,10 +52,12 @@ class FreezingSink(PostgresSink):
             freeze.unlink()
             daemon = os.getppid()
             java = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
-            part = self._folder / "frozen.part"
-            part.write_text(json.dumps([java, daemon, os.getpid()]))
-            part.rename(self._folder / "frozen")
-            for each in (java, daemon, os.getpid()):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            os.setsid()  # the daemon ends the group of its workers
+            for each in (java, daemon):
                 os.kill(each, signal.SIGSTOP)
+            (self._folder / "frozen").touch()
+            while not (self._folder / "thaw").exists():
+                time.sleep(0.1)
             return True
         return False

@@ -58,7 +58,7 @@ class MongodbSink(OwnedRows):
         self._collection = Template(options.collection)
         self._id = Template(options.id)
         self._client: MongoClient[Document] | None = None
-        self._look: FenceLook | None = None
+        self._look = FenceLook()
 
     def open(self) -> None:
         milliseconds = round(self._options.timeout * 1000)
@@ -90,8 +90,7 @@ class MongodbSink(OwnedRows):
             for collection in self._collections(database):
                 with collection.find(old, {"_id": 1}, batch_size=_PIECE) as found:
                     while ids := [each["_id"] for each in islice(found, _PIECE)]:
-                        if self._look is not None:
-                            self._look.look()
+                        self._look.look()
                         collection.delete_many({"_id": {"$in": ids}, **old})
 
         self._run(remove)
@@ -103,6 +102,9 @@ class MongodbSink(OwnedRows):
 
     def begin_term(self) -> int:
         return self._run(MongodbFence(str(self._owner)).begin_term)
+
+    def end_terms(self) -> None:
+        self._run(MongodbFence(str(self._owner)).end_terms)
 
     def move_fence(self, fence: Fence) -> None:
         self._run(partial(MongodbFence(str(self._owner)).move, fence))
@@ -133,9 +135,8 @@ class MongodbSink(OwnedRows):
         if name not in self._judged:
             self._judge(database[name], str(self._owner))
             self._judged.add(name)
-        if self._look is not None:
-            self._look.look()
-        writes.run(database)
+        self._look.look()
+        writes.run(database, self._look.check)
 
     def _judge(self, collection: Collection[Document], owner: str) -> None:
         """Judge the newest version of an owner's documents. Raises ConfigError."""

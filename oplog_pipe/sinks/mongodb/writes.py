@@ -1,6 +1,6 @@
 """The bulk write of one collection, and the meaning of its answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import bson
@@ -40,9 +40,11 @@ class Writes:
         self._requests = [_request(id, *each, str(owner)) for id, each in self._objects]
         self._deletes = [id for id, (_, message) in self._objects if message.op == "delete"]
 
-    def run(self, database: Database[Document]) -> None:
+    def run(self, database: Database[Document], check: Callable[[], None]) -> None:
+        """``check``: called right before the write. Raises SinkError if it is too late."""
         collection = database[self._collection]
         details: Mapping[str, Any] | None = None
+        check()
         try:
             deleted = collection.bulk_write(self._requests, ordered=False).deleted_count
         except BulkWriteError as error:

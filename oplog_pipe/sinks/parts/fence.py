@@ -31,15 +31,15 @@ def boot_seconds() -> float:
 
 
 class FenceLook:
-    """Of a writer. ``read``: returns where the fence is; None: there is none.
+    """Of a writer. ``fence``: where it stands; None: it has none, and nothing is looked at.
 
-    ``now``: seconds.
+    ``read``: returns where the fence is; None: there is none. ``now``: seconds.
     """
 
     def __init__(
         self,
-        fence: Fence,
-        read: Callable[[], Fence | None],
+        fence: Fence | None = None,
+        read: Callable[[], Fence | None] = lambda: None,
         now: Callable[[], float] = boot_seconds,
     ) -> None:
         self._fence = fence
@@ -49,6 +49,8 @@ class FenceLook:
 
     def look(self) -> None:
         """Raises FencedError if the fence is elsewhere, and SinkError."""
+        if self._fence is None:
+            return
         at = self._now()
         if self._read() != self._fence:
             raise FencedError("a later writer of these rows has begun")
@@ -56,7 +58,7 @@ class FenceLook:
 
     def check(self) -> None:
         """Call right before a request that changes something. Raises SinkError, ``transient``."""
-        passed = self._now() - self._at
+        passed = 0.0 if self._fence is None else self._now() - self._at
         if passed > LOOK_SECONDS:
             reason = f"the writer did nothing for {passed:.0f} s, and looks at the fence again"
             raise SinkError(reason, transient=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import TypeVar
 
-from psycopg.errors import LockNotAvailable, UndefinedTable
+from psycopg.errors import InsufficientPrivilege, LockNotAvailable
 
 from oplog_pipe.errors import SinkError, TargetError
 from oplog_pipe.sinks.parts.fence import Fence, other_driver
@@ -38,6 +38,7 @@ INSERT INTO {table} AS old (owner, term, step) VALUES (%b, 1, -1)
 ON CONFLICT (owner) DO UPDATE SET term = old.term + 1, step = -1, moved = now()
 RETURNING term
 """
+_END = "UPDATE {table} SET term = term + 1, step = -1, moved = now() WHERE owner = %b"
 _MOVE = """
 UPDATE {table} SET step = %b::bigint, moved = now()
 WHERE owner = %b AND term = %b::bigint AND step <= %b::bigint
@@ -79,21 +80,42 @@ class PostgresFence:
         return Guard(query(_GUARD, self._table), (self._owner, *fence), self._label)
 
     def begin_term(self) -> int:
-        if self._creates:
-            create = query(_CREATE, self._table)
-            self._session.run(lambda connection: connection.execute(create))
+        if not self._exists():
+            self._create()
 
         def begin(connection: Connection) -> int:
-            try:
-                row = connection.execute(query(_BEGIN, self._table), [self._owner]).fetchone()
-            except UndefinedTable:
-                raise TargetError(
-                    f"table {self._table} is missing; run: {self._statement()}"
-                ) from None
+            row = connection.execute(query(_BEGIN, self._table), [self._owner]).fetchone()
             assert row is not None
             return int(row[0])
 
         return self._locked(begin)
+
+    def end_terms(self) -> None:
+        """Let all writers with a fence fail, if there were any."""
+        if self._exists():
+            given = [self._owner]
+            self._locked(lambda connection: connection.execute(query(_END, self._table), given))
+
+    def _exists(self) -> bool:
+        def look(connection: Connection) -> bool:
+            row = connection.execute("SELECT to_regclass(%b) IS NULL", [self._table]).fetchone()
+            return row is not None and not row[0]
+
+        return self._session.run(look)
+
+    def _create(self) -> None:
+        def create(connection: Connection) -> None:
+            try:
+                if not self._creates:
+                    raise InsufficientPrivilege
+                connection.execute(query(_CREATE, self._table))
+            except InsufficientPrivilege:
+                raise TargetError(
+                    f"table {self._table} is missing; run as a user who may create it:"
+                    f" {self._statement()}"
+                ) from None
+
+        self._session.run(create)
 
     def move(self, fence: Fence) -> None:
         """Raises FencedError if a later term has begun."""
@@ -122,9 +144,12 @@ class PostgresFence:
             return self._session.run(run, statements=3)
         except _BlockedError:
             given = [self._label]
-            self._session.run(lambda connection: connection.execute(_DISCONNECT, given))
+            ended = self._session.run(
+                lambda connection: connection.execute(_DISCONNECT, given).fetchall()
+            )
+            holder = "a task that has stopped, and is now disconnected," if ended else "another one"
             raise SinkError(
-                "PostgreSQL: a task that has stopped holds the fence; it is disconnected",
+                f"PostgreSQL: {holder} holds the lock of a row of table {self._table}",
                 transient=True,
             ) from None
 

@@ -29,6 +29,7 @@ from oplog_pipe.sinks.postgres.tables import OWNER, Connection, read_table
 
 logger = logging.getLogger("oplog_pipe")
 
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('oplog-pipe'), hashtext('create'))"
 _NEWEST = f"SELECT max(version) FROM {{table}} WHERE {OWNER} = %(owner)s"
 _ADOPT = f"UPDATE {{table}} SET {OWNER} = %(owner)s WHERE {OWNER} = %(former)s"
 
@@ -96,6 +97,9 @@ class PostgresSink(OwnedRows):
     def begin_term(self) -> int:
         return self._fence().begin_term()
 
+    def end_terms(self) -> None:
+        self._fence().end_terms()
+
     def move_fence(self, fence: Fence) -> None:
         self._fence().move(fence)
 
@@ -149,7 +153,7 @@ class PostgresSink(OwnedRows):
                 self._session.run(partial(self._judge_new, new), statements=None)
             if new := tables.keys() - self._ready.keys():
                 prepare = partial(self._prepare, sorted(new))
-                self._ready |= self._session.run(prepare, statements=2 * len(new))
+                self._ready |= self._session.run(prepare, statements=4 * len(new))
             self._write_tables(tables, keep=keep)
         except SinkError:
             self._ready.clear()
@@ -209,6 +213,9 @@ class PostgresSink(OwnedRows):
         casts = {}
         for name in tables:
             table = read_table(connection, name)
+            if table is None and self._creates:
+                connection.execute(_LOCK)  # one of several writers creates it
+                table = read_table(connection, name)
             if table is None:
                 if self._creates:
                     connection.execute(self._rows.create(name))

@@ -61,8 +61,9 @@ class ElasticsearchSink(OwnedRows):
             self._names.of("")  # raises if no index can have this name
         self._ids = Template(options.id)
         self._create = options.create
-        self._timeout = options.timeout
-        self._look: FenceLook | None = None
+        # Of a request: it goes to one server after the other.
+        self._longest = options.timeout * len(options.urls)
+        self._look = FenceLook()
         self._max_body_bytes = max_body_bytes
         self._max_deletes = max_deletes
         self._servers = SearchServers(options)
@@ -91,11 +92,17 @@ class ElasticsearchSink(OwnedRows):
 
     @property
     def late_seconds(self) -> float:
-        return LOOK_SECONDS + self._timeout
+        return LOOK_SECONDS + self._longest
 
     @readable()
     def begin_term(self) -> int:
         return self._fence().begin_term()
+
+    @readable()
+    def end_terms(self) -> None:
+        fence = self._fence()
+        if fence.read() is not None:
+            fence.begin_term()
 
     @readable()
     def move_fence(self, fence: Fence) -> None:
@@ -225,13 +232,11 @@ class ElasticsearchSink(OwnedRows):
         self._ready.add(index)
 
     def _write(self, group: list[BulkAction]) -> None:
-        if self._look is not None:
-            self._look.look()
+        self._look.look()
         asked = {"docs": [{"_index": each.target, "_id": each.id} for each in group]}
         path = f"/_mget?_source_includes={OWN}.owner,{OWN}.version"
         check_owners(self._servers.ask("POST", path, asked), group, self._owner)
-        if self._look is not None:
-            self._look.check()
+        self._look.check()
         answer = self._servers.send("POST", "/_bulk", b"".join(each.body for each in group))
         if answer.status == 413 and len(group) > 1:
             half = len(group) // 2
@@ -254,8 +259,7 @@ class ElasticsearchSink(OwnedRows):
         while True:
             # Without it a query does not see the newest documents, nor their newest versions.
             self._servers.ask("POST", f"{path_of(index)}/_refresh")
-            if self._look is not None:
-                self._look.look()
+            self._look.look()
             done = self._servers.ask("POST", path, {"query": query})
             if done.get("failures"):
                 reason = of_search(done["failures"][0].get("cause"))

@@ -13,6 +13,9 @@ from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.spark.tasks.refusals import Refusals
 from oplog_pipe.spark.tasks.rows import Row
 
+# Of a timestamp: 64 bits.
+_MOST = 1 << 63
+
 
 class Changing:
     """Changes the rows of one task."""
@@ -52,10 +55,8 @@ class Changing:
             if messages:
                 self._patience.succeed()
                 self._refusals.succeed(len(messages))
-            for message in messages:
-                # A function may have made a message of its own.
-                place = message.offset - first
-                row = rows[place if at <= place < at + taken else at]
+            for place, message in messages:
+                row = rows[at + place]
                 try:
                     found.append(self._changed(row, message))
                 except SinkError as error:
@@ -66,11 +67,11 @@ class Changing:
             at += taken
         return found
 
-    def _step(self, first: int, rows: Sequence[Row]) -> tuple[list[Message], int]:
+    def _step(self, first: int, rows: Sequence[Row]) -> tuple[list[tuple[int, Message]], int]:
         # Steps change messages, so each attempt has its own.
         messages = [row.message(number) for number, row in enumerate(rows, first)]
         try:
-            return self._steps(messages)
+            return self._steps.placed(messages)
         except TransformError as error:
             if error.of_object:
                 error.transient = not self._patience.is_over(first)
@@ -79,8 +80,12 @@ class Changing:
     def _changed(self, row: Row, message: Message) -> Row:
         try:
             data = message.json().decode()
+            message.id.encode()
+            message.namespace.encode()
+            if not -_MOST <= message.timestamp < _MOST:
+                raise OverflowError
         except Exception as error:
-            reason = f"{message!r}: data cannot be expressed in JSON ({of_code(error)})"
+            reason = f"{message!r}: it cannot be sent on ({of_code(error)})"
             raise SinkError(reason) from None
         return row._replace(
             op=message.op,

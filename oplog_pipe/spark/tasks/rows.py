@@ -1,27 +1,29 @@
 """The rows of a query on their way to a sink, and what tasks tell the driver. No I/O."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
 
+from oplog_pipe.errors import SinkError
 from oplog_pipe.message import Message
 
 LIVE = "live"
 """``op`` of the row at the end of a copy. It has ``source`` and ``version``."""
 LETTER = "letter"
-"""``op`` of a refused message: ``data`` is a line for the dead-letter file."""
+"""``op`` of a refused message of a source: ``data`` is a line for the dead-letter file."""
 FAILURE = "failure"
 """``op`` of the failure that has ended a task. ``data``: see ``Failure``."""
 REPORT = "report"
 """``op`` of the figures of a task. ``data``: see ``Report``."""
 
 COLUMNS = (
-    "op string, source string, version bigint, at bigint, namespace string, id string,"
-    " timestamp bigint, data string, letter string"
+    "op string, source string, version bigint, at bigint, place bigint, namespace string,"
+    " id string, timestamp bigint, data string, letter string"
 )
-"""- ``at``: of the entry in the log, ms since 1970: it parts rows of one version.
+"""- ``at``: of the entry in the log, ms since 1970. ``place``: among the rows that were read. Both
+  part rows of one version, as a copy has them.
 - ``timestamp``: of the change, ms since 1970. ``data``: JSON.
 - ``letter``: the message before all steps, as JSON for a dead letter; None: it is as it was.
 """
@@ -31,6 +33,7 @@ _SCHEMA = pa.schema(
         ("source", pa.string()),
         ("version", pa.int64()),
         ("at", pa.int64()),
+        ("place", pa.int64()),
         ("namespace", pa.string()),
         ("id", pa.string()),
         ("timestamp", pa.int64()),
@@ -38,7 +41,9 @@ _SCHEMA = pa.schema(
         ("letter", pa.string()),
     ]
 )
-_OPS = ("insert", "update", "delete")
+OPS = ("insert", "update", "delete")
+WRONG = "wrong"
+"""``op`` of a row that is no message, although it should be."""
 
 
 class Row(NamedTuple):
@@ -48,6 +53,7 @@ class Row(NamedTuple):
     source: str | None = None
     version: int | None = None
     at: int | None = None
+    place: int | None = None
     namespace: str | None = None
     id: str | None = None
     timestamp: int | None = None
@@ -56,7 +62,15 @@ class Row(NamedTuple):
 
     @property
     def is_message(self) -> bool:
-        return self.op in _OPS
+        return self.op in OPS
+
+    def check(self) -> None:
+        """Raise SinkError for a row of a query that is no message."""
+        if self.op == WRONG:
+            raise SinkError("select: op of a row is not insert, update or delete")
+        if self.op in OPS and None in self[:-1]:
+            name = self._fields[self.index(None)].replace("namespace", "type")
+            raise SinkError(f"select: {name} of a row is null")
 
     def message(self, offset: int) -> Message:
         """Return a message row as a fresh message. ``offset``: its number in the task."""
@@ -99,6 +113,9 @@ class Report(msgspec.Struct, frozen=True):
     stage: int = -1
 
 
+Told = TypeVar("Told", Failure, Report)
+
+
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     columns = [column.to_pylist() for column in batch.columns]
     return map(Row._make, zip(*columns, strict=True))
@@ -115,8 +132,22 @@ def batch_of(rows: Iterable[Row]) -> pa.RecordBatch:
 def letter(row: Row, reason: str) -> Row:
     """Return the row of a refused message. ``reason``: names no content."""
     line = row.original()[:-1] + ',"error":' + msgspec.json.encode(reason).decode() + "}"
-    return Row(LETTER, data=line)
+    return Row(LETTER, row.source, data=line)
 
 
 def told(op: str, content: msgspec.Struct) -> Row:
     return Row(op, data=msgspec.json.encode(content).decode())
+
+
+def told_of(rows: Iterable[Row], op: str, kind: type[Told]) -> list[Told]:
+    """Return the contents of rows of one ``op``."""
+    return [msgspec.json.decode(row.data or "", type=kind) for row in rows if row.op == op]
+
+
+def ends_of(rows: Iterable[Row]) -> dict[str, int]:
+    """Return the versions of the ends of copies, by their sources."""
+    found: dict[str, int] = {}
+    for row in rows:
+        if row.op == LIVE and row.source is not None:
+            found[row.source] = max(found.get(row.source, 0), row.version or 0)
+    return found

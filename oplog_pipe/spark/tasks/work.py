@@ -1,5 +1,6 @@
 """The work of a sink's tasks: they filter and change messages, and write them."""
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
+from oplog_kit.logs import Format, configure
 from oplog_pipe.deliver.factory import build
 from oplog_pipe.deliver.retry import RetryClock
 from oplog_pipe.deliver.steps import Steps, build_steps
@@ -30,7 +32,7 @@ from oplog_pipe.spark.tasks.rows import (
     rows_of,
     told,
 )
-from oplog_pipe.spark.tasks.writing import Newest, Writing
+from oplog_pipe.spark.tasks.writing import Newest, Unlimited, Writing
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -52,7 +54,13 @@ class SinkWork:
     sink: SinkSettings
     sources: dict[str, str]
     run: str
+    log_format: Format = "text"
     fence: Fence | None = None
+
+    def log(self) -> None:
+        """Let a process of Spark log as the driver does."""
+        if not logging.getLogger().handlers:
+            configure(self.log_format, debug=False)
 
     @property
     def owner(self) -> str:
@@ -60,6 +68,13 @@ class SinkWork:
 
     def at(self, fence: Fence | None) -> "SinkWork":
         return replace(self, fence=fence)
+
+    def rows_of(self, batch: pa.RecordBatch) -> Iterator[Row]:
+        """Raises SinkError for a row that is no message."""
+        for row in rows_of(batch):
+            if self.sink.select is not None:
+                row.check()
+            yield row
 
     def steps(self) -> Steps:
         return build_steps(self.sink, self.root, self.place)
@@ -69,8 +84,9 @@ class OpenSink:
     """A sink with its owner. Raises ConfigError."""
 
     def __init__(self, work: SinkWork) -> None:
-        self.newest = Newest()
-        self.sink: Sink = build(work.sink, work.root)
+        # Each source has versions of its own.
+        self.newest = Newest() if len(work.sources) == 1 else Unlimited()
+        self.sink: Sink = build(work.sink.without_select(), work.root)
         if isinstance(self.sink, Owned):
             self.sink.own(Owner(work.pipe, work.sink.name, self.newest))
         if isinstance(self.sink, Mirroring):
@@ -91,18 +107,27 @@ class OpenSink:
         self.sink.close()
 
 
+def keep(work: SinkWork, batches: Batches) -> Batches:
+    """Leave out what the namespaces of source and sink do not match."""
+    matches = _Matches(work)
+    for batch in batches:
+        yield batch_of([row for row in rows_of(batch) if not row.is_message or matches(row)])
+    yield batch_of([told(REPORT, Report(filtered=matches.dropped))])
+
+
 def change(work: SinkWork, batches: Batches) -> Batches:
     """Filter and change messages, in any order."""
+    work.log()
     clock = RetryClock()
     refusals = Refusals(work.sink, clock)
-    matches = _Matches(work)
+    matches = _Matches(work, is_past=work.sink.select is not None)
     last: list[Row] = []
     changing: Changing | None = None
     try:
         with HELD.use(f"{work.owner} steps", work.run, work.steps) as steps:
             changing = Changing(work.sink, steps, refusals, clock)
             for batch in batches:
-                rows = list(rows_of(batch))
+                rows = list(work.rows_of(batch))
                 messages = [row for row in rows if row.is_message and matches(row)]
                 found = [row for row in rows if not row.is_message]
                 found += changing(messages)
@@ -116,8 +141,9 @@ def change(work: SinkWork, batches: Batches) -> Batches:
 
 def write(work: SinkWork, batches: Batches) -> Batches:
     """Write messages, sorted by their ids, then versions. Yield what is none, and a report."""
+    work.log()
     refusals = Refusals(work.sink, RetryClock())
-    matches = _Matches(work)
+    matches = _Matches(work, is_past=work.sink.select is not None)
     is_changed = bool(work.sink.transforms)
     last: list[Row] = []
     writing: Writing | None = None
@@ -125,7 +151,7 @@ def write(work: SinkWork, batches: Batches) -> Batches:
         with HELD.use(work.owner, work.run, partial(OpenSink, work)) as held:
             for batch in batches:
                 others: list[Row] = []
-                for row in rows_of(batch):
+                for row in work.rows_of(batch):
                     if not row.is_message:
                         others.append(row)
                     elif is_changed or matches(row):
@@ -145,14 +171,20 @@ def write(work: SinkWork, batches: Batches) -> Batches:
 
 
 class _Matches:
-    """Whether the namespaces of source and sink match a message. ``dropped``: others."""
+    """Whether the namespaces of source and sink match a message. ``dropped``: others.
 
-    def __init__(self, work: SinkWork) -> None:
+    ``is_past``: the messages have been through a query, which may have changed them.
+    """
+
+    def __init__(self, work: SinkWork, *, is_past: bool = False) -> None:
         self.dropped = 0
+        self._is_past = is_past
         self._sink = namespace_filter(work.sink.namespace)
         self._sources = {name: namespace_filter(each) for name, each in work.sources.items()}
 
     def __call__(self, row: Row) -> bool:
+        if self._is_past:
+            return True
         namespace = row.namespace or ""
         if self._sources[row.source or ""](namespace) and self._sink(namespace):
             return True

@@ -30,6 +30,13 @@ class Newest:
         return self._version + self._AHEAD
 
 
+class Unlimited(Newest):
+    """Of several sources: the newest version of one says nothing about the others."""
+
+    def __call__(self) -> int:
+        return (1 << 63) - 1
+
+
 class Writing:
     """Collects the rows of one task, and writes them.
 
@@ -99,5 +106,5 @@ class Writing:
         self._sink.write(messages)
 
 
-def _order(row: Row) -> tuple[int, int]:
-    return row.version or 0, row.at or 0
+def _order(row: Row) -> tuple[int, int, int]:
+    return row.version or 0, row.at or 0, row.place or 0

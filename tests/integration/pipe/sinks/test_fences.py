@@ -107,6 +107,40 @@ def test_a_writer_without_a_fence_is_not_held_up(target: Target, sinks: Sinks) -
     assert len(target.objects()) == 1
 
 
+def test_a_writer_that_stopped_behind_its_look_sends_nothing(
+    target: Target, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = sinks()
+    fence = Fence(driver.begin_term(), 0)
+    driver.move_fence(fence)
+    writer = sinks(fence)
+    if not writer.late_seconds:
+        return  # the fence is a part of each transaction
+    writer.write([message(0)])
+    monkeypatch.setattr(parts, "LOOK_SECONDS", -1.0)
+    for late in ([message(1, op="delete")], [message(1, "b")]):
+        with pytest.raises(SinkError, match="did nothing for") as caught:
+            writer.write(late)
+        assert caught.value.transient
+    assert target.objects().keys() == {"a"}
+
+
+def test_a_pipe_without_spark_ends_the_terms_of_drivers(target: Target, sinks: Sinks) -> None:
+    plain = sinks()
+    plain.end_terms()  # there was none
+    driver = sinks()
+    fence = Fence(driver.begin_term(), 0)
+    assert fence.term == 1
+    driver.move_fence(fence)
+    late = sinks(fence)
+    late.write([message(0)])
+    plain.end_terms()
+    plain.write([message(1, op="delete")])
+    with pytest.raises(FencedError):
+        late.write([message(0)])
+    assert target.objects() == {}
+
+
 def test_a_look_at_the_fence_holds_for_seconds() -> None:
     now = 100.0
     look = FenceLook(Fence(1, 2), lambda: Fence(1, 2), lambda: now)

@@ -9,6 +9,7 @@ import pytest
 
 from oplog_pipe.errors import FencedError, SinkError, TargetError
 from oplog_pipe.sinks.parts.fence import Fence
+from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres import fence as fences
 from oplog_pipe.sinks.postgres.lanes import LANES
 from oplog_pipe.sinks.postgres.rows import COPY_FROM
@@ -106,10 +107,43 @@ def test_a_missing_table_of_fences_is_named_with_its_statement(
     driver = sinks(create=False)
     with pytest.raises(TargetError, match="CREATE TABLE") as caught:
         driver.begin_term()
-    statement = str(caught.value).partition("; run: ")[2]
+    statement = str(caught.value).partition(" create it: ")[2]
     with psycopg.connect(target.url) as connection:
         connection.execute(statement.encode())
     assert driver.begin_term() == 1
     with suppress(FencedError):
         driver.move_fence(Fence(2, 0))
         raise AssertionError("the term has not begun")
+
+
+def test_a_user_without_the_right_to_create_needs_none_if_the_table_is_there(
+    target: PostgresTarget, sinks: Sinks
+) -> None:
+    assert sinks().begin_term() == 1
+    target.run("CREATE ROLE few LOGIN; GRANT SELECT, INSERT, UPDATE ON oplog_fence TO few")
+    url = target.url.replace("postgres@", "few@")
+    sink = PostgresSink(PostgresOptions(url))
+    sink.own(owner())
+    sink.open()
+    assert sink.begin_term() == 2
+    sink.close()
+    target.run("DROP TABLE oplog_fence; DROP ROLE few; CREATE ROLE few LOGIN")
+    sink = PostgresSink(PostgresOptions(url))
+    sink.own(owner())
+    sink.open()
+    with pytest.raises(TargetError, match='"oplog_fence" is missing; run as a user'):
+        sink.begin_term()
+    sink.close()
+    target.run("DROP ROLE few")
+
+
+def test_a_lock_of_somebody_else_is_called_so(
+    target: PostgresTarget, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fences, "_WAIT_MS", 50)
+    driver = sinks()
+    driver.begin_term()
+    with psycopg.connect(target.url) as other:
+        other.execute("SELECT FROM oplog_fence FOR UPDATE")
+        with pytest.raises(SinkError, match="another one holds the lock of a row of table"):
+            driver.begin_term()

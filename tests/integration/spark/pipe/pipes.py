@@ -122,3 +122,7 @@ def table(url: str, name: str, columns: str = "id, source, timestamp, data") -> 
 def postgres_sink(url: str, name: str = "objects", **others: Any) -> dict[str, Any]:
     place = {"table": name, "id": "{namespace}/{id}"}
     return {"name": name, "type": "postgres", "url": url, **place, **others}
+
+
+def operation(event: str, id: int, parents: list[str] | None = None, type: str = "a") -> Any:
+    return {"event": event, "type": type, "id": str(id), "parents": parents or []}

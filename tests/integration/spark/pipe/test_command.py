@@ -20,8 +20,11 @@ from tests.kits.servers.postgres import PostgresServer
 
 
 def the_page() -> tuple[dict[str, Any], str, str]:
-    """Return settings and commands of the page. tests/soak runs the one with spark-submit."""
-    yaml_, commands, submit = (each.code for each in snippets(pages.OPERATE_PIPE_SPARK))
+    """Return the first settings and the commands of the page.
+
+    tests/soak runs the command with spark-submit, and test_tables.py the other settings.
+    """
+    yaml_, commands, _, submit = (each.code for each in snippets(pages.OPERATE_PIPE_SPARK))
     assert submit.startswith("spark-submit ")
     validate, command = commands.splitlines()
     return yaml.safe_load(yaml_), validate, command

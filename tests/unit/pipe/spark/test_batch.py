@@ -9,7 +9,7 @@ import pytest
 
 from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.retry import LeftError, RetryClock
-from oplog_pipe.errors import ConfigError, FencedError, SinkError
+from oplog_pipe.errors import BrokenBatchError, ConfigError, FencedError, SinkError
 from oplog_pipe.message import Message
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import Sink
@@ -28,6 +28,7 @@ class Calls(Sink):
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
+        self.term = 1
         self.fails: dict[str, SinkError] = {}
 
     def note(self, name: str, *values: Any) -> None:
@@ -43,7 +44,10 @@ class Calls(Sink):
 
     def begin_term(self) -> int:
         self.note("term")
-        return 7
+        return self.term
+
+    def end_terms(self) -> None:
+        raise AssertionError("a driver begins a term")
 
     def move_fence(self, fence: Fence) -> None:
         self.note("move", *fence)
@@ -77,6 +81,7 @@ class Scene:
         own = SinkSettings("s", "m:C", CustomOptions("m:C"), retry_for=60.0, dead_letter="d")
         work = SinkWork("p", folder, "sinks[0]", own, {"oplog": ".*"}, "run")
         monkeypatch.setattr(module, "told", self._told)
+        monkeypatch.setattr(module, "numbered", lambda rows: rows)
         monkeypatch.setattr("oplog_pipe.spark.tasks.work.build", lambda *_: self.sink)
         self.file = folder / "dead"
         self.batches = SinkBatches(
@@ -118,44 +123,72 @@ def report(**values: int) -> Row:
 
 def test_the_fence_moves_before_the_tasks_and_before_the_end_of_a_copy(scene: Scene) -> None:
     assert scene.run(0, report(written=3)) == [
-        ("open",), ("term",), ("move", 7, 0), ("tasks", 7, 0),
+        ("open",), ("term",), ("move", 1, 0), ("tasks", 1, 0),
     ]  # fmt: skip
     lives = [Row(LIVE, "oplog", 50), Row(LIVE, "oplog", 60), Row(LIVE, "b", 10)]
     assert scene.run(1, report(written=2, filtered=1, retries=4), *lives) == [
-        ("move", 7, 2), ("tasks", 7, 2), ("move", 7, 3), ("stand", 7, 3),
+        ("move", 1, 2), ("tasks", 1, 2), ("move", 1, 3), ("stand", 1, 3),
         ("begin", 10, "b"), ("end", 10, "b"), ("begin", 60, "oplog"), ("end", 60, "oplog"),
     ]  # fmt: skip
     assert scene.figures == SinkFigures(1, written=5, filtered=1, retries=4)
 
 
-@pytest.mark.parametrize("why", ["restart", "attempt", "stage"])
-def test_the_driver_waits_for_tasks_that_may_come_late(
+PAUSE = ("pause", 30.0)
+
+
+@pytest.mark.parametrize("why", ["restart", "term"])
+def test_the_driver_waits_for_tasks_of_drivers_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
 ) -> None:
     scene = Scene(monkeypatch, tmp_path, is_new=why != "restart")
-    scene.stages = {5} if why == "stage" else set()
-    reported = report(attempt=int(why == "attempt"), stage=5)
-    pause = ("pause", 30.0)
-    first = scene.run(0, reported, Row(LIVE, "oplog", 5))
-    assert (first.count(pause), pause in first[: first.index(("tasks", 7, 0))]) == (
-        (1, True) if why == "restart" else (1, False)
-    )
-    if why != "restart":
-        assert first.index(("move", 7, 1)) < first.index(pause) < first.index(("end", 5, "oplog"))
-        # The wait before the end of the copy does for the next batch, too.
-    scene.stages.clear()
-    assert scene.run(1, report(stage=5)).count(pause) == 0
+    scene.sink.term = 1 if why == "restart" else 2
+    term = scene.sink.term
+    assert scene.run(0, report(), Row(LIVE, "oplog", 5)) == [
+        ("open",), ("term",), ("move", term, 0), PAUSE, ("tasks", term, 0),
+        ("move", term, 1), ("stand", term, 1), ("begin", 5, "oplog"), ("end", 5, "oplog"),
+    ]  # fmt: skip
+    assert PAUSE not in scene.run(1, report())
+
+
+def test_the_driver_waits_for_attempts_of_tasks_before_the_end_of_a_copy(scene: Scene) -> None:
+    calls = scene.run(0, report(attempt=1), Row(LIVE, "oplog", 5))
+    assert calls[4:7] == [("move", 1, 1), ("stand", 1, 1), PAUSE]
+    # The wait does for the next batch, too.
+    assert PAUSE not in scene.run(1, report())
+
+
+def test_a_batch_is_repeated_if_a_part_of_it_was_read_twice(scene: Scene) -> None:
+    scene.stages = {5}
+    with pytest.raises(BrokenBatchError):
+        scene.run(0, report(written=1, stage=5), Row(LETTER, "oplog", data="{}"))
+    assert not scene.file.exists()
+    assert scene.figures == SinkFigures()
+
+
+def test_many_letters_without_a_written_message_are_a_failure(scene: Scene) -> None:
+    letters = [Row(LETTER, "oplog", data="{}")] * 19
+    scene.run(0, *letters, report())
+    scene.run(1, *letters, report(written=1))
+    with pytest.raises(SinkError, match="the target seems to be ill"):
+        scene.run(2, letters[0], report())
+    assert scene.file.read_bytes().count(b"\n") == 38
+    scene.run(3, *letters, report(written=200))
+    with pytest.raises(SinkError, match="100 messages were refused, and 100"):
+        scene.run(4, *[letters[0]] * 100, report(written=100))
 
 
 def test_a_batch_after_late_tasks_without_a_copy_waits_behind_the_fence(scene: Scene) -> None:
     scene.run(0, report(attempt=1))
-    assert scene.run(1, report()) == [("move", 7, 2), ("pause", 30.0), ("tasks", 7, 2)]
-    assert scene.run(2, report()) == [("move", 7, 4), ("tasks", 7, 4)]
+    assert scene.run(1, report()) == [("move", 1, 2), PAUSE, ("tasks", 1, 2)]
+    assert scene.run(2, report()) == [("move", 1, 4), ("tasks", 1, 4)]
 
 
 def test_letters_are_on_disk_and_their_copy_is_abandoned(scene: Scene) -> None:
-    calls = scene.run(0, Row(LETTER, data='{"a":1}'), Row(LIVE, "oplog", 5), report(written=1))
-    assert calls[-2:] == [("begin", 5, "oplog"), ("abandon", 5, "oplog")]
+    letter = Row(LETTER, "oplog", data='{"a":1}')
+    calls = scene.run(0, letter, Row(LIVE, "b", 3), Row(LIVE, "oplog", 5), report(written=1))
+    assert calls[-4:] == [
+        ("begin", 3, "b"), ("end", 3, "b"), ("begin", 5, "oplog"), ("abandon", 5, "oplog"),
+    ]  # fmt: skip
     assert scene.file.read_bytes() == b'{"a":1}\n'
     assert scene.figures.not_whole == {"oplog"}
     scene.run(1, Row(LIVE, "oplog", 6), report())
@@ -169,7 +202,7 @@ def test_a_failed_task_ends_the_query_without_letters_and_copies(scene: Scene) -
     with pytest.raises(SinkError, match="shape: KeyError"):
         scene.run(0, *rows)
     assert isinstance(scene.batches.error, SinkError)
-    assert scene.sink.calls[-1] == ("tasks", 7, 0)
+    assert scene.sink.calls[-1] == ("tasks", 1, 0)
     assert not scene.file.exists()
     assert scene.figures == SinkFigures()
 
@@ -192,7 +225,7 @@ def test_a_driver_that_another_one_has_followed_ends(scene: Scene) -> None:
     scene.sink.fails = {"move": FencedError("another driver")}
     with pytest.raises(FencedError):
         scene.run(1, report())
-    assert ("tasks", 7, 2) not in scene.sink.calls
+    assert ("tasks", 1, 2) not in scene.sink.calls
 
 
 def test_a_stop_ends_the_wait_for_late_tasks(

@@ -27,7 +27,7 @@ def changing(step: SinkStep, *, letters: bool = True) -> tuple[Changing, Refusal
 
 def rows(count: int) -> list[Row]:
     return [
-        Row("update", "oplog", 100 + n, n, "video", str(n), 5, f'{{"n":{n}.10}}')
+        Row("update", "oplog", 100 + n, n, n, "video", str(n), 5, f'{{"n":{n}.10}}')
         for n in range(count)
     ]
 
@@ -110,8 +110,27 @@ def test_each_attempt_gets_messages_as_they_were() -> None:
 
 def test_a_message_that_a_function_makes_keeps_its_place_in_the_log() -> None:
     def change(message: Message) -> Message:
-        return Message("update", 9, "new", b"{}", id="new", offset=99, version=1, source="x")
+        return Message("update", 9, "new", b"{}", id="new", offset=0, version=1, source="x")
 
     made, _ = changing(FunctionCalls("f", change))
-    (found,) = made(rows(1))
-    assert (found.version, found.source, found.namespace) == (100, "oplog", "new")
+    found = made([row._replace(source=f"s{n}") for n, row in enumerate(rows(3))])
+    assert [(each.version, each.source, each.place) for each in found] == [
+        (100, "s0", 0), (101, "s1", 1), (102, "s2", 2),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("id", "\ud800"), ("namespace", "\ud800"), ("timestamp", 1 << 63), ("data", "\ud800")],
+)
+def test_what_cannot_travel_is_refused(name: str, value: object) -> None:
+    def change(message: Message) -> Message:
+        if message.id == "1":
+            setattr(message, name, value)
+        return message
+
+    made, refusals = changing(FunctionCalls("f", change))
+    assert [each.id for each in made(rows(3))] == ["0", "2"]
+    (letter,) = refusals.take()
+    assert "cannot be sent on" in (letter.data or "")
+    assert json.loads(letter.data or "")["id"] == "1"

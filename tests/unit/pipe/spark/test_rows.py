@@ -4,7 +4,7 @@ import pytest
 
 from oplog_pipe.spark.tasks.rows import LIVE, Row, batch_of, letter, rows_of
 
-MESSAGE = Row("update", "oplog", 1 << 62, 5, "video", "x\u00e9", -3, '{"n":1.10}', None)
+MESSAGE = Row("update", "oplog", 1 << 62, 5, 6, "video", "x\u00e9", -3, '{"n":1.10}', None)
 
 
 @pytest.mark.parametrize("rows", [[], [MESSAGE], [MESSAGE, Row(LIVE, "oplog", 7)]])

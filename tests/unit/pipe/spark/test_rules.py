@@ -1,8 +1,10 @@
 """Settings that are refused on Spark, and the modules that travel with a query."""
 
+import asyncio
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from oplog_pipe.cli import main
 from oplog_pipe.config import load
 from oplog_pipe.errors import ConfigError
+from oplog_pipe.pipe import Pipe
 from oplog_pipe.spark.modules import user_files
 from tests.kits.pipe.settings_file import SettingsFile
 
@@ -38,7 +41,8 @@ def file(tmp_path: Path) -> Iterator[SettingsFile]:
     yield SettingsFile(tmp_path)
     for name in [name for name in sys.modules if "_of_rules" in name]:
         del sys.modules[name]
-    sys.path.remove(str(tmp_path.resolve()))
+    with suppress(ValueError):  # no module was imported
+        sys.path.remove(str(tmp_path.resolve()))
 
 
 def validated(file: SettingsFile, text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -60,6 +64,9 @@ sinks:
   - {name: b, type: http, url: "http://a/b"}
   - {name: c, type: "sinks_of_rules:Plain"}
   - {name: d, type: "sinks_of_rules:Beginning", at_least_once: true}
+  - {name: e, format: jdbc, path: t, merge: id, transforms: fetch, dead_letter: d}
+  - {name: f, format: jdbc, path: u}
+  - {name: g, type: mongodb, url: "mongodb://h", database: d, tables: {t: {format: orc}}}
 """
     late = "cannot tell a task that comes late: messages may come twice, and a deleted object may"
     late += " come back; set it to true if the target can live with that"
@@ -70,12 +77,19 @@ sinks:
         "oplog-pipe: sources[1].log: shop/orders is a topic; on Spark a pipe follows system/oplog"
         " only: use `oplog-pipe run`, or Spark's source with the option topic",
         "oplog-pipe: sinks[0].type: file writes to one machine; on Spark tasks run on many: use"
-        " another type, or `oplog-pipe run`",
+        " another type, a format such as json, or `oplog-pipe run`",
         f"oplog-pipe: sinks[1].at_least_once: is missing: http {late}",
         f"oplog-pipe: sinks[2].at_least_once: is missing: sinks_of_rules:Plain {late}",
         "oplog-pipe: sinks[3].type: sinks_of_rules:Beginning has a begin_copy, which would be"
         " called behind the rows of a copy, right before end_copy: derive the class from"
         " oplog_pipe.sinks.base.Sink, and leave it out",
+        "oplog-pipe: sinks[4].transforms: a table of Spark has none; use select",
+        "oplog-pipe: sinks[4].dead_letter: a table of Spark has none; use select",
+        "oplog-pipe: sinks[4].merge: is for parquet, orc, json, csv, avro; a table of jdbc is a"
+        " history",
+        "oplog-pipe: sinks[5].at_least_once: is missing: Spark may write a batch to jdbc twice;"
+        " set it to true if the table can live with that",
+        "oplog-pipe: sinks[6].select: is missing: tables are for select",
     ]
 
 
@@ -89,12 +103,21 @@ sinks:
   - {name: b, type: mongodb, url: "mongodb://h", database: d}
   - {name: c, type: opensearch, urls: ["http://h"], transforms: [fetch]}
   - {name: d, type: "sinks_of_rules:Plain", at_least_once: true, on_failure: park}
+  - {name: e, format: parquet, path: t, merge: [type, id]}
+  - {name: f, format: delta, path: u, options: {password: sEcret}}
+  - {name: g, format: jdbc, path: v, at_least_once: true}
+  - name: h
+    type: mongodb
+    url: mongodb://h
+    database: e
+    tables: {owners: {format: orc, path: owners}}
+    select: SELECT * FROM input
 """
 
 
 def test_the_rest_is_right(file: SettingsFile, capsys: pytest.CaptureFixture[str]) -> None:
     assert validated(file, GOOD, capsys) == [
-        "0", "the settings are right: 1 source, 4 sinks"
+        "0", "the settings are right: 1 source, 8 sinks"
     ]  # fmt: skip
 
 
@@ -120,3 +143,54 @@ def test_a_module_that_is_missing_is_named(file: SettingsFile, tmp_path: Path) -
     settings = load(file.write(GOOD.replace("steps_of_rules.deep", "missing_of_rules")))
     with pytest.raises(ConfigError, match="missing_of_rules"):
         user_files(settings.sinks, settings.root, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("format: parquet, path: t", "format: a table of Spark is written by"),
+        ("type: file, path: t, select: SELECT 1", "select is for"),
+        ("type: file, path: t, tables: {a: {format: orc}}", "tables is for"),
+    ],
+)
+def test_what_only_spark_has_is_refused_on_one_machine(
+    file: SettingsFile, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+    line: str, problem: str,
+) -> None:  # fmt: skip
+    text = f"dir: d\nsources: [{{agents: [http://a:1]}}]\nsinks: [{{name: s, {line}}}]\n"
+    path = file.write(text)
+    assert main(["validate", "--offline", "-f", str(path)]) == 2
+    assert asyncio.run(Pipe(load(path)).run(asyncio.Event())) == 2
+    for said in (capsys.readouterr().err, caplog.text):
+        assert "sink s: " in said
+        assert problem in said
+        assert "`oplog-pipe spark` only" in said
+
+
+def test_values_of_options_are_hidden(
+    file: SettingsFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = file.write(GOOD)
+    assert main(["validate", "--offline", "--spark", "--show", "-f", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "sEcret" not in out
+    assert "format: delta" in out
+    assert "select: SELECT * FROM input" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("tables: [a]", "sinks[0].tables: must be a mapping of names to tables"),
+        ("tables: {a-b: {format: orc}}", "sinks[0].tables: 'a-b' must be a name in SQL"),
+        ("tables: {Input: {format: orc}}", "'Input' must be a name in SQL such as owners, other"),
+        ("tables: {a: {path: b}}", "sinks[0].tables.a.format: is missing"),
+        ("tables: {a: {format: orc}, A: {format: orc}}", "sinks[0].tables.A: is given twice"),
+        ("tables: {a: {format: orc, pfad: b}}", "sinks[0].tables.a.pfad: unknown"),
+        ("merge: [a]", "sinks[0].merge: unknown"),
+    ],
+)
+def test_mistakes_in_tables_are_named(file: SettingsFile, line: str, mistake: str) -> None:
+    head = "dir: d\nsources: [{agents: [http://a:1]}]\n"
+    (found,) = file.mistakes(f"{head}sinks: [{{name: s, type: file, path: t, {line}}}]\n")
+    assert mistake in found

@@ -56,8 +56,10 @@ def writing(sink: Sink, own: SinkSettings) -> tuple[Writing, Refusals]:
     return Writing(own, sink, refusals, Newest()), refusals
 
 
-def row(id: str, version: int, op: str = "update", data: str = "1", at: int = 0) -> Row:
-    return Row(op, "oplog", BASE + version, at, "video", id, 5, data)
+def row(
+    id: str, version: int, op: str = "update", data: str = "1", at: int = 0, place: int = 0
+) -> Row:
+    return Row(op, "oplog", BASE + version, at, place, "video", id, 5, data)
 
 
 def test_a_mirror_gets_the_last_message_of_each_object_in_one_write() -> None:
@@ -85,10 +87,10 @@ def test_a_history_gets_every_message() -> None:
 def test_messages_of_one_version_are_in_the_order_of_their_entries() -> None:
     sink = Mirror()
     found, _ = writing(sink, settings())
-    for each in [row("a", 7, at=2), row("b", 7, at=1), row("c", 7, at=3)]:
+    for each in [row("a", 7, at=2, place=9), row("b", 7, at=2, place=8), row("c", 7, at=1)]:
         found.add(each)
     found.flush()
-    assert [each.id for each in sink.batches[0]] == ["b", "a", "c"]
+    assert [each.id for each in sink.batches[0]] == ["c", "b", "a"]
     assert [each.offset for each in sink.batches[0]] == [0, 1, 2]
 
 
@@ -122,7 +124,7 @@ def test_a_refused_message_becomes_a_letter_and_the_others_are_written() -> None
         found.add(each)
     found.flush()
     assert sink.written == [("a", 1), ("c", 3)]
-    assert refusals.take() == [Row(LETTER, data='{"id":"original","error":"refused"}')]
+    assert refusals.take() == [Row(LETTER, "oplog", data='{"id":"original","error":"refused"}')]
     assert refusals.take() == []
     assert found.written == 2
 

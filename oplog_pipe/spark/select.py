@@ -1,0 +1,97 @@
+"""The query of a sink: SQL over the messages of a batch and over tables."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from oplog_pipe.config.build import INPUT
+from oplog_pipe.errors import ConfigError, SinkError
+from oplog_pipe.model.settings import SinkSettings
+from oplog_pipe.spark.tasks.rows import COLUMNS, OPS, WRONG
+from oplog_pipe.spark.tasks.work import SinkWork, keep
+from oplog_sync.failure import SPARK_ERRORS, reason
+
+# What a sink needs of the result of a query.
+_NEEDED = ("op", "type", "id", "timestamp", "version", "source", "data")
+
+
+@contextmanager
+def kept(rows: DataFrame, work: SinkWork) -> Iterator[DataFrame]:
+    """Yield the rows whose namespaces match. They are read once, also for several queries."""
+    found = rows.mapInArrow(partial(keep, work), COLUMNS).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield found
+    finally:
+        found.unpersist()
+
+
+def messages(rows: DataFrame) -> DataFrame:
+    """Return ``input``: the messages among rows, with the columns that users see."""
+    return rows.where(F.col("op").isin(*OPS)).select(
+        "op",
+        F.col("namespace").alias("type"),
+        "id",
+        F.timestamp_millis("timestamp").alias("timestamp"),
+        "version",
+        "source",
+        "data",
+        F.timestamp_millis("at").alias("logged"),
+        "place",
+    )
+
+
+def selected(rows: DataFrame, sink: SinkSettings, root: Path, place: str) -> DataFrame:
+    """Return the result of the query over messages; without a query the messages.
+
+    ``place``: of the sink in the file, such as ``sinks[0]``. Raises ConfigError.
+    """
+    if sink.select is None:
+        return rows
+    session = rows.sparkSession
+    rows.createOrReplaceTempView(INPUT)
+    for table in sink.tables:
+        try:
+            reader = session.read.format(table.format).options(**table.options)
+            found = reader.load() if table.path is None else reader.load(located(table.path, root))
+        except SPARK_ERRORS as error:
+            raise SinkError(f"{place}.tables.{table.name}: {reason(error)}") from error
+        found.createOrReplaceTempView(table.name)
+    try:
+        return session.sql(sink.select)
+    except PySparkException as error:
+        raise ConfigError(f"{place}.select: {reason(error)}") from error
+
+
+def for_sink(rows: DataFrame, work: SinkWork) -> DataFrame:
+    """Return rows for the tasks of a sink, behind its query. ``rows``: see ``kept``."""
+    found = selected(messages(rows), work.sink, work.root, work.place)
+    if missing := [name for name in _NEEDED if name not in found.columns]:
+        raise ConfigError(f"{work.place}.select: the result has no column {missing[0]}")
+    logged = F.unix_millis("logged") if "logged" in found.columns else F.lit(0)
+    place = F.col("place") if "place" in found.columns else F.lit(0)
+    op = F.col("op")
+    columns = found.select(
+        F.when(op.isin(*OPS), op).otherwise(F.lit(WRONG)).alias("op"),
+        "source",
+        F.col("version").cast("bigint"),
+        logged.cast("bigint").alias("at"),
+        place.cast("bigint").alias("place"),
+        F.col("type").cast("string").alias("namespace"),
+        F.col("id").cast("string"),
+        F.unix_millis(F.col("timestamp").cast("timestamp")).alias("timestamp"),
+        F.col("data").cast("string"),
+        F.lit(None).cast("string").alias("letter"),
+    )
+    return rows.where(~F.col("op").isin(*OPS)).unionByName(columns)
+
+
+def located(path: str, root: Path) -> str:
+    """Return a path as Spark takes it. A relative one begins at ``root``."""
+    return path if urlsplit(path).scheme else str(root / path)

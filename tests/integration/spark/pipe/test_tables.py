@@ -1,0 +1,140 @@
+"""Sinks of a pipe on Spark with a query, and sinks that are tables of Spark."""
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from tests.integration.spark.pipe.pipes import SparkFolder, operation, postgres_sink, table
+from tests.integration.spark.source.mirrors import MANY, SMALL_LOG, World
+from tests.kits.agents.agent import Agent
+from tests.kits.documents import pages
+from tests.kits.documents.snippets import snippets
+from tests.kits.servers.postgres import PostgresServer
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    return postgres.new_database()
+
+
+def owners(spark: SparkSession, folder: Path, names: Mapping[str, str]) -> None:
+    rows = spark.createDataFrame(list(names.items()), "id string, name string")
+    rows.write.mode("overwrite").parquet(str(folder / "owners"))
+
+
+def rows_of(spark: SparkSession, path: Path, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, spark.read.parquet(str(path)).select(*columns).collect()))
+
+
+def test_the_file_of_the_page_has_messages_a_joined_table_a_history_and_a_mirror(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    sinks = yaml.safe_load(snippets(pages.OPERATE_PIPE_SPARK)[2].code)["sinks"]
+    for each in sinks[:2]:
+        each["url"] = url
+    owners(spark, tmp_path, {"p": "Ada"})
+    with Agent(tmp_path) as agent:
+        pipe = SparkFolder(spark, tmp_path, [agent.url], sinks)
+        first = [operation("insert", 5, ["p"], "video"), operation("insert", 6, ["q"], "video")]
+        assert agent.post([*first, operation("insert", 7, type="b")]) == 200
+        assert pipe.run() == 0
+        assert [each.written for each in pipe.last.status().sinks] == [3, 3, 2, 3]
+        owners(spark, tmp_path, {"p": "Ada", "q": "Bob"})
+        more = operation("update", 6, ["q"], "video"), operation("delete", 5, type="video")
+        assert agent.post(more) == 200
+        assert pipe.run() == 0
+    assert [row[0] for row in table(url, "objects")] == ["b/7", "video/6"]
+    assert [row[3] for row in table(url, "owned")] == [{"id": "7"}, {"id": "6", "owner": "Bob"}]
+    folder = tmp_path / "tables"
+    history = rows_of(spark, folder / "history", "version", "op", "type", "id")
+    assert [row[1:] for row in history] == [
+        ("insert", "video", "5"), ("insert", "video", "6"),
+        ("update", "video", "6"), ("delete", "video", "5"),
+    ]  # fmt: skip
+    assert rows_of(spark, folder / "present", "type", "id") == [("b", "7"), ("video", "6")]
+    status = pipe.last.status().sinks[2]
+    assert (status.written, status.filtered) == (2, 0)
+
+
+def test_a_table_with_merge_equals_the_source_after_gaps_with_purged_tombstones(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = {"name": "mirror", "format": "parquet", "path": "mirror", "merge": ["type", "id"]}
+    with Agent(tmp_path, *SMALL_LOG) as agent:
+        world = World(agent, tmp_path / "oplog.db", random.Random(9))
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
+        for count in (100, 40, MANY):
+            world.change(count)
+            world.purge()
+            assert pipe.run() == 0
+            found = rows_of(spark, tmp_path / "mirror", "type", "id", "data")
+            assert {
+                f"{type}/{id}": json.loads(data)["timestamp"] for type, id, data in found
+            } == world.objects
+        # A driver was killed between the two changes of folders.
+        (tmp_path / "mirror.before").rename(tmp_path / "gone")
+        (tmp_path / "mirror").rename(tmp_path / "mirror.before")
+        world.change(10)
+        assert pipe.run() == 0
+        found = rows_of(spark, tmp_path / "mirror", "type", "id", "data")
+        assert len(found) == len(world.objects)
+
+
+def test_a_history_has_a_batch_once_and_begins_again_with_a_new_checkpoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sink = {"name": "history", "format": "orc", "path": str(tmp_path / "history")}
+    with Agent(tmp_path) as agent:
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
+        assert agent.post([operation("insert", n) for n in range(3)]) == 200
+        assert pipe.run() == 0
+        # The driver died before Spark noted the end of the batch.
+        for each in (tmp_path / "checkpoint/history/commits").iterdir():
+            each.unlink()
+        assert pipe.run() == 0
+        assert spark.read.orc(str(tmp_path / "history")).count() == 3
+        pipe.checkpoint = tmp_path / "another"
+        assert pipe.run() == 0
+        assert spark.read.orc(str(tmp_path / "history")).count() == 6
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "code", "problem"),
+    [
+        ("select", "SELECT FROM WHERE", 2, "sinks[0].select: "),
+        ("select", "SELECT wrong FROM input", 2, "sinks[0].select: "),
+        ("select", "SELECT op, id FROM input", 2, "sinks[0].select: the result has no column type"),
+        ("select", "SELECT * EXCEPT (id), string(null) AS id FROM input", 4, "id of a row is null"),
+        ("select", "SELECT * EXCEPT (op), 'live' AS op FROM input", 4, "op of a row is not insert"),
+        ("tables", {"owners": {"format": "orc", "path": "none"}}, 4, "sinks[0].tables.owners: "),
+    ],
+)
+def test_a_wrong_query_is_named(
+    spark: SparkSession, url: str, tmp_path: Path,
+    setting: str, value: Any, code: int, problem: str,
+) -> None:  # fmt: skip
+    given = {"select": "SELECT * FROM input", setting: value}
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", 1)]) == 200
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [postgres_sink(url, **given)])
+        assert pipe.run() == code
+    assert problem in pipe.error
+    assert "\n" not in pipe.error
+
+
+def test_a_table_with_merge_needs_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    sink = {
+        "name": "mirror", "format": "parquet", "path": "mirror", "merge": "id",
+        "select": "SELECT op, id, source FROM input",
+    }  # fmt: skip
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", 1)]) == 200
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
+        assert pipe.run() == 2
+    assert "sinks[0].merge: the rows have no column version" in pipe.error
