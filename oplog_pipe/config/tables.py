@@ -112,6 +112,12 @@ SOURCE = (
         "Whether messages of open and aborted transactions of a topic are read.",
         choices=("read_committed", "read_uncommitted"),
     ),
+    Field(
+        "store",
+        Kind.URL,
+        "Store of the agents: path of the SQLite file, or URL of the database in MongoDB. Many "
+        "tasks read it in place of the agents. Only for `oplog-pipe spark`.",
+    ),
     *TLS,
 )
 

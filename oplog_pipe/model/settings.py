@@ -24,6 +24,7 @@ class SourceSettings:
     namespace: str = ".*"
     on_gap: Literal["stop", "continue"] = "stop"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    store: str | None = field(default=None, repr=False)
     tls: TlsOptions = field(default_factory=TlsOptions)
 
 

@@ -182,7 +182,7 @@ class SinkQuery:
         id = noted.check(work.place, sink, settings.sources)
         batches = self._batches(work, id, is_new=not noted.has_batches())
         try:
-            rows = stream(self._spark, settings.sources, sink, options.limit)
+            rows = stream(self._spark, settings.sources, sink, settings.root, options.limit)
             writer = rows.writeStream.queryName(sink.name).foreachBatch(batches)
             if options.available_now:
                 writer = writer.trigger(availableNow=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.model.settings import OPLOG, PipeSettings, SinkSettings
+from oplog_pipe.model.settings import OPLOG, FetchStep, PipeSettings, SinkSettings
 from oplog_pipe.sinks.base import Fenced, Sink
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.file import FileOptions
@@ -43,6 +43,12 @@ def _problems(settings: PipeSettings, sinks: Sequence[Sink | None]) -> Iterator[
             )
     for number, (own, sink) in enumerate(zip(settings.sinks, sinks, strict=True)):
         found = _of_table(own) if sink is None else _of_sink(own, sink)
+        fetches = sink is not None and any(isinstance(each, FetchStep) for each in own.transforms)
+        if fetches and any(source.store is not None for source in settings.sources):
+            yield (
+                f"sinks[{number}].transforms: fetch needs the ref that agents add: leave out store"
+                " of the sources"
+            )
         for name, sentence in (*found, *_of_both(own)):
             yield f"sinks[{number}].{name}: {sentence}"
 

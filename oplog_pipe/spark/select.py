@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyspark import StorageLevel
 from pyspark.errors import PySparkException
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 from oplog_pipe.config.build import INPUT
 from oplog_pipe.errors import ConfigError, SinkError
 from oplog_pipe.model.settings import SinkSettings
+from oplog_pipe.spark.place import located
 from oplog_pipe.spark.tasks.rows import COLUMNS, OPS, WRONG
 from oplog_pipe.spark.tasks.work import SinkWork, keep
 from oplog_sync.failure import SPARK_ERRORS, reason
@@ -90,8 +90,3 @@ def for_sink(rows: DataFrame, work: SinkWork) -> DataFrame:
         F.lit(None).cast("string").alias("letter"),
     )
     return rows.where(~F.col("op").isin(*OPS)).unionByName(columns)
-
-
-def located(path: str, root: Path) -> str:
-    """Return a path as Spark takes it. A relative one begins at ``root``."""
-    return path if urlsplit(path).scheme else str(root / path)

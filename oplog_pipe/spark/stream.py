@@ -3,46 +3,62 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oplog_pipe.model.settings import SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Owned, Sink
+from oplog_pipe.spark.place import located
 from oplog_pipe.spark.tasks.rows import COLUMNS
 from oplog_pipe.spark.tasks.work import SinkWork, change, write
 
 # The columns that the source makes. Others cost more.
 _READ = (
-    "version bigint, logged timestamp, event string, type string, id string, timestamp timestamp,"
-    " data string"
+    "version bigint, logged timestamp, offset bigint, event string, type string, id string,"
+    " timestamp timestamp, data string"
 )
 # A pattern that the agent can filter by itself: types are in lower case.
 _TYPE = re.compile(r"\^([a-z0-9_-]+)\$", re.ASCII)
 
 
 def stream(
-    spark: SparkSession, sources: Sequence[SourceSettings], sink: SinkSettings, limit: int
+    spark: SparkSession,
+    sources: Sequence[SourceSettings],
+    sink: SinkSettings,
+    root: Path,
+    limit: int,
 ) -> DataFrame:
-    """Return the rows of all sources. ``limit``: operations of a batch from each source."""
+    """Return the rows of all sources.
+
+    ``root``: folder of the settings file. ``limit``: operations of a batch from each source.
+    """
     found: DataFrame | None = None
     # Spark notes positions by the place of a source, not by its name.
     for source in sorted(sources, key=lambda each: each.name):
-        rows = _source(spark, source, sink, limit)
+        rows = _source(spark, source, sink, root, limit)
         found = rows if found is None else found.unionByName(rows)
     assert found is not None
     return found
 
 
 def _source(
-    spark: SparkSession, source: SourceSettings, sink: SinkSettings, limit: int
+    spark: SparkSession, source: SourceSettings, sink: SinkSettings, root: Path, limit: int
 ) -> DataFrame:
+    origin: dict[str, str | None]
+    if source.store is not None:
+        origin = {"store": located(source.store, root)}
+    else:
+        origin = {
+            "agent": ",".join(source.agents),
+            "password": source.password,
+            "caFile": source.tls.ca_file,
+            "certFile": source.tls.cert_file,
+            "keyFile": source.tls.key_file,
+        }
     options = {
-        "agent": ",".join(source.agents),
-        "password": source.password,
-        "caFile": source.tls.ca_file,
-        "certFile": source.tls.cert_file,
-        "keyFile": source.tls.key_file,
+        **origin,
         "start": "now" if sink.start == "end" else "0",
         "onGap": "copy",
         "maxOperationsPerTrigger": str(limit),
@@ -55,6 +71,7 @@ def _source(
         F.lit(source.name).alias("source"),
         "version",
         F.unix_millis("logged").alias("at"),
+        F.col("offset").alias("place"),
         F.col("type").alias("namespace"),
         "id",
         F.unix_millis("timestamp").alias("timestamp"),
@@ -69,13 +86,14 @@ def _only_type(*patterns: str) -> str | None:
 
 
 def numbered(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch with their places among the rows that were read.
+    """Return the rows of a batch with their places in the log, or among the rows that were read.
 
-    Spark refuses such a number in a stream.
+    Agents do not tell the offset of a copied object: then it is 0. Spark refuses numbers of rows in
+    a stream.
     """
-    names = list(rows.columns)
-    names.insert(names.index("at") + 1, "place")
-    return rows.withColumn("place", F.monotonically_increasing_id()).select(names)
+    place = F.col("place")
+    number = F.when(place > 0, place).otherwise(F.monotonically_increasing_id())
+    return rows.withColumn("place", number)
 
 
 def told(rows: DataFrame, work: SinkWork, sink: Sink, tasks: int) -> DataFrame:

@@ -11,8 +11,9 @@ from oplog_pipe.errors import BrokenBatchError, ConfigError, PipeError
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.sinks.parts.fence import other_driver
 from oplog_pipe.spark.batch import SinkFigures
+from oplog_pipe.spark.place import located
 from oplog_pipe.spark.rules import FILES
-from oplog_pipe.spark.select import kept, located, messages, selected
+from oplog_pipe.spark.select import kept, messages, selected
 from oplog_pipe.spark.stream import numbered
 from oplog_pipe.spark.tasks.rows import OPS, REPORT, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import SinkWork

@@ -17,7 +17,7 @@ from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.sinks.postgres.failures import MOVED_FENCE
 from oplog_pipe.sinks.postgres.rows import query, table_name
 from oplog_pipe.sinks.postgres.session import Guard, Session
-from oplog_pipe.sinks.postgres.tables import Connection
+from oplog_pipe.sinks.postgres.tables import LOCK, Connection
 
 Result = TypeVar("Result")
 
@@ -108,6 +108,7 @@ class PostgresFence:
             try:
                 if not self._creates:
                     raise InsufficientPrivilege
+                connection.execute(LOCK)
                 connection.execute(query(_CREATE, self._table))
             except InsufficientPrivilege:
                 raise TargetError(
@@ -115,7 +116,7 @@ class PostgresFence:
                     f" {self._statement()}"
                 ) from None
 
-        self._session.run(create)
+        self._session.run(create, statements=2)
 
     def move(self, fence: Fence) -> None:
         """Raises FencedError if a later term has begun."""

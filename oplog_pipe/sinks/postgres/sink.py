@@ -25,11 +25,10 @@ from oplog_pipe.sinks.postgres.places import Places, delete_old
 from oplog_pipe.sinks.postgres.rows import RowStatements, Statement, query
 from oplog_pipe.sinks.postgres.session import Session
 from oplog_pipe.sinks.postgres.skipped import Skipped
-from oplog_pipe.sinks.postgres.tables import OWNER, Connection, read_table
+from oplog_pipe.sinks.postgres.tables import LOCK, OWNER, Connection, read_table
 
 logger = logging.getLogger("oplog_pipe")
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('oplog-pipe'), hashtext('create'))"
 _NEWEST = f"SELECT max(version) FROM {{table}} WHERE {OWNER} = %(owner)s"
 _ADOPT = f"UPDATE {{table}} SET {OWNER} = %(owner)s WHERE {OWNER} = %(former)s"
 
@@ -214,7 +213,7 @@ class PostgresSink(OwnedRows):
         for name in tables:
             table = read_table(connection, name)
             if table is None and self._creates:
-                connection.execute(_LOCK)  # one of several writers creates it
+                connection.execute(LOCK)  # one of several writers creates it
                 table = read_table(connection, name)
             if table is None:
                 if self._creates:

@@ -10,6 +10,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 OWNER = "oplog_owner"
 """The column with the owner of a row. Null in rows of earlier releases."""
 
+LOCK = "SELECT pg_advisory_xact_lock(hashtext('oplog-pipe'), hashtext('create'))"
+"""Of a transaction that creates a table: PostgreSQL fails if two do so at the same moment."""
+
 OWN = ("id", "version", "source", "timestamp", OWNER)
 """The columns that the sink writes itself."""
 

@@ -1,6 +1,8 @@
 """The fence in PostgreSQL: large batches, stopped writers, and its table."""
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -147,3 +149,23 @@ def test_a_lock_of_somebody_else_is_called_so(
         other.execute("SELECT FROM oplog_fence FOR UPDATE")
         with pytest.raises(SinkError, match="another one holds the lock of a row of table"):
             driver.begin_term()
+
+
+def test_drivers_that_create_the_table_at_the_same_moment_do_not_fail(
+    target: PostgresTarget,
+) -> None:
+    def begin(number: int) -> int:
+        sink = target.sink()
+        sink.own(owner(f"p{number}"))
+        sink.open()
+        ready.wait()
+        try:
+            return sink.begin_term()
+        finally:
+            sink.close()
+
+    for _ in range(5):
+        ready = threading.Barrier(4)
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(begin, range(4))) == [1, 1, 1, 1]
+        target.run("DROP TABLE oplog_fence")

@@ -162,6 +162,27 @@ def test_objects_of_a_copy_that_come_to_one_row_keep_their_order(
     assert table(url, "objects", "id, data->'from'") == [("a/many", numbers[-1])]
 
 
+def test_a_store_is_read_in_the_place_of_its_agents(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    chance = random.Random(6)
+    (tmp_path / "changes.py").write_text(CHANGES)
+    with Agent(tmp_path, *SMALL_LOG) as agent:
+        world = World(agent, tmp_path / "oplog.db", chance)
+        sinks = [postgres_sink(url), postgres_sink(url, "shaped", transforms=["changes:shape"])]
+        name = ""
+        for store in ("oplog.db", None, "oplog.db"):
+            sources = [{"agents": [agent.url], "store": store}]
+            given = {"name": name} if name else {}
+            pipe = SparkFolder(spark, tmp_path, [], sinks, sources=sources, **given)
+            name = pipe.name
+            world.change(MANY)
+            world.purge()
+            assert pipe.run() == 0
+            rows = table(url, "objects", "id, data->>'timestamp'")
+            assert dict(rows) == world.objects
+
+
 @pytest.mark.parametrize("name", ["mongodb", "elasticsearch"])
 def test_other_targets_equal_the_source_after_a_restart_and_a_gap(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, name: str

@@ -57,7 +57,7 @@ def test_what_a_pipe_on_spark_does_not_have_is_named_at_once(
     text = """
 dir: d
 sources:
-  - {agents: ["http://a:1"]}
+  - {agents: ["http://a:1"], store: "mongodb://u:sEcret@h/d"}
   - {agents: ["http://a:1"], log: shop/orders}
 sinks:
   - {name: a, type: file, path: out.jsonl}
@@ -67,6 +67,7 @@ sinks:
   - {name: e, format: jdbc, path: t, merge: id, transforms: fetch, dead_letter: d}
   - {name: f, format: jdbc, path: u}
   - {name: g, type: mongodb, url: "mongodb://h", database: d, tables: {t: {format: orc}}}
+  - {name: .., type: mongodb, url: "mongodb://h", database: e, transforms: fetch}
 """
     late = "cannot tell a task that comes late: messages may come twice, and a deleted object may"
     late += " come back; set it to true if the target can live with that"
@@ -90,6 +91,9 @@ sinks:
         "oplog-pipe: sinks[5].at_least_once: is missing: Spark may write a batch to jdbc twice;"
         " set it to true if the table can live with that",
         "oplog-pipe: sinks[6].select: is missing: tables are for select",
+        "oplog-pipe: sinks[7].transforms: fetch needs the ref that agents add: leave out store of"
+        " the sources",
+        "oplog-pipe: sinks[7].name: '..' is no name of a folder, as a checkpoint has it",
     ]
 
 
