@@ -243,5 +243,6 @@ SINK = (
         Kind.PATTERN,
         "Query in SQL over `input`, the messages of a batch, and over `tables`. Only for "
         "`oplog-pipe spark`.",
+        check=checks.query,
     ),
 )

@@ -81,6 +81,13 @@ def pattern(text: str) -> None:
         raise ValueError(f"{text!r} matches nothing; of several names give ^({names})$")
 
 
+def query(text: str) -> None:
+    """Check that SQL only reads."""
+    if not _QUERY.match(text):
+        raise ValueError("must be a query: begin with SELECT, WITH or FROM")
+
+
+_QUERY = re.compile(r"\s*(SELECT|WITH|FROM)\b(?!.*\bINSERT\s+(INTO|OVERWRITE)\b)", re.I | re.DOTALL)
 _LITERAL = re.compile(r"(?:\^|\\A)(?:[^\\.^$*+?{}\[\]|()]|\\[^A-Za-z0-9])+(?:\$|\\Z)")
 
 

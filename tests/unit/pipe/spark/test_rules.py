@@ -192,6 +192,8 @@ def test_values_of_options_are_hidden(
         ("tables: {a: {format: orc}, A: {format: orc}}", "sinks[0].tables.A: is given twice"),
         ("tables: {a: {format: orc, pfad: b}}", "sinks[0].tables.a.pfad: unknown"),
         ("merge: [a]", "sinks[0].merge: unknown"),
+        ("select: DROP TABLE a", "sinks[0].select: must be a query"),
+        ("select: WITH b AS (SELECT 1) INSERT INTO a SELECT 1", "must be a query"),
     ],
 )
 def test_mistakes_in_tables_are_named(file: SettingsFile, line: str, mistake: str) -> None:
