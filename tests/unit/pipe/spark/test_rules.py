@@ -200,3 +200,20 @@ def test_mistakes_in_tables_are_named(file: SettingsFile, line: str, mistake: st
     head = "dir: d\nsources: [{agents: [http://a:1]}]\n"
     (found,) = file.mistakes(f"{head}sinks: [{{name: s, type: file, path: t, {line}}}]\n")
     assert mistake in found
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        ([], "--checkpoint: is missing"),
+        (["--checkpoint", ""], "--checkpoint: is empty"),
+        (["--checkpoint", "c", "--master", "foo://x"], "--master: 'foo://x' is no master such as"),
+        (["--checkpoint", "c", "--master", "local[x]"], "--master: 'local[x]' is no master such"),
+        (["--checkpoint", "c", "--tasks", "0"], "--tasks"),
+    ],
+)
+def test_a_wrong_flag_is_named(
+    file: SettingsFile, capsys: pytest.CaptureFixture[str], flags: list[str], problem: str
+) -> None:
+    assert main(["spark", "-f", str(file.write(GOOD)), *flags]) == 2
+    assert problem in capsys.readouterr().err
