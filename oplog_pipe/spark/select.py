@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from oplog_pipe.config.build import INPUT
-from oplog_pipe.errors import ConfigError, SinkError
+from oplog_pipe.errors import BrokenBatchError, ConfigError, SinkError
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.spark.place import located
-from oplog_pipe.spark.tasks.rows import COLUMNS, OPS, WRONG
+from oplog_pipe.spark.tasks.rows import COLUMNS, LIVE, OPS, WRONG, Row, ends_of
 from oplog_pipe.spark.tasks.work import SinkWork, keep
 from oplog_sync.failure import SPARK_ERRORS, reason
 
@@ -24,12 +24,22 @@ _NEEDED = ("op", "type", "id", "timestamp", "version", "source", "data")
 
 @contextmanager
 def kept(rows: DataFrame, work: SinkWork) -> Iterator[DataFrame]:
-    """Yield the rows whose namespaces match. They are read once, also for several queries."""
+    """Yield the rows whose namespaces match. They are read once, also for several queries.
+
+    Raises BrokenBatchError at the end if some were read again: operations before, a copy now.
+    """
     found = rows.mapInArrow(partial(keep, work), COLUMNS).persist(StorageLevel.DISK_ONLY)
     try:
+        before = _ends(found)
         yield found
+        if _ends(found) != before:
+            raise BrokenBatchError("a part of the batch was read twice, so it is repeated")
     finally:
         found.unpersist()
+
+
+def _ends(rows: DataFrame) -> dict[str, int]:
+    return ends_of(Row(*each) for each in rows.where(F.col("op") == LIVE).collect())
 
 
 def messages(rows: DataFrame) -> DataFrame:

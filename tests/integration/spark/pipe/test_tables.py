@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from oplog_pipe.spark import select
 from tests.integration.spark.pipe.pipes import SparkFolder, operation, postgres_sink, table
 from tests.integration.spark.source.mirrors import MANY, SMALL_LOG, World
 from tests.kits.agents.agent import Agent
@@ -138,3 +139,23 @@ def test_a_table_with_merge_needs_its_columns(spark: SparkSession, tmp_path: Pat
         pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
         assert pipe.run() == 2
     assert "sinks[0].merge: the rows have no column version" in pipe.error
+
+
+def test_a_batch_that_is_read_twice_and_differs_is_repeated(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, seen = select._ends, []
+
+    def ends(rows: DataFrame) -> dict[str, int]:
+        seen.append(plain(rows))
+        return seen[-1] if len(seen) != 2 else {"system/oplog": 1}
+
+    monkeypatch.setattr(select, "_ends", ends)
+    sink = {"name": "history", "format": "parquet", "path": "history"}
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", n) for n in range(3)]) == 200
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
+        assert pipe.run() == 0
+    assert len(seen) == 4
+    assert pipe.last.status().sinks[0].written == 3
+    assert len(rows_of(spark, tmp_path / "history", "id")) == 3
