@@ -117,6 +117,7 @@ SOURCE = (
         Kind.URL,
         "Store of the agents: path of the SQLite file, or URL of the database in MongoDB. Many "
         "tasks read it in place of the agents. Only for `oplog-pipe spark`.",
+        check=checks.store,
     ),
     *TLS,
 )

@@ -81,6 +81,13 @@ def pattern(text: str) -> None:
         raise ValueError(f"{text!r} matches nothing; of several names give ^({names})$")
 
 
+def store(text: str) -> None:
+    """Check the path of a SQLite file, or the URL of a database in MongoDB."""
+    scheme, mark, _ = text.partition("://")
+    if mark and scheme not in ("mongodb", "mongodb+srv"):
+        raise ValueError("must be the path of a SQLite file, or mongodb://host/database")
+
+
 def query(text: str) -> None:
     """Check that SQL only reads."""
     if not _QUERY.match(text):

@@ -17,7 +17,7 @@ FORMAT = Field(
 )
 PATH = Field(
     "path",
-    Kind.TEXT,
+    Kind.URL,
     "Folder of the table, such as `tables/history` or `s3a://bucket/history`. A relative one "
     "begins at the folder of the settings file.",
 )
@@ -35,8 +35,8 @@ class FormatOptions(SinkOptions):
         Field(
             "merge",
             Kind.STRINGS,
-            "Columns, such as `[type, id]`: the table has the newest row of each object. Without "
-            "it the table is a history of all rows.",
+            "Columns, such as `[type, id]`: the table, `parquet` or `orc`, has the newest row of "
+            "each object. Without it the table is a history of all rows.",
         ),
     )
     identity = ("path", "merge")

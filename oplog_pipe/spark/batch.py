@@ -1,6 +1,7 @@
 """The driver's part of a batch: the fence, what its tasks tell, dead letters, ends of copies."""
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ from oplog_pipe.spark.tasks.rows import Failure, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
 from oplog_sync.failure import SPARK_ERRORS, reason
 
+# The end of a sentence with words of Spark.
+MORE = " (--debug shows more)"
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 _KINDS = {"ConfigError": ConfigError, "FencedError": FencedError}
 
 logger = logging.getLogger("oplog_pipe")
@@ -81,7 +85,7 @@ class SinkBatches:
             self.error = error
             raise
         except (*SPARK_ERRORS, ConnectionError) as error:
-            self.error = BrokenBatchError(reason(error))
+            self.error = BrokenBatchError(broken(error))
             raise self.error from error
 
     @property
@@ -195,3 +199,13 @@ class SinkBatches:
                 " copy has removed nothing; mend the reason, and start with a new checkpoint",
                 name, source,
             )  # fmt: skip
+
+
+def broken(error: BaseException) -> str:
+    """Return why Spark did not bring a batch to its end. Its own words may quote a row."""
+    said = reason(error)
+    if not said.endswith(MORE):
+        return said
+    conditions = _CONDITION.findall(str(error))
+    name = conditions[-1] if conditions else type(error).__name__
+    return f"Spark did not bring a batch to its end: {name}{MORE}"

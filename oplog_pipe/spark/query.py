@@ -27,7 +27,7 @@ from oplog_pipe.errors import (
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import SinkStatus
 from oplog_pipe.sinks.format import FormatOptions
-from oplog_pipe.spark.batch import SinkBatches, SinkFigures
+from oplog_pipe.spark.batch import SinkBatches, SinkFigures, broken
 from oplog_pipe.spark.noted import NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import stream
@@ -194,7 +194,7 @@ class SinkQuery:
     def _batches(self, work: SinkWork, id: int, *, is_new: bool) -> SinkBatches | TableBatches:
         """``id``: of the checkpoint."""
         if isinstance(work.sink.options, FormatOptions):
-            return TableBatches(work, self._figures, id)
+            return TableBatches(work, self._figures, self._checkpoint, id)
         dead = work.sink.dead_letter
         return SinkBatches(
             work,
@@ -214,7 +214,7 @@ class SinkQuery:
         if batches.error is not None:
             raise batches.error
         if (error := query.exception()) is not None:
-            raise BrokenBatchError(reason(error)) from error
+            raise BrokenBatchError(broken(error)) from error
         self.is_done = True
 
     def _attempt(self, call: Callable[[], None]) -> None:

@@ -9,9 +9,13 @@ from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.file import FileOptions
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.sinks.parts.ownership import OwnedRows
+from oplog_pipe.spark.place import is_within, located
 
-FILES = ("parquet", "orc", "json", "csv", "avro")
+FILES = ("parquet", "orc", "json")
 """Formats of tables that are folders with files."""
+
+# Formats that keep each text, number and null as it is.
+_EXACT = ("parquet", "orc")
 
 # Formats that leave out a batch they have.
 _ONCE = (*FILES, "delta")
@@ -41,6 +45,18 @@ def _problems(settings: PipeSettings, sinks: Sequence[Sink | None]) -> Iterator[
                 f"sources[{number}].log: {source.log} is a topic; on Spark a pipe follows {OPLOG}"
                 " only: use `oplog-pipe run`, or Spark's source with the option topic"
             )
+    paths: dict[str, int] = {}
+    for number, own in enumerate(settings.sinks):
+        if isinstance(own.options, FormatOptions):
+            try:
+                path = located(own.options.path, settings.root)
+            except ConfigError as error:
+                yield f"sinks[{number}].{error}"
+                continue
+            for other, place in paths.items():
+                if is_within(path, other) or is_within(other, path):
+                    yield f"sinks[{number}].path: is in the folder of sinks[{place}], or around it"
+            paths[path] = number
     for number, (own, sink) in enumerate(zip(settings.sinks, sinks, strict=True)):
         found = _of_table(own) if sink is None else _of_sink(own, sink)
         fetches = sink is not None and any(isinstance(each, FetchStep) for each in own.transforms)
@@ -87,8 +103,8 @@ def _of_table(own: SinkSettings) -> Iterator[tuple[str, str]]:
     for name in ("transforms", "dead_letter"):
         if getattr(own, name):
             yield name, "a table of Spark has none; use select"
-    if own.options.merge and own.type not in FILES:
-        yield "merge", f"is for {', '.join(FILES)}; a table of {own.type} is a history"
+    if own.options.merge and own.type not in _EXACT:
+        yield "merge", f"is for {' and '.join(_EXACT)}; a table of {own.type} is a history"
     elif own.type not in _ONCE and not own.at_least_once:
         yield (
             "at_least_once",

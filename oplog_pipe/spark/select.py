@@ -74,9 +74,14 @@ def selected(rows: DataFrame, sink: SinkSettings, root: Path, place: str) -> Dat
             raise SinkError(f"{place}.tables.{table.name}: {reason(error)}") from error
         found.createOrReplaceTempView(table.name)
     try:
-        return session.sql(sink.select)
+        result = session.sql(sink.select)
     except PySparkException as error:
         raise ConfigError(f"{place}.select: {reason(error)}") from error
+    names = [each.lower() for each in result.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{place}.select: the result has two columns {name}")
+    return result
 
 
 def for_sink(rows: DataFrame, work: SinkWork) -> DataFrame:

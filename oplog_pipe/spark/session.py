@@ -43,8 +43,12 @@ def session(settings: PipeSettings, master: str | None, *, debug: bool) -> Itera
         if not debug:
             # Errors of a query come as errors, too.
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-        with sentences():
-            spark = start(master, debug, name=PROGRAM, java=_JAVA)
+            logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
+        try:
+            with sentences():
+                spark = start(master, debug, name=PROGRAM, java=_JAVA)
+        except KeyboardInterrupt:  # Spark has taken SIGINT
+            _leave(signal.SIGINT, None)
         signal.signal(signal.SIGINT, _leave)  # Spark has taken it
         try:
             if spark.conf.get(_SPECULATION, "false") == "true":

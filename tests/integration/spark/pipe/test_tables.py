@@ -11,6 +11,7 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from oplog_pipe.spark import select
+from oplog_sync.source import register
 from tests.integration.spark.pipe.pipes import SparkFolder, operation, postgres_sink, table
 from tests.integration.spark.source.mirrors import MANY, SMALL_LOG, World
 from tests.kits.agents.agent import Agent
@@ -127,6 +128,104 @@ def test_a_wrong_query_is_named(
         assert pipe.run() == code
     assert problem in pipe.error
     assert "\n" not in pipe.error
+
+
+MIRROR = {"name": "mirror", "format": "parquet", "path": "mirror", "merge": ["type", "id"]}
+
+
+def test_a_folder_with_something_else_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "mirror").mkdir()
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", 1)]) == 200
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [MIRROR])
+        assert pipe.run() == 0  # it was empty
+        other = SparkFolder(spark, tmp_path, [agent.url], [MIRROR])
+        other.checkpoint = tmp_path / "another"
+        assert other.run() == 2
+        assert f"mirror has a table of '{pipe.name}/mirror'" in other.error
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data/file").write_text("of a user")
+        foreign = SparkFolder(spark, tmp_path, [agent.url], [{**MIRROR, "path": "data"}])
+        foreign.checkpoint = tmp_path / "third"
+        assert foreign.run() == 2
+        assert "sinks[0].path: " in foreign.error
+        assert "has files of others" in foreign.error
+        assert (tmp_path / "data/file").read_text() == "of a user"
+        within = SparkFolder(spark, tmp_path, [agent.url], [{**MIRROR, "path": "fourth"}])
+        within.checkpoint = tmp_path / "fourth"
+        assert within.run() == 2
+        assert "--checkpoint must not be in one another" in within.error
+
+
+def test_a_new_checkpoint_writes_a_mirror_anew_with_other_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", n) for n in (1, 2)]) == 200
+        first = {**MIRROR, "select": "SELECT *, 'a' AS more FROM input"}
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [first])
+        assert pipe.run() == 0
+        assert agent.post([operation("delete", 1)]) == 200
+        second = {**MIRROR, "select": "SELECT *, 1 AS more FROM input"}
+        again = SparkFolder(spark, tmp_path, [agent.url], [second], name=pipe.name)
+        again.checkpoint = tmp_path / "another"
+        assert again.run() == 0
+        assert agent.post([operation("insert", 3)]) == 200
+        assert again.run() == 0
+    assert rows_of(spark, tmp_path / "mirror", "id", "more") == [("2", 1), ("3", 1)]
+
+
+def test_a_second_driver_ends_the_first_one_of_a_mirror(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", 1)]) == 200
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [MIRROR])
+        with pipe.running() as running:
+            running.wait(lambda status: status.written == 1)
+            session = spark.newSession()
+            register(session)
+            other = SparkFolder(session, tmp_path, [agent.url], [MIRROR], name=pipe.name)
+            other.checkpoint = tmp_path / "another"
+            assert other.run() == 0
+            assert agent.post([operation("insert", 2)]) == 200
+            ended = running.wait(lambda status: status.phase == "stopped")
+        assert "another driver writes the rows of" in (ended.error or "")
+        assert other.run() == 0
+    assert rows_of(spark, tmp_path / "mirror", "id") == [("1",), ("2",)]
+    assert not list(tmp_path.glob("mirror.next*"))
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "SELECT * EXCEPT (id), string(null) AS id FROM input",
+        "SELECT * EXCEPT (op), 'DELETE' AS op FROM input",
+    ],
+)
+def test_a_row_that_cannot_be_in_a_mirror_is_refused(
+    spark: SparkSession, tmp_path: Path, select: str
+) -> None:
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", 1)]) == 200
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [{**MIRROR, "select": select}])
+        assert pipe.run() == 4
+    assert "sinks[0]: op of a row is not insert" in pipe.error
+
+
+def test_an_error_of_a_query_repeats_no_row(
+    spark: SparkSession, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    query = "SELECT * EXCEPT (version), cast(id || 'secret' AS int) AS version FROM input"
+    with Agent(tmp_path) as agent:
+        assert agent.post([operation("insert", 1)]) == 200
+        sinks = [postgres_sink(url, select=query), {**MIRROR, "select": query}]
+        pipe = SparkFolder(spark, tmp_path, [agent.url], sinks)
+        assert pipe.run() == 1
+    ours = [each.getMessage() for each in caplog.records if each.name == "oplog_pipe"]
+    for said in (*ours, *(each.error or "" for each in pipe.last.status().sinks)):
+        assert "secret" not in said
+    assert "CAST_INVALID_INPUT" in pipe.error
 
 
 def test_a_table_with_merge_needs_its_columns(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from oplog_pipe.config import load
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.pipe import Pipe
 from oplog_pipe.spark.modules import user_files
+from oplog_pipe.spark.place import is_within, located
 from tests.kits.pipe.settings_file import SettingsFile
 
 SINKS = """
@@ -65,7 +66,7 @@ sinks:
   - {name: c, type: "sinks_of_rules:Plain"}
   - {name: d, type: "sinks_of_rules:Beginning", at_least_once: true}
   - {name: e, format: jdbc, path: t, merge: id, transforms: fetch, dead_letter: d}
-  - {name: f, format: jdbc, path: u}
+  - {name: f, format: jdbc, path: t/u}
   - {name: g, type: mongodb, url: "mongodb://h", database: d, tables: {t: {format: orc}}}
   - {name: .., type: mongodb, url: "mongodb://h", database: e, transforms: fetch}
 """
@@ -77,6 +78,7 @@ sinks:
         " to the name of the pipe",
         "oplog-pipe: sources[1].log: shop/orders is a topic; on Spark a pipe follows system/oplog"
         " only: use `oplog-pipe run`, or Spark's source with the option topic",
+        "oplog-pipe: sinks[5].path: is in the folder of sinks[4], or around it",
         "oplog-pipe: sinks[0].type: file writes to one machine; on Spark tasks run on many: use"
         " another type, a format such as json, or `oplog-pipe run`",
         f"oplog-pipe: sinks[1].at_least_once: is missing: http {late}",
@@ -86,8 +88,7 @@ sinks:
         " oplog_pipe.sinks.base.Sink, and leave it out",
         "oplog-pipe: sinks[4].transforms: a table of Spark has none; use select",
         "oplog-pipe: sinks[4].dead_letter: a table of Spark has none; use select",
-        "oplog-pipe: sinks[4].merge: is for parquet, orc, json, csv, avro; a table of jdbc is a"
-        " history",
+        "oplog-pipe: sinks[4].merge: is for parquet and orc; a table of jdbc is a history",
         "oplog-pipe: sinks[5].at_least_once: is missing: Spark may write a batch to jdbc twice;"
         " set it to true if the table can live with that",
         "oplog-pipe: sinks[6].select: is missing: tables are for select",
@@ -192,6 +193,8 @@ def test_values_of_options_are_hidden(
         ("tables: {a: {format: orc}, A: {format: orc}}", "sinks[0].tables.A: is given twice"),
         ("tables: {a: {format: orc, pfad: b}}", "sinks[0].tables.a.pfad: unknown"),
         ("merge: [a]", "sinks[0].merge: unknown"),
+        ("select: SHOW TABLES", "sinks[0].select: must be a query"),
+        ("select: BEGIN SELECT 1; END", "sinks[0].select: must be a query"),
         ("select: DROP TABLE a", "sinks[0].select: must be a query"),
         ("select: WITH b AS (SELECT 1) INSERT INTO a SELECT 1", "must be a query"),
     ],
@@ -217,3 +220,31 @@ def test_a_wrong_flag_is_named(
 ) -> None:
     assert main(["spark", "-f", str(file.write(GOOD)), *flags]) == 2
     assert problem in capsys.readouterr().err
+
+
+def test_a_store_is_a_file_or_mongodb(file: SettingsFile) -> None:
+    head = "dir: d\nsinks: [{name: s, type: file, path: t}]\n"
+    source = "sources: [{agents: [http://a:1], store: 'mongo://u:sEcret@h/d'}]\n"
+    (found,) = file.mistakes(head + source)
+    assert "store: must be the path of a SQLite file, or mongodb://host/database" in found
+    assert "sEcret" not in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_so"),
+    [
+        ("/a/b", "/a", True), ("/a", "/a", True), ("/ab", "/a", False), ("/a", "/a/b", False),
+        ("/a/../b/c", "/b", True), ("s3a://x/a/b", "s3a://x/a/", True),
+        ("s3a://x/ab", "s3a://x/a", False),
+    ],
+)  # fmt: skip
+def test_folders_in_one_another(one: str, other: str, is_so: bool) -> None:
+    assert is_within(one, other) is is_so
+
+
+def test_a_path_that_spark_takes_for_a_pattern_is_refused() -> None:
+    for path in ("a[1]", "a*", "a{b}", "s3a://b/a?"):
+        with pytest.raises(ConfigError, match="must not hold one of"):
+            located(path, Path("/root"))
+    assert located("a/./b", Path("/root")) == "/root/a/b"
+    assert located("s3a://b/a", Path("/root")) == "s3a://b/a"
