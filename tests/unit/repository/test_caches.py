@@ -77,7 +77,6 @@ TABLE_BOUNDS = {
     "oplog_pipe/sinks/postgres/sink.py: PostgresSink._ready": "tables that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._ready": "indexes that exist",
     "oplog_pipe/spark/tasks/held.py: Held._kept": OF_THE_SETTINGS,
-    "oplog_pipe/spark/table.py: MirrorTable._paths": OF_THE_CODE,
     "oplog_relay/leader/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
     "oplog_relay/leader/blocked.py: BlockedKeys._freeing": "keys of blocked rows, to MAX_BLOCKED",
     "oplog_relay/db/postgres/locked_rows.py: LockedRows._keys": "10,000, and those of a mark",
