@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 from oplog_kit.backoff import Backoff
@@ -12,7 +13,7 @@ from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.place import SinkPlace
 from oplog_pipe.deliver.retry import FIRST_PAUSE, LeftError, RetryClock
 from oplog_pipe.deliver.steps import Steps
-from oplog_pipe.errors import ConfigError, PipeError, SinkError
+from oplog_pipe.errors import ConfigError, PipeError, SinkError, TargetError
 from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
@@ -176,7 +177,9 @@ class Worker:
         if not self._is_open:
             self._retry(self._sink.open)
             if isinstance(self._sink, Fenced):
-                self._retry(self._sink.end_terms)
+                # Who may not change the fence has written nothing on Spark.
+                with suppress(TargetError):
+                    self._retry(self._sink.end_terms)
             self._is_open = True
             self._unpark()
 
