@@ -3,6 +3,7 @@
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -40,8 +41,39 @@ class SinkFigures:
     not_whole: set[str] = field(default_factory=set)
 
 
-class SinkBatches:
-    """Writes the batches of one query. Spark calls it with each, one after another.
+class Batches(ABC):
+    """Spark calls it with the batches of one query, one after another."""
+
+    def __init__(self) -> None:
+        self.error: PipeError | None = None
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Raises PipeError, which ``error`` keeps: Spark wraps it."""
+        try:
+            self._run(rows, number)
+        except PipeError as error:
+            self.error = error
+            raise
+        except (*SPARK_ERRORS, OSError) as error:
+            self.error = BrokenBatchError(broken(error))
+            raise self.error from error
+
+    @property
+    def retrying(self) -> str | None:
+        """The failure that is being tried again."""
+        return None
+
+    def close(self) -> None:
+        """Close what is open between two batches."""
+        return
+
+    @abstractmethod
+    def _run(self, rows: DataFrame, number: int) -> None:
+        """Write a batch. Raises PipeError, and errors of Spark."""
+
+
+class SinkBatches(Batches):
+    """Writes by tasks, with a sink.
 
     - ``tasks``: number of writing tasks. ``letters``: None: no message may be refused.
     - ``is_new``: no driver has written a batch of the checkpoint.
@@ -61,7 +93,7 @@ class SinkBatches:
         leaving: threading.Event,
         clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
-        self.error: PipeError | None = None
+        super().__init__()
         self._work = work
         self._figures = figures
         self._letters = letters
@@ -77,20 +109,8 @@ class SinkBatches:
         # Refused messages since the last batch in which one was written.
         self._row = 0
 
-    def __call__(self, rows: DataFrame, number: int) -> None:
-        """Raises PipeError, which ``error`` keeps: Spark wraps it."""
-        try:
-            self._run(rows, number)
-        except PipeError as error:
-            self.error = error
-            raise
-        except (*SPARK_ERRORS, ConnectionError) as error:
-            self.error = BrokenBatchError(broken(error))
-            raise self.error from error
-
     @property
     def retrying(self) -> str | None:
-        """The failure that is being tried again."""
         return self._retry.error
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ class Folders:
         return len(self._files.listStatus(self._path(path))) == 0
 
     def delete(self, path: str) -> None:
+        """Delete a folder or a file, if there is one."""
         self._files.delete(self._path(path), True)
 
     def delete_all(self, pattern: str) -> None:

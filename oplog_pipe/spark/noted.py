@@ -3,7 +3,6 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -11,8 +10,8 @@ from pyspark.sql import SparkSession
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder.fingerprint import fingerprints, former_sources
 from oplog_pipe.model.settings import SinkSettings, SourceSettings
+from oplog_pipe.spark.folders import Folders
 from oplog_sync.failure import SPARK_ERRORS, reason
-from oplog_sync.jvm import hadoop, jvm
 
 _FILE = "oplog-pipe.json"
 _ID = "id"
@@ -22,20 +21,17 @@ class NotedSettings:
     """A file in the folder of a query's checkpoint, in whatever file system it is."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        """Raises PipeError if Spark cannot use the folder."""
-        self._spark = spark
+        """Raises ConfigError if Spark cannot use the folder."""
+        self._path = f"{checkpoint}/{_FILE}"
+        self._part = f"{self._path}.part"
+        self._offsets = f"{checkpoint}/offsets"
         with _usable():
-            java, configuration = hadoop(spark)
-            self._path: Any = java.fs.Path(f"{checkpoint}/{_FILE}")
-            self._offsets: Any = java.fs.Path(f"{checkpoint}/offsets")
-            self._files: Any = self._path.getFileSystem(configuration)
-            self._java = java
+            self._folders = Folders(spark, checkpoint)
 
     def has_batches(self) -> bool:
-        """Return whether a query has planned a batch with this checkpoint. Raises PipeError."""
+        """Return whether a query has planned a batch with this checkpoint. Raises ConfigError."""
         with _usable():
-            files, path = self._files, self._offsets
-            return bool(files.exists(path)) and len(files.listStatus(path)) > 0
+            return self._folders.exists(self._offsets) and not self._folders.is_empty(self._offsets)
 
     def check(self, place: str, sink: SinkSettings, sources: Sequence[SourceSettings]) -> int:
         """Note the settings, and return the id of the checkpoint.
@@ -67,13 +63,12 @@ class NotedSettings:
 
     def _read(self) -> dict[str, int]:
         with _usable():
-            if not self._files.exists(self._path):
+            if self._folders.exists(self._path):
+                text = self._folders.read(self._path)
+            elif self._folders.exists(self._part) and self.has_batches():
+                text = self._folders.read(self._part)  # a driver was killed before the rename
+            else:
                 return {}
-            stream = self._files.open(self._path)
-            try:
-                text = jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-            finally:
-                stream.close()
         try:
             return msgspec.json.decode(text, type=dict[str, int])
         except msgspec.MsgspecError:
@@ -81,13 +76,9 @@ class NotedSettings:
 
     def _write(self, numbers: dict[str, int]) -> None:
         with _usable():
-            # A file of this name is whole: a driver may be killed meanwhile.
-            part = self._java.fs.Path(f"{self._path}.part")
-            stream = self._files.create(part, True)
-            stream.write(bytearray(msgspec.json.encode(numbers)))
-            stream.close()
-            self._files.delete(self._path, False)
-            self._files.rename(part, self._path)
+            self._folders.write(self._part, msgspec.json.encode(numbers))
+            self._folders.delete(self._path)
+            self._folders.rename(self._part, self._path)
 
 
 @contextmanager
@@ -95,5 +86,5 @@ def _usable() -> Iterator[None]:
     """Raise ConfigError for an error of the file system."""
     try:
         yield
-    except (*SPARK_ERRORS, ConnectionError) as error:
+    except (*SPARK_ERRORS, OSError) as error:
         raise ConfigError(f"--checkpoint: {reason(error)}") from error

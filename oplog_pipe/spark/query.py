@@ -27,7 +27,7 @@ from oplog_pipe.errors import (
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import SinkStatus
 from oplog_pipe.sinks.format import FormatOptions
-from oplog_pipe.spark.batch import SinkBatches, SinkFigures, broken
+from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, broken
 from oplog_pipe.spark.noted import NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import stream
@@ -86,7 +86,7 @@ class SinkQuery:
         self._lag: QueryLag | None = None
         self._leaving = threading.Event()
         # None: it is parked, or has ended.
-        self._running: tuple[StreamingQuery, SinkBatches | TableBatches] | None = None
+        self._running: tuple[StreamingQuery, Batches] | None = None
         self._parked: PipeError | None = None
         self._backoff = Backoff(FIRST_PAUSE, _LONGEST_PARKING)
         self._again_at = 0.0
@@ -191,7 +191,7 @@ class SinkQuery:
             raise SourceError(reason(error)) from error
         self._running = query, batches
 
-    def _batches(self, work: SinkWork, id: int, *, is_new: bool) -> SinkBatches | TableBatches:
+    def _batches(self, work: SinkWork, id: int, *, is_new: bool) -> Batches:
         """``id``: of the checkpoint."""
         if isinstance(work.sink.options, FormatOptions):
             return TableBatches(work, self._figures, self._checkpoint, id)
@@ -207,7 +207,7 @@ class SinkQuery:
             clock=self._clock,
         )
 
-    def _ended(self, query: StreamingQuery, batches: SinkBatches | TableBatches) -> None:
+    def _ended(self, query: StreamingQuery, batches: Batches) -> None:
         """Raises PipeError if the query has failed."""
         self._running = None
         batches.close()

@@ -5,9 +5,9 @@ import logging
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from oplog_pipe.errors import BrokenBatchError, ConfigError, PipeError
+from oplog_pipe.errors import ConfigError
 from oplog_pipe.sinks.format import FormatOptions
-from oplog_pipe.spark.batch import SinkFigures, broken
+from oplog_pipe.spark.batch import Batches, SinkFigures
 from oplog_pipe.spark.folders import Folders
 from oplog_pipe.spark.mirror import MirrorTable
 from oplog_pipe.spark.place import is_within, located
@@ -16,7 +16,6 @@ from oplog_pipe.spark.select import kept, messages, selected
 from oplog_pipe.spark.stream import numbered
 from oplog_pipe.spark.tasks.rows import OPS, REPORT, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import SinkWork
-from oplog_sync.failure import SPARK_ERRORS
 
 BATCH = "oplog_batch"
 """The partition of a history: a batch that is repeated replaces itself."""
@@ -24,18 +23,16 @@ BATCH = "oplog_batch"
 logger = logging.getLogger("oplog_pipe")
 
 
-class TableBatches:
-    """Writes the batches of one query. Spark calls it with each, one after another.
+class TableBatches(Batches):
+    """Writes a table.
 
     ``checkpoint``: its folder. ``id``: of the checkpoint. Raises ConfigError if the folders of
     table and checkpoint are in one another.
     """
 
-    retrying: str | None = None
-
     def __init__(self, work: SinkWork, figures: SinkFigures, checkpoint: str, id: int) -> None:
         assert isinstance(work.sink.options, FormatOptions)
-        self.error: PipeError | None = None
+        super().__init__()
         self._work = work
         self._id = id
         self._options = work.sink.options
@@ -47,20 +44,6 @@ class TableBatches:
                 f"{work.place}.path: the folder of the table and --checkpoint must not be in one"
                 " another"
             )
-
-    def __call__(self, rows: DataFrame, number: int) -> None:
-        """Raises PipeError, which ``error`` keeps: Spark wraps it."""
-        try:
-            self._run(rows, number)
-        except PipeError as error:
-            self.error = error
-            raise
-        except (*SPARK_ERRORS, OSError) as error:
-            self.error = BrokenBatchError(broken(error))
-            raise self.error from error
-
-    def close(self) -> None:
-        """Do nothing: nothing is open between two batches."""
 
     def _run(self, rows: DataFrame, number: int) -> None:
         work = self._work

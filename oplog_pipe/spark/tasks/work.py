@@ -143,8 +143,8 @@ def write(work: SinkWork, batches: Batches) -> Batches:
     """Write messages, sorted by their ids, then versions. Yield what is none, and a report."""
     work.log()
     refusals = Refusals(work.sink, RetryClock())
-    matches = _Matches(work, is_past=work.sink.select is not None)
-    is_changed = bool(work.sink.transforms)
+    is_past = work.sink.select is not None or bool(work.sink.transforms)
+    matches = _Matches(work, is_past=is_past)
     last: list[Row] = []
     writing: Writing | None = None
     try:
@@ -154,7 +154,7 @@ def write(work: SinkWork, batches: Batches) -> Batches:
                 for row in work.rows_of(batch):
                     if not row.is_message:
                         others.append(row)
-                    elif is_changed or matches(row):
+                    elif matches(row):
                         if writing is None:
                             refusals.retry(held.open)
                             held.stand_at(work.fence)
@@ -173,7 +173,7 @@ def write(work: SinkWork, batches: Batches) -> Batches:
 class _Matches:
     """Whether the namespaces of source and sink match a message. ``dropped``: others.
 
-    ``is_past``: the messages have been through a query, which may have changed them.
+    ``is_past``: the messages have been through the filters, and may have changed since.
     """
 
     def __init__(self, work: SinkWork, *, is_past: bool = False) -> None:

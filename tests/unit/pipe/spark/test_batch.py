@@ -18,7 +18,7 @@ from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.spark import batch as module
 from oplog_pipe.spark.batch import SinkBatches, SinkFigures
 from oplog_pipe.spark.tasks.rows import FAILURE, LETTER, LIVE, REPORT, Failure, Report, Row, told
-from oplog_pipe.spark.tasks.work import SinkWork
+from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
 
 
 class Calls(Sink):
@@ -254,3 +254,16 @@ def test_a_sink_without_a_fence_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_
     scene.run(0, report(written=1), Row(LIVE, "oplog", 5))
     assert seen == [None]
     assert scene.figures.written == 1
+
+
+def test_versions_of_several_sources_say_nothing_about_one_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("oplog_pipe.spark.tasks.work.build", lambda *_: Calls())
+    own = SinkSettings("s", "m:C", CustomOptions("m:C"))
+    found = []
+    for sources in ({"a": ".*"}, {"a": ".*", "b": ".*"}):
+        newest = OpenSink(SinkWork("p", tmp_path, "sinks[0]", own, sources, "run")).newest
+        newest.see(5)
+        found.append(newest() < 1 << 62)
+    assert found == [True, False]
