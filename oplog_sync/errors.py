@@ -23,6 +23,10 @@ class GapError(SyncError):
     """Operations behind a position are not in the log any more, or never were."""
 
 
+class MessagesGoneError(SyncError):
+    """Messages of a topic behind a position are gone."""
+
+
 class UnreachableError(SyncError):
     """No agent answers now. A later attempt may succeed."""
 

@@ -11,7 +11,14 @@ from pyspark.sql import DataFrame
 
 from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.retry import LeftError, Retry, RetryClock
-from oplog_pipe.errors import BrokenBatchError, ConfigError, FencedError, PipeError, SinkError
+from oplog_pipe.errors import (
+    BrokenBatchError,
+    ConfigError,
+    FencedError,
+    GapError,
+    PipeError,
+    SinkError,
+)
 from oplog_pipe.sinks.base import Abandoning, Fenced
 from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.spark.select import for_sink, kept
@@ -19,11 +26,14 @@ from oplog_pipe.spark.stream import numbered, told
 from oplog_pipe.spark.tasks import rows as kinds
 from oplog_pipe.spark.tasks.rows import Failure, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
+from oplog_sync.errors import MessagesGoneError
 from oplog_sync.failure import SPARK_ERRORS, reason
 
 # The end of a sentence with words of Spark.
 MORE = " (--debug shows more)"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+# In a trace of Spark.
+_GONE = f"{MessagesGoneError.__name__}: "
 _KINDS = {"ConfigError": ConfigError, "FencedError": FencedError}
 
 logger = logging.getLogger("oplog_pipe")
@@ -55,7 +65,7 @@ class Batches(ABC):
             self.error = error
             raise
         except (*SPARK_ERRORS, OSError) as error:
-            self.error = BrokenBatchError(broken(error))
+            self.error = failed(error)
             raise self.error from error
 
     @property
@@ -221,11 +231,14 @@ class SinkBatches(Batches):
             )  # fmt: skip
 
 
-def broken(error: BaseException) -> str:
+def failed(error: BaseException) -> PipeError:
     """Return why Spark did not bring a batch to its end. Its own words may quote a row."""
     said = reason(error)
+    if _GONE in str(error):
+        what = said.split("; ")[0]
+        return GapError(f"{what}; set on_gap: continue for this topic to go on with the oldest one")
     if not said.endswith(MORE):
-        return said
+        return BrokenBatchError(said)
     conditions = _CONDITION.findall(str(error))
     name = conditions[-1] if conditions else type(error).__name__
-    return f"Spark did not bring a batch to its end: {name}{MORE}"
+    return BrokenBatchError(f"Spark did not bring a batch to its end: {name}{MORE}")

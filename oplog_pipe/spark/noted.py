@@ -3,10 +3,12 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
 
+from oplog_pipe.commitlog.log import now_ms
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder.fingerprint import fingerprints, former_sources
 from oplog_pipe.model.settings import SinkSettings, SourceSettings
@@ -15,6 +17,14 @@ from oplog_sync.failure import SPARK_ERRORS, reason
 
 _FILE = "oplog-pipe.json"
 _ID = "id"
+_CREATED = "created"
+
+
+class Checkpoint(NamedTuple):
+    """``id``: 48 random bits. ``created_ms``: in ms since 1970."""
+
+    id: int
+    created_ms: int
 
 
 class NotedSettings:
@@ -33,8 +43,10 @@ class NotedSettings:
         with _usable():
             return self._folders.exists(self._offsets) and not self._folders.is_empty(self._offsets)
 
-    def check(self, place: str, sink: SinkSettings, sources: Sequence[SourceSettings]) -> int:
-        """Note the settings, and return the id of the checkpoint.
+    def check(
+        self, place: str, sink: SinkSettings, sources: Sequence[SourceSettings]
+    ) -> Checkpoint:
+        """Note the settings, and return what is noted of the checkpoint.
 
         Raises ConfigError if they have changed since the first batch.
 
@@ -43,12 +55,12 @@ class NotedSettings:
         """
         present = fingerprints(sink, sources)
         noted = self._read()
-        id = noted.pop(_ID, None) or secrets.randbits(48)
+        made = Checkpoint(noted.pop(_ID, 0) or secrets.randbits(48), noted.pop(_CREATED, now_ms()))
         changed = sorted(
             name for name in present.keys() | noted.keys() if present.get(name) != noted.get(name)
         )
         if not changed:
-            return id
+            return made
         if noted and self.has_batches():
             has_others = former_sources(present) != former_sources(noted)
             if has_others or sink.start != "end":
@@ -58,8 +70,8 @@ class NotedSettings:
                     " that are in the target would stay as they are. Give another --checkpoint,"
                     f" which begins with a copy and ends with the removal of old rows{others}"
                 )
-        self._write({**present, _ID: id})
-        return id
+        self._write({**present, _ID: made.id, _CREATED: made.created_ms})
+        return made
 
     def _read(self) -> dict[str, int]:
         with _usable():

@@ -24,13 +24,13 @@ from oplog_pipe.errors import (
     SinkError,
     SourceError,
 )
-from oplog_pipe.model.settings import PipeSettings
+from oplog_pipe.model.settings import OPLOG, PipeSettings
 from oplog_pipe.model.status import SinkStatus
 from oplog_pipe.sinks.format import FormatOptions
-from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, broken
+from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, failed
 from oplog_pipe.spark.noted import NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
-from oplog_pipe.spark.stream import stream
+from oplog_pipe.spark.stream import Reading, read_by
 from oplog_pipe.spark.table import TableBatches
 from oplog_pipe.spark.tasks.work import SinkWork
 from oplog_sync.failure import SPARK_ERRORS, reason
@@ -173,16 +173,23 @@ class SinkQuery:
 
     def _start(self) -> None:
         settings, sink, options = self._settings, self.sink, self._options
-        sources = {each.name: each.namespace for each in settings.sources}
+        sources = read_by(sink, settings.sources)
         work = SinkWork(
-            settings.name or "", settings.root, f"sinks[{self._number}]", sink, sources,
-            uuid.uuid4().hex, options.log_format,
-        )  # fmt: skip
+            settings.name or "",
+            settings.root,
+            f"sinks[{self._number}]",
+            sink,
+            {each.name: each.namespace for each in sources},
+            uuid.uuid4().hex,
+            options.log_format,
+            topics=frozenset(each.name for each in sources if each.log != OPLOG),
+        )
         noted = NotedSettings(self._spark, self._checkpoint)
-        id = noted.check(work.place, sink, settings.sources)
-        batches = self._batches(work, id, is_new=not noted.has_batches())
+        made = noted.check(work.place, sink, sources)
+        batches = self._batches(work, made.id, is_new=not noted.has_batches())
+        reading = Reading(self._spark, sink, settings.root, options.limit, made.created_ms)
         try:
-            rows = stream(self._spark, settings.sources, sink, settings.root, options.limit)
+            rows = reading.stream(sources)
             writer = rows.writeStream.queryName(sink.name).foreachBatch(batches)
             if options.available_now:
                 writer = writer.trigger(availableNow=True)
@@ -214,7 +221,7 @@ class SinkQuery:
         if batches.error is not None:
             raise batches.error
         if (error := query.exception()) is not None:
-            raise BrokenBatchError(broken(error)) from error
+            raise failed(error) from error
         self.is_done = True
 
     def _attempt(self, call: Callable[[], None]) -> None:

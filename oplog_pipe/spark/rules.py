@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from oplog_pipe.errors import ConfigError
-from oplog_pipe.model.settings import OPLOG, FetchStep, PipeSettings, SinkSettings
+from oplog_pipe.model.settings import FetchStep, PipeSettings, SinkSettings
 from oplog_pipe.sinks.base import Fenced, Sink
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.file import FileOptions
@@ -39,12 +39,6 @@ def _problems(settings: PipeSettings, sinks: Sequence[Sink | None]) -> Iterator[
             "name: is missing: there is no folder on Spark, so the rows in targets belong to the"
             " name of the pipe"
         )
-    for number, source in enumerate(settings.sources):
-        if source.log != OPLOG:
-            yield (
-                f"sources[{number}].log: {source.log} is a topic; on Spark a pipe follows {OPLOG}"
-                " only: use `oplog-pipe run`, or Spark's source with the option topic"
-            )
     paths: dict[str, int] = {}
     for number, own in enumerate(settings.sinks):
         if isinstance(own.options, FormatOptions):

@@ -1,15 +1,18 @@
 """The rows of a sink: its sources as streams of Spark, and the order in which tasks get them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oplog_pipe.model.settings import SinkSettings, SourceSettings
+from oplog_pipe.message import namespace_filter, version_of
+from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Owned, Sink
+from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.place import located
 from oplog_pipe.spark.tasks.rows import COLUMNS
 from oplog_pipe.spark.tasks.work import SinkWork, change, write
@@ -19,65 +22,109 @@ _READ = (
     "version bigint, logged timestamp, offset bigint, event string, type string, id string,"
     " timestamp timestamp, data string"
 )
+_READ_OF_TOPIC = (
+    "version bigint, time timestamp, event string, topic string, key string, id string, data string"
+)
+_ON_GAP = {"stop": "fail", "continue": "oldest"}
 # A pattern that the agent can filter by itself: types are in lower case.
 _TYPE = re.compile(r"\^([a-z0-9_-]+)\$", re.ASCII)
 
 
-def stream(
-    spark: SparkSession,
-    sources: Sequence[SourceSettings],
-    sink: SinkSettings,
-    root: Path,
-    limit: int,
-) -> DataFrame:
-    """Return the rows of all sources.
+@dataclass(frozen=True)
+class Reading:
+    """What the rows of a sink depend on, besides its sources.
 
-    ``root``: folder of the settings file. ``limit``: operations of a batch from each source.
+    - ``root``: folder of the settings file. ``limit``: operations of a batch from each source.
+    - ``created_ms``: of the checkpoint, in ms since 1970.
     """
-    found: DataFrame | None = None
-    # Spark notes positions by the place of a source, not by its name.
-    for source in sorted(sources, key=lambda each: each.name):
-        rows = _source(spark, source, sink, root, limit)
-        found = rows if found is None else found.unionByName(rows)
-    assert found is not None
-    return found
 
+    spark: SparkSession
+    sink: SinkSettings
+    root: Path
+    limit: int
+    created_ms: int
 
-def _source(
-    spark: SparkSession, source: SourceSettings, sink: SinkSettings, root: Path, limit: int
-) -> DataFrame:
-    origin: dict[str, str | None]
-    if source.store is not None:
-        origin = {"store": located(source.store, root)}
-    else:
-        origin = {
-            "agent": ",".join(source.agents),
-            "password": source.password,
-            "caFile": source.tls.ca_file,
-            "certFile": source.tls.cert_file,
-            "keyFile": source.tls.key_file,
+    def stream(self, sources: Sequence[SourceSettings]) -> DataFrame:
+        """Return the rows of these sources."""
+        found: DataFrame | None = None
+        # Spark notes positions by the place of a source, not by its name.
+        for source in sorted(sources, key=lambda each: each.name):
+            rows = self._oplog(source) if source.log == OPLOG else self._topic(source)
+            found = rows if found is None else found.unionByName(rows)
+        assert found is not None
+        return found
+
+    def _oplog(self, source: SourceSettings) -> DataFrame:
+        options = {
+            "start": "now" if self.sink.start == "end" else "0",
+            "onGap": "copy",
+            "types": _only_type(source.namespace, self.sink.namespace),
         }
-    options = {
-        **origin,
-        "start": "now" if sink.start == "end" else "0",
-        "onGap": "copy",
-        "maxOperationsPerTrigger": str(limit),
-        "types": _only_type(source.namespace, sink.namespace),
-    }
-    given = {name: value for name, value in options.items() if value is not None}
-    rows = spark.readStream.format("oplog").schema(_READ).options(**given).load()
-    return rows.select(
-        F.col("event").alias("op"),
-        F.lit(source.name).alias("source"),
-        "version",
-        F.unix_millis("logged").alias("at"),
-        F.col("offset").alias("place"),
-        F.col("type").alias("namespace"),
-        "id",
-        F.unix_millis("timestamp").alias("timestamp"),
-        "data",
-        F.lit(None).cast("string").alias("letter"),
-    )
+        return self._load(source, _READ, options).select(
+            F.col("event").alias("op"),
+            F.lit(source.name).alias("source"),
+            "version",
+            F.unix_millis("logged").alias("at"),
+            F.col("offset").alias("place"),
+            F.col("type").alias("namespace"),
+            "id",
+            F.unix_millis("timestamp").alias("timestamp"),
+            "data",
+            F.lit(None).cast("string").alias("letter"),
+        )
+
+    def _topic(self, source: SourceSettings) -> DataFrame:
+        options = {
+            "topic": source.log,
+            "isolation": source.isolation,
+            "start": "now" if self.sink.start == "end" else "oldest",
+            "onGap": _ON_GAP[source.on_gap],
+        }
+        version = F.col("version")
+        if not isinstance(self.sink.options, FormatOptions):
+            # A pipe on one machine may have written rows, with the time when it was begun, and may
+            # not have read all messages that were published before.
+            version = F.greatest(version, F.lit(version_of(self.created_ms, 0)))
+        return self._load(source, _READ_OF_TOPIC, options).select(
+            F.col("event").alias("op"),
+            F.lit(source.name).alias("source"),
+            version.alias("version"),
+            F.unix_millis("time").alias("at"),
+            F.lit(0).cast("bigint").alias("place"),
+            F.col("topic").alias("namespace"),
+            F.coalesce("key", "id").alias("id"),
+            F.unix_millis("time").alias("timestamp"),
+            "data",
+            F.lit(None).cast("string").alias("letter"),
+        )
+
+    def _load(
+        self, source: SourceSettings, columns: str, options: Mapping[str, str | None]
+    ) -> DataFrame:
+        origin: dict[str, str | None]
+        if source.store is not None:
+            origin = {"store": located(source.store, self.root)}
+        else:
+            origin = {
+                "agent": ",".join(source.agents),
+                "password": source.password,
+                "caFile": source.tls.ca_file,
+                "certFile": source.tls.cert_file,
+                "keyFile": source.tls.key_file,
+            }
+        given = {**origin, "maxOperationsPerTrigger": str(self.limit), **options}
+        set_ = {name: value for name, value in given.items() if value is not None}
+        return self.spark.readStream.format("oplog").schema(columns).options(**set_).load()
+
+
+def read_by(sink: SinkSettings, sources: Sequence[SourceSettings]) -> list[SourceSettings]:
+    """Return the sources that can have messages for a sink, or all if there is none."""
+
+    def has_some(source: SourceSettings) -> bool:
+        patterns = (source.namespace, sink.namespace)
+        return source.log == OPLOG or all(namespace_filter(each)(source.log) for each in patterns)
+
+    return [each for each in sources if has_some(each)] or list(sources)
 
 
 def _only_type(*patterns: str) -> str | None:
@@ -88,8 +135,8 @@ def _only_type(*patterns: str) -> str | None:
 def numbered(rows: DataFrame) -> DataFrame:
     """Return the rows of a batch with their places in the log, or among the rows that were read.
 
-    Agents do not tell the offset of a copied object: then it is 0. Spark refuses numbers of rows in
-    a stream.
+    Agents do not tell the offset of a copied object or of a message: then it is 0. Spark refuses
+    numbers of rows in a stream.
     """
     place = F.col("place")
     number = F.when(place > 0, place).otherwise(F.monotonically_increasing_id())

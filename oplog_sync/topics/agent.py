@@ -13,7 +13,7 @@ import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.arrow import milliseconds
-from oplog_sync.errors import SyncError
+from oplog_sync.errors import MessagesGoneError, SyncError
 from oplog_sync.topics.place import SeenEntry, TopicMessage, seen_entry
 from oplog_sync.topics.position import GAP_ADVICE, OLDEST_ID, Position, TopicOptions, offset_before
 from oplogd.model.event_id import Mark
@@ -167,7 +167,7 @@ class AgentTopic:
             messages = _decode_polled(answer.body)
             headers = {name.lower() for name in answer.headers}
             if "oplog-gap" in headers and not part.may_lack:
-                raise SyncError(
+                raise MessagesGoneError(
                     f"position {position} has left the topic {self._options.name}; {GAP_ADVICE}"
                 )
             rows = [TopicMessage(each.id, each) for each in messages if each.id <= part.end]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import types as T
 
@@ -12,7 +13,7 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.topics.place import TopicMessage
 from oplog_sync.topics.position import TopicOptions
 from oplogd.model.message import Content
-from oplogd.model.message_id import parse_message_id
+from oplogd.model.message_id import SEQUENCE_BITS, parse_message_id
 
 _MS = pa.timestamp("ms", tz="UTC")
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.string())])
@@ -23,6 +24,14 @@ _HEADERS_TYPE = T.ArrayType(
 
 # The second time in the id of a message that was not stored before its publication.
 _NOT_STORED = 16 * "0"
+
+# Columns that a read has only if they are asked for: they repeat the others.
+_ON_REQUEST = frozenset({"event", "version", "data"})
+# Versions of one ms: those of a topic, and of the pipe's commit logs.
+_PER_MS = 1 << 20
+_PER_SEQUENCE = _PER_MS >> SEQUENCE_BITS
+
+_encode = msgspec.json.Encoder().encode
 
 _Messages = Sequence[TopicMessage]
 
@@ -61,6 +70,21 @@ def _times(messages: _Messages) -> pa.Array:
     return pa.array([int(each.id[:16], 16) for each in messages], _MS).cast(INSTANT)
 
 
+def _event(content: Content) -> str:
+    """Return ``delete`` if the message says that the object with its key is gone."""
+    return "delete" if content.key is not None and content.payload is None else "insert"
+
+
+def _version(id_: str) -> int:
+    """Return a number that ascends with the entries of the topic: equal within a commit."""
+    return int(id_[:16], 16) * _PER_MS + int(id_[16:20], 16) * _PER_SEQUENCE
+
+
+def _data(message: TopicMessage) -> str:
+    """Return the message as a poll shows it."""
+    return f'{{"id":"{message.id}",{_encode(_content(message)).decode()[1:]}'
+
+
 def _lsn(id_: str) -> int | None:
     """Return the number of a record in its transaction, None for any other message."""
     if id_[20:36] == _NOT_STORED:  # almost always
@@ -96,13 +120,29 @@ def _columns(topic: str, is_binary: bool) -> dict[str, _Column]:
         "lsn": _Column(
             T.LongType(), pa.int64(), lambda messages: [_lsn(each.id) for each in messages]
         ),
+        "event": _Column(
+            text,
+            pa.string(),
+            lambda messages: [_event(_content(each)) for each in messages],
+            of_content=True,
+        ),
+        "version": _Column(
+            T.LongType(), pa.int64(), lambda messages: [_version(each.id) for each in messages]
+        ),
+        "data": _Column(
+            text, pa.string(), lambda messages: [_data(each) for each in messages], of_content=True
+        ),
     }
 
 
 def topic_schema(is_binary: bool) -> T.StructType:
-    """Return all columns of a topic. ``is_binary``: the payload is a column of bytes."""
+    """Return the columns of a topic that a read has by itself.
+
+    ``is_binary``: the payload is a column of bytes.
+    """
+    columns = _columns("", is_binary).items()
     return T.StructType(
-        [T.StructField(name, column.kind) for name, column in _columns("", is_binary).items()]
+        [T.StructField(name, each.kind) for name, each in columns if name not in _ON_REQUEST]
     )
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import Backend, OpenTopic, split
-from oplog_sync.errors import OptionError, SyncError
+from oplog_sync.errors import MessagesGoneError, OptionError, SyncError
 from oplog_sync.topics.place import SeenEntry, TopicMessage, seen_entry
 from oplog_sync.topics.position import GAP_ADVICE, Position, TopicOptions, offset_before
 from oplogd.errors import TopicNotFoundError
@@ -135,7 +135,7 @@ class StoreTopic:
             request = PollRequest(id_.to_bytes(), inclusive=False, isolation=self._isolation)
             begin = await begin_of(log, PollStart(request))
             if begin.gap and options.fails_on_gap:
-                raise SyncError(
+                raise MessagesGoneError(
                     f"position {start.id} has left the topic {options.name}; {GAP_ADVICE}"
                 )
         last = (await log.locate(end_id.ms, end_id.sequence)).at
@@ -218,8 +218,8 @@ class StoreTopic:
     def _message(self, id_: str, data: str, txn: str | None = None) -> TopicMessage:
         return TopicMessage(id_, decode_content(data) if self._decodes else None, txn)
 
-    def _lost(self, offset: int) -> SyncError:
-        return SyncError(
+    def _lost(self, offset: int) -> MessagesGoneError:
+        return MessagesGoneError(
             f"the messages from offset {offset} on have left the topic {self._options.name} during "
             f"the read; {GAP_ADVICE}"
         )

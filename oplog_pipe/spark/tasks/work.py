@@ -43,7 +43,7 @@ class SinkWork:
 
     - ``pipe``: name of the pipe. ``root``: folder of the settings file on the driver.
     - ``place``: of the sink in the file, such as ``sinks[0]``.
-    - ``sources``: the regular expression of each source's namespaces.
+    - ``sources``: the regular expression of each source's namespaces. ``topics``: those of topics.
     - ``run``: id of this run of the query: workers keep its sink until the next one.
     - ``fence``: where the batch stands; None: the sink has none.
     """
@@ -56,6 +56,7 @@ class SinkWork:
     run: str
     log_format: Format = "text"
     fence: Fence | None = None
+    topics: frozenset[str] = frozenset()
 
     def log(self) -> None:
         """Let a process of Spark log as the driver does."""
@@ -84,8 +85,9 @@ class OpenSink:
     """A sink with its owner. Raises ConfigError."""
 
     def __init__(self, work: SinkWork) -> None:
-        # Each source has versions of its own.
-        self.newest = Newest() if len(work.sources) == 1 else Unlimited()
+        # Each source has versions of its own, and a topic has no copy at its newest one.
+        is_known = len(work.sources) == 1 and not work.topics
+        self.newest = Newest() if is_known else Unlimited()
         self.sink: Sink = build(work.sink.without_select(), work.root)
         if isinstance(self.sink, Owned):
             self.sink.own(Owner(work.pipe, work.sink.name, self.newest))

@@ -31,7 +31,9 @@ class Newest:
 
 
 class Unlimited(Newest):
-    """Of several sources: the newest version of one says nothing about the others."""
+    """Of several sources the newest version of one says nothing about the others. Of a topic there
+    may be newer rows, which a pipe on one machine has written.
+    """
 
     def __call__(self) -> int:
         return (1 << 63) - 1

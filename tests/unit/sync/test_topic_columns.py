@@ -59,6 +59,39 @@ def test_a_message_has_its_columns() -> None:
     }
 
 
+def test_columns_on_request_are_those_of_an_object() -> None:
+    gone = PLAIN._replace(content=Content(None, "k"))
+    assert rows(
+        PLAIN, RECORD, BYTES, gone, columns="event string, version bigint, data string"
+    ) == [
+        {
+            "event": "insert",
+            "version": (MS << 20) + (1 << 4),
+            "data": f'{{"id":"{PLAIN.id}","payload":"text","key":"k",'
+            '"headers":[["a","1"],["a","2"]]}',
+        },
+        {
+            "event": "insert",
+            "version": (MS << 20) + (2 << 4),
+            "data": f'{{"id":"{RECORD.id}","payload":null}}',
+        },
+        {
+            "event": "insert",
+            "version": (MS << 20) + (3 << 4),
+            "data": f'{{"id":"{BYTES.id}","payload":"/w==","encoding":"base64"}}',
+        },
+        {
+            "event": "delete",
+            "version": (MS << 20) + (1 << 4),
+            "data": f'{{"id":"{gone.id}","payload":null,"key":"k"}}',
+        },
+    ]
+    largest = TopicMessage(str(MessageId(MS, 0xFFFF)), None)
+    following = TopicMessage(str(MessageId(MS + 1, 0)), None)
+    (last,), (first,) = (rows(each, columns="version bigint") for each in (largest, following))
+    assert last["version"] < first["version"] == (MS + 1) << 20
+
+
 def test_a_payload_that_is_no_text_names_the_option() -> None:
     assert rows(PLAIN, RECORD, columns="payload string") == [{"payload": "text"}, {"payload": None}]
     with pytest.raises(SyncError, match=f"payload of message {BYTES.id} is not UTF-8; .* binary"):

@@ -11,6 +11,7 @@ from oplog_pipe.errors import (
     BrokenBatchError,
     ConfigError,
     FencedError,
+    GapError,
     PipeError,
     SinkError,
     SourceError,
@@ -19,7 +20,9 @@ from oplog_pipe.folder.failures import exit_code
 from oplog_pipe.model.settings import PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.spark import query as module
+from oplog_pipe.spark.noted import Checkpoint
 from oplog_pipe.spark.query import QueryOptions, SinkQuery
+from oplog_pipe.spark.stream import read_by
 from oplog_sync.source.lag import QueryLag
 
 
@@ -58,8 +61,8 @@ class Noted:
     def __init__(self, spark: object, checkpoint: str) -> None:
         self.checkpoint = checkpoint
 
-    def check(self, *given: object) -> int:
-        return 1
+    def check(self, *given: object) -> Checkpoint:
+        return Checkpoint(1, 1)
 
     def has_batches(self) -> bool:
         return False
@@ -72,7 +75,7 @@ class Scene:
         self.refused: PipeError | None = None
         self.lag: QueryLag | None = None
         monkeypatch.setattr(module, "NotedSettings", Noted)
-        monkeypatch.setattr(module, "stream", self._stream)
+        monkeypatch.setattr(module.Reading, "stream", self._stream)
         monkeypatch.setattr(module, "lag_of", lambda _: self.lag)
         own = SinkSettings("s", "m:C", CustomOptions("m:C"), on_failure=on_failure)
         settings = PipeSettings(folder, folder, (SourceSettings("a", ("http://a",)),), (own,))
@@ -125,7 +128,12 @@ def test_a_query_for_what_there_is_now_ends_without_an_error(scene: Scene) -> No
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(SinkError("refused"), 4), (ConfigError("wrong"), 2), (FencedError("another driver"), 4)],
+    [
+        (SinkError("refused"), 4),
+        (ConfigError("wrong"), 2),
+        (FencedError("another driver"), 4),
+        (GapError("gone"), 5),
+    ],
 )
 def test_a_failure_of_the_sink_ends_its_query(scene: Scene, error: PipeError, code: int) -> None:
     scene.end(error)
@@ -232,3 +240,19 @@ def test_a_stop_ends_the_query_once(scene: Scene) -> None:
     assert isinstance(scene.query._leaving, threading.Event)
     assert scene.query._leaving.is_set()
     assert scene.query.status().phase == "stopped"
+
+
+def test_a_sink_reads_only_topics_that_it_can_match() -> None:
+    oplog = SourceSettings("o", ("http://a",))
+    orders = SourceSettings("t", ("http://a",), "shop/orders")
+    none = SourceSettings("n", ("http://a",), "shop/others", namespace="^never$")
+    sources = [oplog, orders, none]
+
+    def read(namespace: str, given: list[SourceSettings]) -> list[str]:
+        own = SinkSettings("s", "m:C", CustomOptions("m:C"), namespace=namespace)
+        return [each.name for each in read_by(own, given)]
+
+    assert read(".*", sources) == ["o", "t"]
+    assert read("^video$", sources) == ["o"]
+    assert read("^shop/", sources) == ["o", "t"]
+    assert read("^video$", [orders, none]) == ["t", "n"]  # a query needs a source

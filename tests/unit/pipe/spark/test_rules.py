@@ -57,9 +57,7 @@ def test_what_a_pipe_on_spark_does_not_have_is_named_at_once(
 ) -> None:
     text = """
 dir: d
-sources:
-  - {agents: ["http://a:1"], store: "mongodb://u:sEcret@h/d"}
-  - {agents: ["http://a:1"], log: shop/orders}
+sources: [{agents: ["http://a:1"], store: "mongodb://u:sEcret@h/d"}]
 sinks:
   - {name: a, type: file, path: out.jsonl}
   - {name: b, type: http, url: "http://a/b"}
@@ -76,8 +74,6 @@ sinks:
         "2",
         "oplog-pipe: name: is missing: there is no folder on Spark, so the rows in targets belong"
         " to the name of the pipe",
-        "oplog-pipe: sources[1].log: shop/orders is a topic; on Spark a pipe follows system/oplog"
-        " only: use `oplog-pipe run`, or Spark's source with the option topic",
         "oplog-pipe: sinks[5].path: is in the folder of sinks[4], or around it",
         "oplog-pipe: sinks[0].type: file writes to one machine; on Spark tasks run on many: use"
         " another type, a format such as json, or `oplog-pipe run`",
@@ -102,7 +98,9 @@ GOOD = """
 name: p
 dir: d
 max_log_bytes: 1 GB
-sources: [{agents: ["http://a:1"]}]
+sources:
+  - {agents: ["http://a:1"]}
+  - {agents: ["http://a:1"], log: shop/orders, on_gap: continue}
 sinks:
   - {name: a, type: postgres, url: "postgresql://u@h/d", transforms: ["steps_of_rules.deep:step"]}
   - {name: b, type: mongodb, url: "mongodb://h", database: d}
@@ -122,7 +120,7 @@ sinks:
 
 def test_the_rest_is_right(file: SettingsFile, capsys: pytest.CaptureFixture[str]) -> None:
     assert validated(file, GOOD, capsys) == [
-        "0", "the settings are right: 1 source, 8 sinks"
+        "0", "the settings are right: 2 sources, 8 sinks"
     ]  # fmt: skip
 
 
