@@ -77,7 +77,8 @@ def spark(
     For more than one machine can carry. Runs until SIGTERM or Ctrl-C. Positions are in the
     checkpoint; `dir` and the settings of the commit log have no effect. A sink that fails ends
     alone, and the others go on. Exit code: 0 stopped by a signal, 1 a source refuses, or Spark
-    fails, 2 a wrong setting, 4 a sink or a transform did not take messages.
+    fails, 2 a wrong setting, 4 a sink or a transform did not take messages, 5 messages of a topic
+    are gone.
     """
     from oplog_pipe.spark import rules
 

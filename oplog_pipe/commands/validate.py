@@ -39,9 +39,9 @@ def validate(settings: PipeSettings, offline: bool, show: bool, for_spark: bool)
     """Check the settings, and all that they name.
 
     Imports the modules of transforms and sinks. Then opens and closes each sink, which may create
-    its table or index, and asks each agent for the log. A file is not opened: a pipe may be writing
-    to it. Exit code: 0 all is well, 1 a sink or an agent has a problem, 2 the settings have
-    mistakes.
+    its table or index, and asks each agent for the log, with --spark not those of a source with a
+    store. A file is not opened: a pipe may be writing to it. Exit code: 0 all is well, 1 a sink or
+    an agent has a problem, 2 the settings have mistakes.
     """
     sinks = make_all(settings, on_spark=for_spark)
     if for_spark:
@@ -51,7 +51,7 @@ def validate(settings: PipeSettings, offline: bool, show: bool, for_spark: bool)
     for sentence in remarks(settings):
         print(f"# {printable(sentence)}")
     if not offline:
-        return asyncio.run(tell(PROGRAM, _answers(settings, sinks)))
+        return asyncio.run(tell(PROGRAM, _answers(settings, sinks, on_spark=for_spark)))
     if not show:
         counts = counted(len(settings.sources), "source"), counted(len(settings.sinks), "sink")
         print(f"the settings are right: {', '.join(counts)}")
@@ -86,7 +86,7 @@ def make_all(settings: PipeSettings, *, on_spark: bool) -> list[Sink | None]:
 
 
 async def _answers(
-    settings: PipeSettings, sinks: list[Sink | None]
+    settings: PipeSettings, sinks: list[Sink | None], *, on_spark: bool
 ) -> AsyncIterator[tuple[str, str]]:
     """Yield the subject of each answer and a sentence. A problem has no subject."""
     for own, sink in zip(settings.sinks, sinks, strict=True):
@@ -98,6 +98,9 @@ async def _answers(
         except PipeError as error:
             yield "", f"sink {own.name}: {error}"
     for source in settings.sources:
+        if on_spark and source.store is not None:
+            yield f"source {source.name}", "Spark reads the store, not its agents"
+            continue
         stores: dict[str, Endpoint] = {}
         for endpoint in _endpoints(source):
             try:

@@ -41,9 +41,11 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SettingsFile:
     return SettingsFile(tmp_path)
 
 
-def validated(file: SettingsFile, text: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def validated(
+    file: SettingsFile, text: str, capsys: pytest.CaptureFixture[str], *flags: str
+) -> list[str]:
     """Return the exit code and the lines that are printed, without the folder."""
-    code = main(["validate", "-f", str(file.write(text))])
+    code = main(["validate", *flags, "-f", str(file.write(text))])
     out, err = capsys.readouterr()
     return [str(code), *(out + err).replace(f"{file.path.parent}/", "").splitlines()]
 
@@ -68,6 +70,22 @@ sinks:
     assert {*os.listdir(file.path.parent)} - {"__pycache__"} == {
         "pipe.yaml", "sinks_of_validate.py", "closed",
     }  # fmt: skip
+
+
+def test_spark_reads_a_store_and_not_its_agents(
+    file: SettingsFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """
+name: p
+dir: d
+sources: [{agents: ["http://127.0.0.1:1"], store: oplog.db}]
+sinks: [{name: t, format: parquet, path: t}]
+"""
+    assert validated(file, text, capsys, "--spark") == [
+        "0",
+        "# sink t: Spark writes parquet",
+        "# source system/oplog: Spark reads the store, not its agents",
+    ]
 
 
 def test_every_problem_is_told_and_names_no_secret(
