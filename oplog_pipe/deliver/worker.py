@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Literal
 
 from oplog_kit.backoff import Backoff
@@ -18,6 +17,7 @@ from oplog_pipe.model.reasons import of_code
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.model.status import GAVE_UP, WAITS_FOR_COPY, SinkStatus
 from oplog_pipe.sinks.base import Fenced, Mirroring, Sink
+from oplog_pipe.sinks.parts.fence import SETTLED, Fence
 
 # Seconds between two attempts of a parked sink, at most.
 _LONGEST_PARKING = 300.0
@@ -177,11 +177,35 @@ class Worker:
         if not self._is_open:
             self._retry(self._sink.open)
             if isinstance(self._sink, Fenced):
-                # Who may not change the fence has written nothing on Spark.
-                with suppress(TargetError):
-                    self._retry(self._sink.end_terms)
+                self._settle(self._sink)
             self._is_open = True
             self._unpark()
+
+    def _settle(self, sink: Fenced) -> None:
+        """Let tasks of Spark fail that may still write, and wait for what is under way.
+
+        Raises SinkError, LeftError.
+        """
+        try:
+            fence = self._retry(sink.read_fence)
+        except TargetError as error:
+            logger.warning(
+                "sink %r: whether late tasks of Spark may write its rows is not known: %s",
+                self.name, error,
+            )  # fmt: skip
+            return
+        if fence is None or fence.step == SETTLED:
+            return
+        term = self._retry(sink.begin_term)
+        if sink.late_seconds:
+            logger.info(
+                "sink %r: waiting %.0f s for what late tasks of Spark may still write",
+                self.name, sink.late_seconds,
+            )  # fmt: skip
+            self._clock.pause(self._draining, sink.late_seconds)
+            if self._draining.is_set():
+                raise LeftError("stopped before the tasks of Spark had ended")
+        self._retry(lambda: sink.move_fence(Fence(term, SETTLED)))
 
     def _park(self, error: PipeError, pause: float) -> None:
         """Keep the place for a while. ``pause``: seconds."""

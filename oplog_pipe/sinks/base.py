@@ -124,8 +124,8 @@ class Fenced(Protocol):
         Raises SinkError.
         """
 
-    def end_terms(self) -> None:
-        """Let all writers that stand at a fence fail, if there were any. Raises SinkError."""
+    def read_fence(self) -> Fence | None:
+        """Return where the fence is; None: there is none. Raises SinkError."""
 
     def move_fence(self, fence: Fence) -> None:
         """Move the fence to a later step of a term.

@@ -20,7 +20,7 @@ from oplog_pipe.errors import (
     SinkError,
 )
 from oplog_pipe.sinks.base import Abandoning, Fenced
-from oplog_pipe.sinks.parts.fence import Fence
+from oplog_pipe.sinks.parts.fence import Fence, other_driver
 from oplog_pipe.spark.select import for_sink, kept
 from oplog_pipe.spark.stream import numbered, told
 from oplog_pipe.spark.tasks import rows as kinds
@@ -34,7 +34,6 @@ MORE = " (--debug shows more)"
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # In a trace of Spark.
 _GONE = f"{MessagesGoneError.__name__}: "
-_KINDS = {"ConfigError": ConfigError, "FencedError": FencedError}
 
 logger = logging.getLogger("oplog_pipe")
 
@@ -73,6 +72,11 @@ class Batches(ABC):
         """The failure that is being tried again."""
         return None
 
+    @property
+    def retries(self) -> int:
+        """Repeated calls of the driver."""
+        return 0
+
     def close(self) -> None:
         """Close what is open between two batches."""
         return
@@ -87,6 +91,7 @@ class SinkBatches(Batches):
 
     - ``tasks``: number of writing tasks. ``letters``: None: no message may be refused.
     - ``is_new``: no driver has written a batch of the checkpoint.
+    - ``newest``: returns the largest version that the checkpoint can have given up to a batch.
     - ``stage_attempts``: returns how often a stage of Spark has begun again.
     - ``leaving``: a stop request.
     """
@@ -99,6 +104,7 @@ class SinkBatches(Batches):
         *,
         tasks: int,
         is_new: bool,
+        newest: Callable[[int], int],
         stage_attempts: Callable[[int], int],
         leaving: threading.Event,
         clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
@@ -110,6 +116,7 @@ class SinkBatches(Batches):
         self._tasks = tasks
         # Whether tasks of an earlier attempt may still run.
         self._has_late = not is_new
+        self._newest = newest
         self._stage_attempts = stage_attempts
         self._leaving = leaving
         self._clock = clock
@@ -123,6 +130,10 @@ class SinkBatches(Batches):
     def retrying(self) -> str | None:
         return self._retry.error
 
+    @property
+    def retries(self) -> int:
+        return self._retry.retries
+
     def close(self) -> None:
         if self._held is not None:
             self._held.close()
@@ -131,19 +142,22 @@ class SinkBatches(Batches):
         held = self._open()
         fence = self._move(held, 2 * number)
         self._let_late_ones_end(held)
-        work, rows = self._work.at(fence), numbered(rows)
+        newest = self._newest(number)
+        work, rows = self._work.at(fence, newest), numbered(rows)
         if work.sink.select is None:
             found = told(rows, work, held.sink, self._tasks).collect()
         else:
             with kept(rows, work) as some:
                 found = told(for_sink(some, work), work, held.sink, self._tasks).collect()
-        self._finish(held, [Row(*each) for each in found], number)
+        self._finish(held, [Row(*each) for each in found], number, newest)
 
-    def _finish(self, held: OpenSink, found: list[Row], number: int) -> None:
+    def _finish(self, held: OpenSink, found: list[Row], number: int, newest: int) -> None:
         reports = list(told_of(found, kinds.REPORT, Report))
         self._has_late = any(each.attempt for each in reports)
         for failure in told_of(found, kinds.FAILURE, Failure):
-            raise _KINDS.get(failure.kind, SinkError)(failure.text)
+            if failure.kind == FencedError.__name__:
+                raise other_driver(self._work.owner)
+            raise (ConfigError if failure.kind == ConfigError.__name__ else SinkError)(failure.text)
         if any(self._stage_attempts(stage) for stage in {each.stage for each in reports} - {-1}):
             # Tasks that had ended got rows of another reading: operations there, a copy here.
             raise BrokenBatchError("a part of the batch was read twice, so it is repeated")
@@ -153,7 +167,7 @@ class SinkBatches(Batches):
             assert self._letters is not None
             self._letters.add_line((row.data or "").encode())
         if copies := ends_of(found):
-            self._end_copies(held, copies, number, {row.source for row in letters})
+            self._end_copies(held, copies, number, newest, {row.source for row in letters})
         figures = self._figures
         figures.batch = number
         figures.written += sum(each.written for each in reports)
@@ -208,11 +222,16 @@ class SinkBatches(Batches):
             self._has_late = False
 
     def _end_copies(
-        self, held: OpenSink, copies: dict[str, int], number: int, lacking: set[str | None]
+        self,
+        held: OpenSink,
+        copies: dict[str, int],
+        number: int,
+        newest: int,
+        lacking: set[str | None],
     ) -> None:
         """End the copies of sources, each with its version. ``lacking``: some had refused ones."""
         name, sink = self._work.sink.name, held.sink
-        held.stand_at(self._move(held, 2 * number + 1))
+        held.stand_at(self._move(held, 2 * number + 1), newest)
         self._let_late_ones_end(held)
         for source, version in sorted(copies.items()):
             self._retry(lambda: sink.begin_copy(version, source))  # noqa: B023

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from oplog_pipe.commitlog.log import now_ms
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder.fingerprint import fingerprints, former_sources
+from oplog_pipe.message import version_of
 from oplog_pipe.model.settings import SinkSettings, SourceSettings
 from oplog_pipe.spark.folders import Folders
 from oplog_sync.failure import SPARK_ERRORS, reason
@@ -18,6 +19,8 @@ from oplog_sync.failure import SPARK_ERRORS, reason
 _FILE = "oplog-pipe.json"
 _ID = "id"
 _CREATED = "created"
+# Operations, or milliseconds times 2^20: 4 s.
+_AHEAD = 1 << 32
 
 
 class Checkpoint(NamedTuple):
@@ -72,6 +75,23 @@ class NotedSettings:
                 )
         self._write({**present, _ID: made.id, _CREATED: made.created_ms})
         return made
+
+    def newest(self, made: Checkpoint, batch: int) -> int:
+        """Return the largest version that the checkpoint can have given up to a planned batch.
+
+        Another checkpoint, or an older copy of this one, may have given larger ones, since versions
+        begin with a time. 4 s are added: a copy may lack the batches of a moment. Raises OSError
+        and the errors of Spark.
+        """
+        newest = version_of(made.created_ms, 0)
+        # A version, then figures of Spark, then a line per source.
+        for line in self._folders.read(f"{self._offsets}/{batch}").splitlines()[2:]:
+            offset: Any = {"id": ""} if line == "-" else msgspec.json.decode(line)
+            if "base" in offset:
+                newest = max(newest, offset["base"] + offset["offset"])
+            elif len(offset["id"]) > 1:  # of a topic: the time of a publication
+                newest = max(newest, version_of(int(offset["id"][:16], 16) + 1, 0))
+        return newest + _AHEAD
 
     def _read(self) -> dict[str, int]:
         with _usable():

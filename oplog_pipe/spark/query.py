@@ -24,11 +24,11 @@ from oplog_pipe.errors import (
     SinkError,
     SourceError,
 )
-from oplog_pipe.model.settings import OPLOG, PipeSettings
+from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import SinkStatus
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, failed
-from oplog_pipe.spark.noted import NotedSettings
+from oplog_pipe.spark.noted import Checkpoint, NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import Reading, read_by
 from oplog_pipe.spark.table import TableBatches
@@ -95,6 +95,8 @@ class SinkQuery:
         self._is_first = False
         # The last batch, and when something was last told about the one behind it.
         self._told = (-1, clock.now())
+        # When the present batch was first seen.
+        self._begun_at = clock.now()
         # Attempts in a row that Spark did not bring to an end.
         self._broken = 0
         # When the query has ended or, before its first batch, started: nothing is known since.
@@ -124,7 +126,8 @@ class SinkQuery:
         is_busy = bool(query.status["isTriggerActive"])
         self._is_first = self._figures.batch < 0 and is_busy
         if not is_busy or self._figures.batch != self._told[0]:
-            self._told = self._figures.batch, self._clock.now()
+            self._begun_at = self._clock.now()
+            self._told = self._figures.batch, self._begun_at
         elif self._clock.now() >= self._told[1] + _TELL_SECONDS:
             self._told = self._figures.batch, self._clock.now()
             with suppress(*SPARK_ERRORS):  # it has ended meanwhile
@@ -146,7 +149,10 @@ class SinkQuery:
         """Return the present state. Any thread may call it."""
         figures, running, lag = self._figures, self._running, self._lag
         error = self.error or self._parked
-        retrying = None if running is None else running[1].retrying
+        retrying, retries = None, figures.retries
+        if running is not None:
+            retrying = running[1].retrying
+            retries += running[1].retries
         return SinkStatus(
             self.sink.name,
             self.sink.type,
@@ -158,17 +164,20 @@ class SinkQuery:
             written=figures.written,
             filtered=figures.filtered,
             dead=figures.dead,
-            retries=figures.retries,
+            retries=retries,
             error=retrying if error is None else str(error),
             not_whole=sorted(figures.not_whole),
         )
 
     def _lag_seconds(self) -> float:
-        """Return the lag, at least the time since the query has ended, or has begun a copy."""
+        """Return the lag, and the time since the query has ended, or hangs, or has begun a copy."""
         seconds = 0.0 if self._lag is None else self._lag.seconds
-        is_idle = self._running is None and (self.error or self._parked) is not None
+        running, now = self._running, self._clock.now()
+        if running is not None and running[1].retrying is not None:
+            return seconds + now - self._begun_at
+        is_idle = running is None and (self.error or self._parked) is not None
         if is_idle or self._is_first:
-            seconds += self._clock.now() - self._ended_at
+            seconds += now - self._ended_at
         return seconds
 
     def _start(self) -> None:
@@ -182,11 +191,10 @@ class SinkQuery:
             {each.name: each.namespace for each in sources},
             uuid.uuid4().hex,
             options.log_format,
-            topics=frozenset(each.name for each in sources if each.log != OPLOG),
         )
         noted = NotedSettings(self._spark, self._checkpoint)
         made = noted.check(work.place, sink, sources)
-        batches = self._batches(work, made.id, is_new=not noted.has_batches())
+        batches = self._batches(work, made, noted)
         reading = Reading(self._spark, sink, settings.root, options.limit, made.created_ms)
         try:
             rows = reading.stream(sources)
@@ -198,17 +206,17 @@ class SinkQuery:
             raise SourceError(reason(error)) from error
         self._running = query, batches
 
-    def _batches(self, work: SinkWork, id: int, *, is_new: bool) -> Batches:
-        """``id``: of the checkpoint."""
+    def _batches(self, work: SinkWork, made: Checkpoint, noted: NotedSettings) -> Batches:
         if isinstance(work.sink.options, FormatOptions):
-            return TableBatches(work, self._figures, self._checkpoint, id)
+            return TableBatches(work, self._figures, self._checkpoint, made.id)
         dead = work.sink.dead_letter
         return SinkBatches(
             work,
             self._figures,
             DeadLetters(work.root / dead) if dead else None,
             tasks=self._options.tasks,
-            is_new=is_new,
+            is_new=not noted.has_batches(),
+            newest=partial(noted.newest, made),
             stage_attempts=partial(stage_attempts, self._spark),
             leaving=self._leaving,
             clock=self._clock,
@@ -217,6 +225,7 @@ class SinkQuery:
     def _ended(self, query: StreamingQuery, batches: Batches) -> None:
         """Raises PipeError if the query has failed."""
         self._running = None
+        self._figures.retries += batches.retries
         batches.close()
         if batches.error is not None:
             raise batches.error

@@ -26,10 +26,6 @@ class MongodbFence:
         )
         return int(found["term"])
 
-    def end_terms(self, database: Database[Document]) -> None:
-        change = {"$inc": {"term": 1}, "$set": {"step": -1}}
-        database[COLLECTION].update_one({"_id": self._owner}, change)
-
     def move(self, fence: Fence, database: Database[Document]) -> None:
         """Raises FencedError if a later term has begun."""
         earlier = {"_id": self._owner, "term": fence.term, "step": {"$lte": fence.step}}

@@ -88,6 +88,7 @@ class MongodbSink(OwnedRows):
 
         def remove(database: Database[Document]) -> None:
             for collection in self._collections(database):
+                self._judge_new(collection)
                 with collection.find(old, {"_id": 1}, batch_size=_PIECE) as found:
                     while ids := [each["_id"] for each in islice(found, _PIECE)]:
                         self._look.look()
@@ -103,15 +104,14 @@ class MongodbSink(OwnedRows):
     def begin_term(self) -> int:
         return self._run(MongodbFence(str(self._owner)).begin_term)
 
-    def end_terms(self) -> None:
-        self._run(MongodbFence(str(self._owner)).end_terms)
+    def read_fence(self) -> Fence | None:
+        return self._run(MongodbFence(str(self._owner)).read)
 
     def move_fence(self, fence: Fence) -> None:
         self._run(partial(MongodbFence(str(self._owner)).move, fence))
 
     def stand_at(self, fence: Fence) -> None:
-        read = MongodbFence(str(self._owner)).read
-        self._look = FenceLook(fence, lambda: self._run(read))
+        self._look = FenceLook(fence, self.read_fence)
 
     def adopt(self, former: str) -> int:
         """Change all documents of the former owner. After a failure, call it again."""
@@ -132,11 +132,14 @@ class MongodbSink(OwnedRows):
             self._client.close()
 
     def _write(self, name: str, writes: Writes, database: Database[Document]) -> None:
-        if name not in self._judged:
-            self._judge(database[name], str(self._owner))
-            self._judged.add(name)
+        self._judge_new(database[name])
         self._look.look()
         writes.run(database, self._look.check)
+
+    def _judge_new(self, collection: Collection[Document]) -> None:
+        if collection.name not in self._judged:
+            self._judge(collection, str(self._owner))
+            self._judged.add(collection.name)
 
     def _judge(self, collection: Collection[Document], owner: str) -> None:
         """Judge the newest version of an owner's documents. Raises ConfigError."""

@@ -14,6 +14,9 @@ from oplog_pipe.errors import FencedError, SinkError
 LOOK_SECONDS = 10.0
 """How long a look at the fence holds."""
 
+SETTLED = 1 << 62
+"""The step of a term without writers, behind the time in which earlier ones may be late."""
+
 
 class Fence(NamedTuple):
     """A place in the life of the rows of an owner. ``term``: of a driver. ``step``: ascends in it.

@@ -14,7 +14,7 @@ from oplog_pipe.errors import ConfigError, SinkError
 class Owner:
     """``pipe``: name of the pipe, or id of its folder. ``sink``: name of the sink.
 
-    ``newest``: returns the largest version of this folder.
+    ``newest``: returns the largest version of this folder or checkpoint.
     """
 
     pipe: str
@@ -39,14 +39,14 @@ class Owner:
     def check(self, place: str, newest: int | None) -> None:
         """Judge the newest version among the sink's rows in a place.
 
-        Raises ConfigError if the folder has not given it: the target would ignore new messages.
+        Raises ConfigError if the pipe has not given it: the target would ignore new messages.
         """
         own = self.newest()
         if newest is not None and newest > own:
             raise ConfigError(
                 f"sink {self.sink!r}: {place} has a row of version {newest}, and the newest version"
-                f" of this folder is {own}: another folder has written the row. Use that folder,"
-                " or empty the target and let the sink start with start: copy"
+                f" of this pipe is {own}: another folder or checkpoint has written the row. Use"
+                " that one, or empty the target and begin with a copy"
             )
 
 

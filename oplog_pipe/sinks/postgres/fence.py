@@ -38,7 +38,7 @@ INSERT INTO {table} AS old (owner, term, step) VALUES (%b, 1, -1)
 ON CONFLICT (owner) DO UPDATE SET term = old.term + 1, step = -1, moved = now()
 RETURNING term
 """
-_END = "UPDATE {table} SET term = term + 1, step = -1, moved = now() WHERE owner = %b"
+_READ = "SELECT term, step FROM {table} WHERE owner = %b"
 _MOVE = """
 UPDATE {table} SET step = %b::bigint, moved = now()
 WHERE owner = %b AND term = %b::bigint AND step <= %b::bigint
@@ -61,12 +61,12 @@ class _BlockedError(Exception):
 
 
 class PostgresFence:
-    """``session``: its own one. ``schema``: of its table; None: the first one of the search path.
+    """``session``: its own one. ``schema``: of its table, the same as that of the rows.
 
     ``creates``: create the table if it is missing.
     """
 
-    def __init__(self, session: Session, owner: Owner, schema: str | None, creates: bool) -> None:
+    def __init__(self, session: Session, owner: Owner, schema: str, creates: bool) -> None:
         self._session = session
         self._owner = str(owner)
         self._table = table_name(schema, TABLE)
@@ -84,17 +84,26 @@ class PostgresFence:
             self._create()
 
         def begin(connection: Connection) -> int:
-            row = connection.execute(query(_BEGIN, self._table), [self._owner]).fetchone()
+            try:
+                row = connection.execute(query(_BEGIN, self._table), [self._owner]).fetchone()
+            except InsufficientPrivilege:
+                raise TargetError(
+                    f"PostgreSQL: the user may not change table {self._table}; run as its owner:"
+                    f' GRANT SELECT, INSERT, UPDATE ON {self._table} TO "{connection.info.user}"'
+                ) from None
             assert row is not None
             return int(row[0])
 
         return self._locked(begin)
 
-    def end_terms(self) -> None:
-        """Let all writers with a fence fail, if there were any."""
-        if self._exists():
-            given = [self._owner]
-            self._locked(lambda connection: connection.execute(query(_END, self._table), given))
+    def read(self) -> Fence | None:
+        """Return where the fence is; None: there is none. Raises SinkError."""
+
+        def read(connection: Connection) -> Fence | None:
+            row = connection.execute(query(_READ, self._table), [self._owner]).fetchone()
+            return None if row is None else Fence(*row)
+
+        return self._session.run(read) if self._exists() else None
 
     def _exists(self) -> bool:
         def look(connection: Connection) -> bool:
@@ -144,14 +153,22 @@ class PostgresFence:
         try:
             return self._session.run(run, statements=3)
         except _BlockedError:
-            given = [self._label]
-            ended = self._session.run(
-                lambda connection: connection.execute(_DISCONNECT, given).fetchall()
-            )
+            ended = self._session.run(self._disconnect)
             holder = "a task that has stopped, and is now disconnected," if ended else "another one"
             raise SinkError(
                 f"PostgreSQL: {holder} holds the lock of a row of table {self._table}",
                 transient=True,
+            ) from None
+
+    def _disconnect(self, connection: Connection) -> bool:
+        """Return whether there was a task to disconnect."""
+        try:
+            return bool(connection.execute(_DISCONNECT, [self._label]).fetchall())
+        except InsufficientPrivilege:
+            raise TargetError(
+                f"PostgreSQL: a task of another user holds the lock of a row of {self._table}, and"
+                " this user may not disconnect it; run as a user who may grant it: GRANT"
+                f' pg_signal_backend TO "{connection.info.user}"'
             ) from None
 
     def _statement(self) -> str:

@@ -31,6 +31,12 @@ WHERE (tables.relkind IN ('r', 'p') AND (%(owned)s::boolean IS TRUE OR NOT table
             AND columns.attname = '{OWNER}'))
 ORDER BY 1, 2
 """
+_SCHEMA = """
+SELECT coalesce((
+    SELECT nspname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE pg_class.oid = to_regclass(%b)
+), current_schema()::text, 'public')
+"""
 _PAGE_END = """
 SELECT id::text FROM (
     SELECT id FROM {table}
@@ -60,8 +66,18 @@ class Places:
         self._holds_id = "{id}" in table
         self.fixed = None if "{" in table else table_name(schema if dot else None, name)
         """The only table, as SQL; None: there may be several."""
-        self.fixed_schema = schema if dot and "{" not in schema else None
-        """The schema of all tables, if the template names one."""
+        self._fixed_schema = schema if dot and "{" not in schema else None
+
+    def schema(self, connection: Connection) -> str:
+        """Return the schema of the tables; of several ones that in which new tables come.
+
+        A table may be named without a schema, and be in another one for another user.
+        """
+        if self._fixed_schema is not None:
+            return self._fixed_schema
+        row = connection.execute(_SCHEMA, [self.fixed]).fetchone()
+        assert row is not None
+        return str(row[0])
 
     def of(self, message: Message) -> str:
         """Return the table of a message, as SQL."""

@@ -56,6 +56,7 @@ class PostgresSink(OwnedRows):
         parameters = conninfo(options.url, root)
         self._lanes = Lanes(parameters, options.timeout, creates=options.create)
         self._fence_session = Session(parameters, options.timeout, creates=options.create)
+        self._found_fence: PostgresFence | None = None
         self._session = self._lanes.main
         # Existing tables with the column of the owner, and the cast of a string to their id.
         self._ready: dict[str, str] = {}
@@ -81,7 +82,9 @@ class PostgresSink(OwnedRows):
 
     def end_copy(self, generation: int, source: str) -> None:
         given = {"source": source, "generation": generation, "owner": str(self._owner)}
-        for table in self._session.run(self._places.tables):
+        tables = self._session.run(self._places.tables)
+        self._judge_new(tables)
+        for table in tables:
             start: str | None = None
             while True:
                 piece = partial(delete_old, table=table, start=start, given=given)
@@ -96,8 +99,8 @@ class PostgresSink(OwnedRows):
     def begin_term(self) -> int:
         return self._fence().begin_term()
 
-    def end_terms(self) -> None:
-        self._fence().end_terms()
+    def read_fence(self) -> Fence | None:
+        return self._fence().read()
 
     def move_fence(self, fence: Fence) -> None:
         self._fence().move(fence)
@@ -106,8 +109,11 @@ class PostgresSink(OwnedRows):
         self._lanes.guard(self._fence().guard(fence))
 
     def _fence(self) -> PostgresFence:
-        schema = self._places.fixed_schema
-        return PostgresFence(self._fence_session, self._owner, schema, self._creates)
+        if self._found_fence is None:
+            session = self._fence_session
+            schema = session.run(self._places.schema)
+            self._found_fence = PostgresFence(session, self._owner, schema, self._creates)
+        return self._found_fence
 
     def adopt(self, former: str) -> int:
         """Change all rows of the former owner in one transaction."""
@@ -148,8 +154,7 @@ class PostgresSink(OwnedRows):
     def _write(self, tables: Collapsed, *, keep: bool = True) -> None:
         """Write messages. ``keep`` False: roll it back."""
         try:
-            if new := tables.keys() - self._judged:
-                self._session.run(partial(self._judge_new, new), statements=None)
+            self._judge_new(tables)
             if new := tables.keys() - self._ready.keys():
                 prepare = partial(self._prepare, sorted(new))
                 self._ready |= self._session.run(prepare, statements=4 * len(new))
@@ -251,13 +256,18 @@ class PostgresSink(OwnedRows):
                 found.append(f"table {name} does not exist; create it, or set create: true")
         return found
 
-    def _judge_new(self, tables: Iterable[str], connection: Connection) -> None:
-        """Judge tables before the first write to them. Raises ConfigError."""
-        for name in tables:
-            table = read_table(connection, name)
-            if table is not None and table.is_owned:
-                self._judge(connection, name, str(self._owner))
-            self._judged.add(name)
+    def _judge_new(self, tables: Iterable[str]) -> None:
+        """Judge tables before the first change in them. Raises ConfigError, SinkError."""
+
+        def judge(connection: Connection) -> None:
+            for name in new:
+                table = read_table(connection, name)
+                if table is not None and table.is_owned:
+                    self._judge(connection, name, str(self._owner))
+                self._judged.add(name)
+
+        if new := set(tables) - self._judged:
+            self._session.run(judge, statements=None)
 
     def _judge(self, connection: Connection, table: str, owner: str) -> None:
         # An index on the column makes this fast. Without one it may take long, once a start.

@@ -83,9 +83,7 @@ class ElasticsearchSink(OwnedRows):
         for index in dict.fromkeys(action.target for action in actions):
             if index not in self._ready:
                 self._prepare(index, self._create)
-            if index not in self._judged:
-                self._judge(index, str(self._owner))
-                self._judged.add(index)
+            self._judge_new(index)
         for group in bodies(actions, self._max_body_bytes):
             self._write(group)
         self._done.clear()
@@ -99,17 +97,15 @@ class ElasticsearchSink(OwnedRows):
         return self._fence().begin_term()
 
     @readable()
-    def end_terms(self) -> None:
-        fence = self._fence()
-        if fence.read() is not None:
-            fence.begin_term()
+    def read_fence(self) -> Fence | None:
+        return self._fence().read()
 
     @readable()
     def move_fence(self, fence: Fence) -> None:
         self._fence().move(fence)
 
     def stand_at(self, fence: Fence) -> None:
-        self._look = FenceLook(fence, readable()(self._fence().read))
+        self._look = FenceLook(fence, self.read_fence)
 
     def _fence(self) -> SearchFence:
         return SearchFence(self._servers, str(self._owner), creates=self._create)
@@ -118,6 +114,7 @@ class ElasticsearchSink(OwnedRows):
     def end_copy(self, generation: int, source: str) -> None:
         for index, own in self._existing().items():
             self._prepare(index, False)
+            self._judge_new(index)
             older = [
                 *own,
                 {"term": {f"{OWN}.owner": str(self._owner)}},
@@ -156,6 +153,11 @@ class ElasticsearchSink(OwnedRows):
 
     def close(self) -> None:
         self._servers.close()
+
+    def _judge_new(self, index: str) -> None:
+        if index not in self._judged:
+            self._judge(index, str(self._owner))
+            self._judged.add(index)
 
     @readable()
     def _judge(self, index: str, owner: str) -> None:

@@ -32,7 +32,7 @@ from oplog_pipe.spark.tasks.rows import (
     rows_of,
     told,
 )
-from oplog_pipe.spark.tasks.writing import Newest, Unlimited, Writing
+from oplog_pipe.spark.tasks.writing import Writing
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -43,9 +43,10 @@ class SinkWork:
 
     - ``pipe``: name of the pipe. ``root``: folder of the settings file on the driver.
     - ``place``: of the sink in the file, such as ``sinks[0]``.
-    - ``sources``: the regular expression of each source's namespaces. ``topics``: those of topics.
+    - ``sources``: the regular expression of each source's namespaces.
     - ``run``: id of this run of the query: workers keep its sink until the next one.
-    - ``fence``: where the batch stands; None: the sink has none.
+    - ``fence``: where the batch stands; None: the sink has none. ``newest``: the largest version
+      that the checkpoint can have given up to this batch.
     """
 
     pipe: str
@@ -56,7 +57,7 @@ class SinkWork:
     run: str
     log_format: Format = "text"
     fence: Fence | None = None
-    topics: frozenset[str] = frozenset()
+    newest: int = 0
 
     def log(self) -> None:
         """Let a process of Spark log as the driver does."""
@@ -67,8 +68,8 @@ class SinkWork:
     def owner(self) -> str:
         return f"{self.pipe}/{self.sink.name}"
 
-    def at(self, fence: Fence | None) -> "SinkWork":
-        return replace(self, fence=fence)
+    def at(self, fence: Fence | None, newest: int) -> "SinkWork":
+        return replace(self, fence=fence, newest=newest)
 
     def rows_of(self, batch: pa.RecordBatch) -> Iterator[Row]:
         """Raises SinkError for a row that is no message."""
@@ -85,12 +86,10 @@ class OpenSink:
     """A sink with its owner. Raises ConfigError."""
 
     def __init__(self, work: SinkWork) -> None:
-        # Each source has versions of its own, and a topic has no copy at its newest one.
-        is_known = len(work.sources) == 1 and not work.topics
-        self.newest = Newest() if is_known else Unlimited()
+        self._newest = 0
         self.sink: Sink = build(work.sink.without_select(), work.root)
         if isinstance(self.sink, Owned):
-            self.sink.own(Owner(work.pipe, work.sink.name, self.newest))
+            self.sink.own(Owner(work.pipe, work.sink.name, lambda: self._newest))
         if isinstance(self.sink, Mirroring):
             self.sink.mirror(work.owner)
         self._is_open = False
@@ -101,7 +100,9 @@ class OpenSink:
             self.sink.open()
             self._is_open = True
 
-    def stand_at(self, fence: Fence | None) -> None:
+    def stand_at(self, fence: Fence | None, newest: int) -> None:
+        """``newest``: see ``SinkWork``."""
+        self._newest = newest
         if fence is not None and isinstance(self.sink, Fenced):
             self.sink.stand_at(fence)
 
@@ -159,8 +160,8 @@ def write(work: SinkWork, batches: Batches) -> Batches:
                     elif matches(row):
                         if writing is None:
                             refusals.retry(held.open)
-                            held.stand_at(work.fence)
-                            writing = Writing(work.sink, held.sink, refusals, held.newest)
+                            held.stand_at(work.fence, work.newest)
+                            writing = Writing(work.sink, held.sink, refusals)
                         writing.add(row)
                 others += refusals.take()
                 if others:

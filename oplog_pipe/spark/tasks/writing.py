@@ -10,52 +10,18 @@ from oplog_pipe.spark.tasks.refusals import Refusals
 from oplog_pipe.spark.tasks.rows import Row
 
 
-class Newest:
-    """The largest version that the checkpoint can have given, for the owner of the rows.
-
-    A later checkpoint begins at a larger one: its versions begin with a time. This one may be an
-    older copy of itself, and rows of later batches may be in the target.
-    """
-
-    _AHEAD = 1 << 32
-    """Operations, or milliseconds times 2^20: 4 s."""
-
-    def __init__(self) -> None:
-        self._version = 0
-
-    def see(self, version: int) -> None:
-        self._version = version
-
-    def __call__(self) -> int:
-        return self._version + self._AHEAD
-
-
-class Unlimited(Newest):
-    """Of several sources the newest version of one says nothing about the others. Of a topic there
-    may be newer rows, which a pipe on one machine has written.
-    """
-
-    def __call__(self) -> int:
-        return (1 << 63) - 1
-
-
 class Writing:
     """Collects the rows of one task, and writes them.
 
     A sink with owners gets the last message of each object only, so an attempt of a task that comes
     late writes what the batch ends with. Others get all.
-
-    ``newest``: of the owner of the sink.
     """
 
-    def __init__(
-        self, settings: SinkSettings, sink: Sink, refusals: Refusals, newest: Newest
-    ) -> None:
+    def __init__(self, settings: SinkSettings, sink: Sink, refusals: Refusals) -> None:
         self.written = 0
         self._sink = sink
         self._limits = settings.batch
         self._refusals = refusals
-        self._newest = newest
         self._is_mirror = isinstance(sink, Owned)
         # By object for a mirror, else by number. The number of its messages: older ones count.
         self._waiting: dict[object, Row] = {}
@@ -80,7 +46,6 @@ class Writing:
         self._waiting.clear()
         self._count = self._bytes = 0
         if rows:
-            self._newest.see(rows[-1].version or 0)
             self._write(rows)
             self.written += replaced
 

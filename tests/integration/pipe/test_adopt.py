@@ -72,7 +72,7 @@ def test_rows_that_are_newer_than_the_folder_are_not_adopted(
     lost.write([message(1)])
     lost.close()
     assert main(["adopt", "rows", "--from", "old/rows", "-f", file]) == 2
-    assert "another folder has written the row" in capsys.readouterr().err
+    assert "another folder or checkpoint has written the row" in capsys.readouterr().err
     assert target.run("SELECT oplog_owner FROM video") == [("old/rows",)]
 
 

@@ -221,9 +221,14 @@ def test_rows_that_the_folder_cannot_have_written_are_told_before_they_are_writt
     with opened(target.sink(), owner(newest=500)) as same:
         same.write([message(500, "a")])
     with opened(target.sink(), owner("b", newest=499)) as another:
-        with pytest.raises(ConfigError, match="another folder has written"):
+        with pytest.raises(ConfigError, match="another folder or checkpoint has written"):
             another.adopt("test/sink")
         another.write([message(499, "c")])
+    with (
+        opened(target.sink(), owner(newest=499)) as copying,  # a copy without an object
+        pytest.raises(ConfigError, match=f"version {version(500)}, and the newest version"),
+    ):
+        copying.end_copy(version(400), OPLOG)
     assert numbers(target) == {"a": 500, "b": 3, "c": 499}
 
 

@@ -266,7 +266,7 @@ def test_documents_of_an_earlier_release_get_an_owner_when_written_and_are_remov
         path = f"/{prefix}all/_doc/{id}?version={BASE + offset}&version_type=external_gte"
         opensearch.ask("PUT", path, {"oplog": own})
     sink.write([message(3, "written", {})])
-    with pytest.raises(ConfigError, match="another folder has written the row"):
+    with pytest.raises(ConfigError, match="another folder or checkpoint has written the row"):
         sink.write([message(4, "newer", {})])
     sink.end_copy(BASE + 5, "system/oplog")
     assert opensearch.documents(f"{prefix}all").keys() == {"left", "newer"}

@@ -10,7 +10,7 @@ import pytest
 from oplog_pipe.errors import FencedError, SinkError
 from oplog_pipe.sinks.base import Fenced
 from oplog_pipe.sinks.parts import fence as parts
-from oplog_pipe.sinks.parts.fence import Fence, FenceLook
+from oplog_pipe.sinks.parts.fence import SETTLED, Fence, FenceLook
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import OwnedSink, Target
 
@@ -127,14 +127,16 @@ def test_a_writer_that_stopped_behind_its_look_sends_nothing(
 
 def test_a_pipe_without_spark_ends_the_terms_of_drivers(target: Target, sinks: Sinks) -> None:
     plain = sinks()
-    plain.end_terms()  # there was none
+    assert plain.read_fence() is None
     driver = sinks()
     fence = Fence(driver.begin_term(), 0)
     assert fence.term == 1
     driver.move_fence(fence)
     late = sinks(fence)
     late.write([message(0)])
-    plain.end_terms()
+    assert plain.read_fence() == fence
+    plain.move_fence(Fence(plain.begin_term(), SETTLED))
+    assert sinks().read_fence() == (2, SETTLED)
     plain.write([message(1, op="delete")])
     with pytest.raises(FencedError):
         late.write([message(0)])

@@ -138,7 +138,7 @@ def test_documents_of_an_earlier_release_get_an_owner_when_written_and_are_remov
         target.do(lambda database: database["video"].update_many({}, {"$unset": {"owner": ""}}))
     with opened(target.sink(), owner(newest=9)) as sink:
         sink.write([message(3, "written")])
-        with pytest.raises(ConfigError, match="another folder has written the row"):
+        with pytest.raises(ConfigError, match="another folder or checkpoint has written the row"):
             sink.write([message(4, "newer")])
         sink.end_copy(version(5), OPLOG)
     assert sorted(target.objects()) == ["left", "newer"]

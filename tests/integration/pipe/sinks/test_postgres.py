@@ -211,7 +211,7 @@ def test_a_table_of_an_earlier_release_gets_the_column_and_its_rows_an_owner_whe
     with opened(target.sink(), owner(newest=9)) as sink:
         assert sink.missing() == []
         sink.write([message(3, "written")])
-        with pytest.raises(ConfigError, match="another folder has written the row"):
+        with pytest.raises(ConfigError, match="another folder or checkpoint has written the row"):
             sink.write([message(4, "newer")])
         sink.end_copy(version(5), OPLOG)
     with opened(target.sink(create=False)) as sink:

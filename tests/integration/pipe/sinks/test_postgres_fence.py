@@ -139,6 +139,49 @@ def test_a_user_without_the_right_to_create_needs_none_if_the_table_is_there(
     target.run("DROP ROLE few")
 
 
+def test_the_fence_is_where_the_rows_are_however_their_table_is_named(
+    target: PostgresTarget, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sinks().write([message(0)])
+    assert sinks(table="public.video").begin_term() == 1
+    target.run("CREATE SCHEMA first")
+    monkeypatch.setattr(target, "url", f"{target.url}?options=-csearch_path%3Dfirst,public")
+    assert sinks(table="video").begin_term() == 2
+    assert target.run("SELECT to_regclass('first.oplog_fence') IS NULL") == [(True,)]
+
+
+def test_a_user_that_may_see_the_fence_is_told_what_it_may_not_do(
+    target: PostgresTarget, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fences, "_WAIT_MS", 50)
+    driver = sinks()
+    fence = Fence(driver.begin_term(), 0)
+    driver.move_fence(fence)
+    target.run("CREATE ROLE onlooker LOGIN")
+    plain = target.url
+    monkeypatch.setattr(target, "url", plain.replace("postgres@", "onlooker@"))
+    few = sinks()
+    monkeypatch.setattr(target, "url", plain)
+    with pytest.raises(TargetError, match="permission denied for table oplog_fence"):
+        few.read_fence()
+    target.run("GRANT SELECT ON oplog_fence TO onlooker")
+    assert few.read_fence() == fence
+    with pytest.raises(TargetError, match="run as its owner: GRANT") as caught:
+        few.begin_term()
+    target.run(str(caught.value).partition(" run as its owner: ")[2])
+    writer = sinks(fence)
+
+    def stop(connection: psycopg.Connection[tuple[object, ...]]) -> None:
+        with pytest.raises(TargetError, match="may not disconnect it") as caught:
+            few.begin_term()
+        assert str(caught.value).endswith('GRANT pg_signal_backend TO "onlooker"')
+
+    writer._session.run(stop)
+    assert few.begin_term() == 2
+    few.close()
+    target.run("DROP OWNED BY onlooker; DROP ROLE onlooker")
+
+
 def test_a_lock_of_somebody_else_is_called_so(
     target: PostgresTarget, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:

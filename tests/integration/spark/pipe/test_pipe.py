@@ -142,6 +142,12 @@ def test_the_order_of_the_sources_in_the_file_decides_nothing(
         assert pipe.run() == 0
         rows = table(url, "objects", "id, data->'parents'")
         assert rows == [("a/0", []), ("a/1", []), ("a/2", []), ("b/1", ["p"]), ("b/2", [])]
+        with psycopg.connect(url) as connection:
+            # As if a later checkpoint had written it.
+            connection.execute("UPDATE objects SET version = version + 5000::bigint * 1048576")
+        assert one.post([operation("update", 2)]) == 200
+        assert pipe.run() == 2
+        assert "another folder or checkpoint has written the row" in pipe.error
         other = [{"name": "c", "agents": [two.url]}, sources[0]]
         pipe = SparkFolder(
             spark, tmp_path, [], [postgres_sink(url, start="end")], sources=other, name=pipe.name

@@ -18,7 +18,7 @@ from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.spark import batch as module
 from oplog_pipe.spark.batch import SinkBatches, SinkFigures
 from oplog_pipe.spark.tasks.rows import FAILURE, LETTER, LIVE, REPORT, Failure, Report, Row, told
-from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
+from oplog_pipe.spark.tasks.work import SinkWork
 
 
 class Calls(Sink):
@@ -46,7 +46,7 @@ class Calls(Sink):
         self.note("term")
         return self.term
 
-    def end_terms(self) -> None:
+    def read_fence(self) -> Fence | None:
         raise AssertionError("a driver begins a term")
 
     def move_fence(self, fence: Fence) -> None:
@@ -87,6 +87,7 @@ class Scene:
         self.batches = SinkBatches(
             work, self.figures, DeadLetters(self.file), tasks=2, is_new=is_new,
             stage_attempts=lambda stage: int(stage in self.stages), leaving=self.leaving,
+            newest=lambda number: number,
             clock=RetryClock(pause=self._pause, jitter=lambda: 0.0),
         )  # fmt: skip
 
@@ -207,9 +208,16 @@ def test_a_failed_task_ends_the_query_without_letters_and_copies(scene: Scene) -
     assert scene.figures == SinkFigures()
 
 
-def test_a_wrong_setting_that_a_task_finds_stays_one(scene: Scene) -> None:
+def test_what_a_task_finds_stays_what_it_is(scene: Scene) -> None:
     with pytest.raises(ConfigError):
-        scene.run(0, told(FAILURE, Failure("ConfigError", "another folder has written the row")))
+        scene.run(
+            0,
+            told(
+                FAILURE, Failure("ConfigError", "another folder or checkpoint has written the row")
+            ),
+        )
+    with pytest.raises(FencedError, match="another driver writes the rows of 'p/s'"):
+        scene.run(0, told(FAILURE, Failure("FencedError", "a later writer has begun")))
 
 
 def test_passing_failures_of_the_target_are_tried_again(scene: Scene) -> None:
@@ -254,16 +262,3 @@ def test_a_sink_without_a_fence_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_
     scene.run(0, report(written=1), Row(LIVE, "oplog", 5))
     assert seen == [None]
     assert scene.figures.written == 1
-
-
-def test_versions_of_several_sources_say_nothing_about_one_another(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("oplog_pipe.spark.tasks.work.build", lambda *_: Calls())
-    own = SinkSettings("s", "m:C", CustomOptions("m:C"))
-    found = []
-    for sources in ({"a": ".*"}, {"a": ".*", "b": ".*"}):
-        newest = OpenSink(SinkWork("p", tmp_path, "sinks[0]", own, sources, "run")).newest
-        newest.see(5)
-        found.append(newest() < 1 << 62)
-    assert found == [True, False]

@@ -20,9 +20,10 @@ from oplog_pipe.folder.failures import exit_code
 from oplog_pipe.model.settings import PipeSettings, SinkSettings, SourceSettings
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.spark import query as module
+from oplog_pipe.spark.batch import SinkBatches
 from oplog_pipe.spark.noted import Checkpoint
 from oplog_pipe.spark.query import QueryOptions, SinkQuery
-from oplog_pipe.spark.stream import read_by
+from oplog_pipe.spark.stream import Reading, read_by
 from oplog_sync.source.lag import QueryLag
 
 
@@ -67,6 +68,9 @@ class Noted:
     def has_batches(self) -> bool:
         return False
 
+    def newest(self, made: Checkpoint, batch: int) -> int:
+        raise AssertionError("no batch is written here")
+
 
 class Scene:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, on_failure: Any) -> None:
@@ -75,7 +79,7 @@ class Scene:
         self.refused: PipeError | None = None
         self.lag: QueryLag | None = None
         monkeypatch.setattr(module, "NotedSettings", Noted)
-        monkeypatch.setattr(module.Reading, "stream", self._stream)
+        monkeypatch.setattr(Reading, "stream", self._stream)
         monkeypatch.setattr(module, "lag_of", lambda _: self.lag)
         own = SinkSettings("s", "m:C", CustomOptions("m:C"), on_failure=on_failure)
         settings = PipeSettings(folder, folder, (SourceSettings("a", ("http://a",)),), (own,))
@@ -218,6 +222,22 @@ def test_a_first_batch_that_takes_long_is_a_lag(scene: Scene) -> None:
     assert scene.query.status().lag_seconds == 4.0
     scene.write(0)
     assert scene.query.status().lag_seconds == 0.0
+
+
+def test_a_batch_whose_target_does_not_answer_is_a_lag(scene: Scene) -> None:
+    scene.write(7)
+    scene.queries[0].status["isTriggerActive"] = True
+    scene.query.look()
+    assert scene.query._running is not None
+    batches = scene.query._running[1]
+    assert isinstance(batches, SinkBatches)
+    batches._retry.error, batches._retry.retries = "away", 3
+    scene.now += 4
+    scene.query.look()
+    status = scene.query.status()
+    assert (status.lag_seconds, status.retries, status.error) == (4.0, 3, "away")
+    scene.end(SinkError("away"))
+    assert scene.query.status().retries == 3
 
 
 def test_a_batch_that_takes_long_is_told(

@@ -16,7 +16,7 @@ from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.spark.tasks.refusals import Refusals
 from oplog_pipe.spark.tasks.rows import LETTER, Row
-from oplog_pipe.spark.tasks.writing import Newest, Writing
+from oplog_pipe.spark.tasks.writing import Writing
 
 BASE = 1_790_000_000_000 << 20
 
@@ -53,7 +53,7 @@ def settings(messages: int = 3, **others: object) -> SinkSettings:
 
 def writing(sink: Sink, own: SinkSettings) -> tuple[Writing, Refusals]:
     refusals = Refusals(own, RetryClock())
-    return Writing(own, sink, refusals, Newest()), refusals
+    return Writing(own, sink, refusals), refusals
 
 
 def row(
@@ -156,10 +156,3 @@ def test_many_refusals_in_a_row_are_a_failure() -> None:
     found.add(row("c", 1))
     with pytest.raises(SinkError, match="the target seems to be ill"):
         found.flush()
-
-
-def test_the_newest_version_allows_for_an_older_copy_of_the_checkpoint_only() -> None:
-    newest = Newest()
-    newest.see(BASE)
-    seconds = (newest() - BASE) / (1000 << 20)
-    assert 4 <= seconds < 5
