@@ -1,21 +1,16 @@
 """Folders of tables, in whatever file system Spark finds them."""
 
+import os
+import re
+import uuid
 from typing import Any
 
-import msgspec
 from pyspark.sql import SparkSession
 
+from oplog_sync.failure import SPARK_ERRORS
 from oplog_sync.jvm import hadoop, jvm
 
-# Spark reads no files whose names begin so.
-_MARK = "_oplog_pipe"
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """Of a table: its owner, and the id of the checkpoint that has written it."""
-
-    owner: str
-    checkpoint: int
+_ID = re.compile(r"\w+", re.ASCII)
 
 
 class Folders:
@@ -26,29 +21,62 @@ class Folders:
         java, configuration = hadoop(spark)
         self._path: Any = java.fs.Path
         self._files: Any = self._path(path).getFileSystem(configuration)
+        self._is_local = str(self._files.getUri().getScheme()) == "file"
 
     def exists(self, path: str) -> bool:
         return bool(self._files.exists(self._path(path)))
 
     def is_empty(self, path: str) -> bool:
-        return len(self._files.listStatus(self._path(path))) == 0
+        """Return whether a folder has no folder, and no file with content."""
+        found = self._files.listStatus(self._path(path))
+        return all(each.isFile() and each.getLen() == 0 for each in found)
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the paths that are the prefix with a word behind it."""
+        folder, start = prefix.rsplit("/", 1)
+        found = self._files.globStatus(self._path(f"{prefix}*")) or ()
+        names = sorted(each.getPath().getName() for each in found)
+        return [f"{folder}/{each}" for each in names if _ID.fullmatch(each[len(start) :])]
+
+    def unique(self, prefix: str) -> str:
+        """Return a path for ``names`` that no other driver uses."""
+        return prefix + uuid.uuid4().hex
 
     def delete(self, path: str) -> None:
         """Delete a folder or a file, if there is one."""
         self._files.delete(self._path(path), True)
 
-    def delete_all(self, pattern: str) -> None:
-        """Delete what drivers have left that were killed."""
-        for each in self._files.globStatus(self._path(pattern)) or ():
-            self._files.delete(each.getPath(), True)
-
     def rename(self, path: str, to: str) -> None:
-        """Give a folder another name. Raises OSError if the file system refuses."""
-        if not self._files.rename(self._path(path), self._path(to)):
+        """Give a file or a folder another name. Raises OSError if the file system refuses."""
+        if self._is_local and os.path.isdir(self._local(path)):
+            # Hadoop would copy file by file if there is such a folder.
+            os.rename(self._local(path), self._local(to))
+        elif not self._files.rename(self._path(path), self._path(to)):
             raise OSError(f"{path} cannot become {to}")
 
-    def make(self, path: str) -> None:
-        self._files.mkdirs(self._path(path))
+    def move(self, path: str, to: str) -> bool:
+        """Give a folder another name. False: it is gone, or there is a folder of this name."""
+        try:
+            self.rename(path, to)
+        except (OSError, *SPARK_ERRORS):
+            if self.exists(path) and not self.exists(to):
+                raise
+            return False
+        # Some file systems move a folder into the one that has its new name.
+        within = f"{to}/{path.rsplit('/', 1)[1]}"
+        if self.exists(within):
+            self.delete(within)
+            return False
+        return True
+
+    def remove(self, path: str, prefix: str) -> None:
+        """Delete a folder whose driver may go on writing it.
+
+        It goes away in one step, to a name with the prefix, so no part of it is ever in use.
+        """
+        dead = self.unique(prefix)
+        if self.move(path, dead):
+            self.delete(dead)
 
     def write(self, path: str, text: bytes) -> None:
         stream = self._files.create(self._path(path), True)
@@ -62,11 +90,5 @@ class Folders:
         finally:
             stream.close()
 
-    def mark(self, path: str, mark: Mark) -> None:
-        self.write(f"{path}/{_MARK}", msgspec.json.encode(mark))
-
-    def mark_of(self, path: str) -> Mark | None:
-        """Return the mark of a table. None: it is no table of a pipe."""
-        if not self.exists(f"{path}/{_MARK}"):
-            return None
-        return msgspec.json.decode(self.read(f"{path}/{_MARK}"), type=Mark)
+    def _local(self, path: str) -> str:
+        return str(self._path(path).toUri().getPath())

@@ -9,6 +9,7 @@ from oplog_pipe.errors import ConfigError
 
 # Spark takes them for patterns when it reads.
 _PATTERN = re.compile(r"[][{}*?\\]")
+_LOCAL = re.compile(r"^file:/+")
 
 
 def located(path: str, root: Path) -> str:
@@ -21,5 +22,10 @@ def located(path: str, root: Path) -> str:
 
 def is_within(path: str, other: str) -> bool:
     """Return whether a path is in a folder, or is the folder."""
-    one, two = (each if urlsplit(each).scheme else os.path.abspath(each) for each in (path, other))
-    return f"{one.rstrip('/')}/".startswith(f"{two.rstrip('/')}/")
+    return f"{_plain(path)}/".startswith(f"{_plain(other)}/")
+
+
+def _plain(path: str) -> str:
+    """Return the only way to write a path, but for symbolic links."""
+    local = _LOCAL.sub("/", path)
+    return (local if urlsplit(local).scheme else os.path.abspath(local)).rstrip("/")

@@ -31,7 +31,7 @@ from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, failed
 from oplog_pipe.spark.noted import Checkpoint, NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import Reading, read_by
-from oplog_pipe.spark.table import TableBatches
+from oplog_pipe.spark.tables.table import TableBatches
 from oplog_pipe.spark.tasks.work import SinkWork
 from oplog_sync.failure import SPARK_ERRORS, reason
 from oplog_sync.source.lag import QueryLag, lag_of

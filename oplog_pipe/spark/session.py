@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import oplog_sync
@@ -26,6 +27,8 @@ from oplog_sync.session import start, stop
 
 # Spark searches the long text of an interrupted batch by a pattern, which needs a large stack.
 _JAVA = ("-Xss16m",)
+# Of PySpark.
+_QUOTING = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SPECULATION = "spark.speculation"
 
 
@@ -36,6 +39,7 @@ def session(settings: PipeSettings, master: str | None, *, debug: bool) -> Itera
     ``master`` None: the one of spark-submit, else all cores of this machine. Raises PipeError.
     """
     folder = Path(tempfile.mkdtemp(prefix="oplog-pipe-"))
+    silence()
     for number in ending_signals():  # until the pipe handles them
         signal.signal(number, _leave)
     try:
@@ -65,6 +69,12 @@ def session(settings: PipeSettings, master: str | None, *, debug: bool) -> Itera
             JAVA.finish()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def silence() -> None:
+    """Let PySpark log no errors of queries: they quote values of rows. They come as errors, too."""
+    for name in _QUOTING:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -43,7 +43,8 @@ _SCHEMA = pa.schema(
 )
 OPS = ("insert", "update", "delete")
 WRONG = "wrong"
-"""``op`` of a row that is no message, although it should be."""
+"""``op`` of a row that is no message, although it should be. ``letter``: a sentence about it."""
+WRONG_OP = "op of a row is not insert, update or delete"
 
 
 class Row(NamedTuple):
@@ -67,7 +68,7 @@ class Row(NamedTuple):
     def check(self) -> None:
         """Raise SinkError for a row of a query that is no message."""
         if self.op == WRONG:
-            raise SinkError("select: op of a row is not insert, update or delete")
+            raise SinkError(f"select: {self.letter}")
         if self.op in OPS and None in self[:-1]:
             name = self._fields[self.index(None)].replace("namespace", "type")
             raise SinkError(f"select: {name} of a row is null")
@@ -104,13 +105,19 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """Of one task. ``attempt``: 0: the first one. ``stage``: of the writing tasks; -1: none."""
+    """Of one task.
+
+    - ``attempt``: 0: the first one. ``stage``: of the writing tasks; -1: none.
+    - ``first``, ``last``: smallest and largest version of the messages that a query gets.
+    """
 
     written: int = 0
     filtered: int = 0
     retries: int = 0
     attempt: int = 0
     stage: int = -1
+    first: int | None = None
+    last: int | None = None
 
 
 Told = TypeVar("Told", Failure, Report)

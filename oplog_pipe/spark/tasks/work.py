@@ -113,9 +113,14 @@ class OpenSink:
 def keep(work: SinkWork, batches: Batches) -> Batches:
     """Leave out what the namespaces of source and sink do not match."""
     matches = _Matches(work)
+    bounds: list[int] = []
     for batch in batches:
-        yield batch_of([row for row in rows_of(batch) if not row.is_message or matches(row)])
-    yield batch_of([told(REPORT, Report(filtered=matches.dropped))])
+        rows = [row for row in rows_of(batch) if not row.is_message or matches(row)]
+        versions = [row.version or 0 for row in rows if row.is_message] + bounds
+        bounds = [min(versions), max(versions)] if versions else []
+        yield batch_of(rows)
+    first, last = bounds or (None, None)
+    yield batch_of([told(REPORT, Report(filtered=matches.dropped, first=first, last=last))])
 
 
 def change(work: SinkWork, batches: Batches) -> Batches:

@@ -11,6 +11,7 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from oplog_pipe.spark import select
+from oplog_pipe.spark.tasks.rows import LIVE, Row
 from oplog_sync.source import register
 from tests.integration.spark.pipe.pipes import SparkFolder, operation, postgres_sink, table
 from tests.integration.spark.source.mirrors import MANY, SMALL_LOG, World
@@ -80,8 +81,7 @@ def test_a_table_with_merge_equals_the_source_after_gaps_with_purged_tombstones(
                 f"{type}/{id}": json.loads(data)["timestamp"] for type, id, data in found
             } == world.objects
         # A driver was killed between the two changes of folders.
-        (tmp_path / "mirror.before").rename(tmp_path / "gone")
-        (tmp_path / "mirror").rename(tmp_path / "mirror.before")
+        (tmp_path / "mirror").rename(tmp_path / "_mirror.before-0")
         world.change(10)
         assert pipe.run() == 0
         found = rows_of(spark, tmp_path / "mirror", "type", "id", "data")
@@ -114,7 +114,20 @@ def test_a_history_has_a_batch_once_and_begins_again_with_a_new_checkpoint(
         ("select", "SELECT op, id FROM input", 2, "sinks[0].select: the result has no column type"),
         ("select", "SELECT * EXCEPT (id), string(null) AS id FROM input", 4, "id of a row is null"),
         ("select", "SELECT * EXCEPT (op), 'live' AS op FROM input", 4, "op of a row is not insert"),
-        ("tables", {"owners": {"format": "orc", "path": "none"}}, 4, "sinks[0].tables.owners: "),
+        ("select", "SELECT * EXCEPT (place), array(1) AS place FROM input", 2, "sinks[0].select: "),
+        (
+            "select",
+            "SELECT * EXCEPT (source), 'x' AS source FROM input",
+            4,
+            "source of a row is no",
+        ),
+        (
+            "select",
+            "SELECT * EXCEPT (version), 1 AS version FROM input",
+            4,
+            "version of a row is n",
+        ),
+        ("tables", {"owners": {"format": "orc", "path": "none"}}, 1, "sinks[0].tables.owners: "),
     ],
 )
 def test_a_wrong_query_is_named(
@@ -193,24 +206,31 @@ def test_a_second_driver_ends_the_first_one_of_a_mirror(
         assert "another driver writes the rows of" in (ended.error or "")
         assert other.run() == 0
     assert rows_of(spark, tmp_path / "mirror", "id") == [("1",), ("2",)]
-    assert not list(tmp_path.glob("mirror.next*"))
+    # Each driver has left the file that the next one takes away.
+    left = sorted(each.name.partition("-")[0] for each in tmp_path.glob("_mirror*"))
+    assert left == ["_mirror.driver", "_mirror.part"]
 
 
 @pytest.mark.parametrize(
-    "select",
+    ("query", "code", "problem"),
     [
-        "SELECT * EXCEPT (id), string(null) AS id FROM input",
-        "SELECT * EXCEPT (op), 'DELETE' AS op FROM input",
+        ("* EXCEPT (id), string(null) AS id", 4, "id of a row is null"),
+        ("* EXCEPT (op), 'DELETE' AS op", 4, "op of a row is not insert, update or delete"),
+        ("* EXCEPT (source), upper(source) AS source", 4, "source of a row is none of the sources"),
+        ("* EXCEPT (version), 1 AS version", 4, "version of a row is not one of the batch's"),
+        ("* EXCEPT (id), map(1, 1) AS id", 2, "not orderable"),
     ],
 )
 def test_a_row_that_cannot_be_in_a_mirror_is_refused(
-    spark: SparkSession, tmp_path: Path, select: str
+    spark: SparkSession, tmp_path: Path, query: str, code: int, problem: str
 ) -> None:
     with Agent(tmp_path) as agent:
         assert agent.post([operation("insert", 1)]) == 200
-        pipe = SparkFolder(spark, tmp_path, [agent.url], [{**MIRROR, "select": select}])
-        assert pipe.run() == 4
-    assert "sinks[0]: op of a row is not insert" in pipe.error
+        sink = {**MIRROR, "select": f"SELECT {query} FROM input"}
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
+        assert pipe.run() == code
+    assert "sinks[0].select: " in pipe.error
+    assert problem in pipe.error
 
 
 def test_an_error_of_a_query_repeats_no_row(
@@ -243,13 +263,13 @@ def test_a_table_with_merge_needs_its_columns(spark: SparkSession, tmp_path: Pat
 def test_a_batch_that_is_read_twice_and_differs_is_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, seen = select._ends, []
+    plain, seen = select._others, []
 
-    def ends(rows: DataFrame) -> dict[str, int]:
+    def others(rows: DataFrame) -> list[Row]:
         seen.append(plain(rows))
-        return seen[-1] if len(seen) != 2 else {"system/oplog": 1}
+        return seen[-1] if len(seen) != 2 else [*seen[-1], Row(LIVE, "system/oplog", 1)]
 
-    monkeypatch.setattr(select, "_ends", ends)
+    monkeypatch.setattr(select, "_others", others)
     sink = {"name": "history", "format": "parquet", "path": "history"}
     with Agent(tmp_path) as agent:
         assert agent.post([operation("insert", n) for n in range(3)]) == 200
