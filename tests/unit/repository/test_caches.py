@@ -76,6 +76,8 @@ TABLE_BOUNDS = {
     "oplog_pipe/sinks/parts/ownership.py: OwnedRows._judged": "places that exist",
     "oplog_pipe/sinks/postgres/sink.py: PostgresSink._ready": "tables that exist",
     "oplog_pipe/sinks/search/sink.py: ElasticsearchSink._ready": "indexes that exist",
+    "oplog_pipe/spark/tables/history.py: HistoryFolder._columns": "columns of one table",
+    "oplog_pipe/spark/tables/history.py: HistoryTable._columns": "columns of one result",
     "oplog_pipe/spark/tasks/held.py: Held._kept": OF_THE_SETTINGS,
     "oplog_relay/leader/blocked.py: BlockedKeys._blocks": "keys of blocked rows, up to MAX_BLOCKED",
     "oplog_relay/leader/blocked.py: BlockedKeys._freeing": "keys of blocked rows, to MAX_BLOCKED",

@@ -1,5 +1,6 @@
 """Two drivers write one table. Whatever the order of their steps, it has each row once."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def tables(files: Files) -> dict[int, tuple[str, str]]:
     found = {}
     for path, text in files.items():
         folder, name = path.rsplit("/", 1)
-        if name == "_oplog_pipe" and (folder == "/t" or folder.startswith("/_t.before-")):
+        if name == "_oplog_pipe" and re.fullmatch(r"/t|/_t\.before-\w+", folder):
             mark = msgspec.json.decode(text, type=Mark)
             assert mark.number not in found
             found[mark.number] = folder, files[f"{folder}/1{mark.run}"]

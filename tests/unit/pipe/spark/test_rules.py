@@ -233,7 +233,8 @@ def test_a_store_is_a_file_or_mongodb(file: SettingsFile) -> None:
     [
         ("/a/b", "/a", True), ("/a", "/a", True), ("/ab", "/a", False), ("/a", "/a/b", False),
         ("/a/../b/c", "/b", True), ("s3a://x/a/b", "s3a://x/a/", True),
-        ("s3a://x/ab", "s3a://x/a", False),
+        ("s3a://x/ab", "s3a://x/a", False), ("file:/x/t", "/x", True),
+        ("/x/t", "file:///x/t", True), ("file:///x/tt", "file:/x/t", False),
     ],
 )  # fmt: skip
 def test_folders_in_one_another(one: str, other: str, is_so: bool) -> None:

@@ -1,0 +1,41 @@
+"""The session of a pipe on Spark, without Spark."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from oplog_pipe.config import load
+from oplog_pipe.errors import PipeError
+from oplog_pipe.spark import session as module
+from oplog_sync.errors import SyncError
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_values_of_rows_are_never_logged(
+    debug: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loggers = [logging.getLogger(name) for name in module._QUOTING]
+    seen: list[bool] = []
+
+    def start(*_: object, **__: object) -> None:
+        seen.extend(each.isEnabledFor(logging.CRITICAL) for each in loggers)
+        raise SyncError("no Java")
+
+    monkeypatch.setattr(module, "start", start)
+    monkeypatch.setattr(module.signal, "signal", lambda *_: None)
+    for each in loggers:
+        monkeypatch.setattr(each, "level", logging.NOTSET)
+        each.setLevel(logging.WARNING)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "filters", [*root.filters])
+    py4j = logging.getLogger("py4j")
+    monkeypatch.setattr(py4j, "level", py4j.level)
+    file = tmp_path / "pipe.yaml"
+    file.write_text(
+        "{name: p, dir: d, sources: [{agents: ['http://a:1']}],"
+        " sinks: [{name: h, format: parquet, path: t}]}"
+    )
+    with pytest.raises(PipeError), module.session(load(file), None, debug=debug):
+        pass
+    assert seen == [False, False]
