@@ -23,7 +23,7 @@ def test_values_of_rows_are_never_logged(
         raise SyncError("no Java")
 
     monkeypatch.setattr(module, "start", start)
-    monkeypatch.setattr(module.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
     for each in loggers:
         monkeypatch.setattr(each, "level", logging.NOTSET)
         each.setLevel(logging.WARNING)
