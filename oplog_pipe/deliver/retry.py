@@ -35,6 +35,14 @@ class LeftError(Exception):
     """A stop request has ended the attempts. The cause is the failure of the last one."""
 
 
+def outwait(name: str, seconds: float, leaving: threading.Event, clock: RetryClock) -> None:
+    """Wait for what cut-off tasks of Spark may still write to a sink. Raises LeftError."""
+    logger.info("sink %r: waiting %.0f s for what late tasks of Spark may write", name, seconds)
+    clock.pause(leaving, seconds)
+    if leaving.is_set():
+        raise LeftError("stopped before late tasks of Spark had ended")
+
+
 class Retry:
     """Repeats the calls of one sink. ``retry_for``: seconds since the first failure of a call.
 

@@ -10,7 +10,7 @@ from oplog_pipe.commitlog.log import CommitLog
 from oplog_pipe.deliver.delivery import FOR_EVER, SinkDelivery
 from oplog_pipe.deliver.letters import DeadLetters
 from oplog_pipe.deliver.place import SinkPlace
-from oplog_pipe.deliver.retry import FIRST_PAUSE, LeftError, RetryClock
+from oplog_pipe.deliver.retry import FIRST_PAUSE, LeftError, RetryClock, outwait
 from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.errors import ConfigError, PipeError, SinkError, TargetError
 from oplog_pipe.model.reasons import of_code
@@ -198,13 +198,7 @@ class Worker:
             return
         term = self._retry(sink.begin_term)
         if sink.late_seconds:
-            logger.info(
-                "sink %r: waiting %.0f s for what late tasks of Spark may still write",
-                self.name, sink.late_seconds,
-            )  # fmt: skip
-            self._clock.pause(self._draining, sink.late_seconds)
-            if self._draining.is_set():
-                raise LeftError("stopped before the tasks of Spark had ended")
+            outwait(self.name, sink.late_seconds, self._draining, self._clock)
         self._retry(lambda: sink.move_fence(Fence(term, SETTLED)))
 
     def _park(self, error: PipeError, pause: float) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from oplog_pipe.deliver.letters import DeadLetters
-from oplog_pipe.deliver.retry import LeftError, Retry, RetryClock
+from oplog_pipe.deliver.retry import Retry, RetryClock, outwait
 from oplog_pipe.errors import (
     BrokenBatchError,
     ConfigError,
@@ -212,13 +212,7 @@ class SinkBatches(Batches):
         """Wait for what tasks of an earlier attempt may still write, after a move of the fence."""
         late = held.sink.late_seconds if isinstance(held.sink, Fenced) else 0.0
         if self._has_late and late:
-            logger.info(
-                "sink %r: waiting %.0f s for what cut-off tasks may still write",
-                self._work.sink.name, late,
-            )  # fmt: skip
-            self._clock.pause(self._leaving, late)
-            if self._leaving.is_set():
-                raise LeftError("stopped before the tasks had ended")
+            outwait(self._work.sink.name, late, self._leaving, self._clock)
             self._has_late = False
 
     def _end_copies(
@@ -255,7 +249,7 @@ def failed(error: BaseException) -> PipeError:
     said = reason(error)
     if _GONE in str(error):
         what = said.split("; ")[0]
-        return GapError(f"{what}; set on_gap: continue for this topic to go on with the oldest one")
+        return GapError(f"{what}; set on_gap: continue to go on with the oldest message")
     if not said.endswith(MORE):
         return BrokenBatchError(said)
     conditions = _CONDITION.findall(str(error))

@@ -60,18 +60,7 @@ class Reading:
             "onGap": "copy",
             "types": _only_type(source.namespace, self.sink.namespace),
         }
-        return self._load(source, _READ, options).select(
-            F.col("event").alias("op"),
-            F.lit(source.name).alias("source"),
-            "version",
-            F.unix_millis("logged").alias("at"),
-            F.col("offset").alias("place"),
-            F.col("type").alias("namespace"),
-            "id",
-            F.unix_millis("timestamp").alias("timestamp"),
-            "data",
-            F.lit(None).cast("string").alias("letter"),
-        )
+        return _shaped(self._load(source, _READ, options), source)
 
     def _topic(self, source: SourceSettings) -> DataFrame:
         options = {
@@ -85,18 +74,17 @@ class Reading:
             # A pipe on one machine may have written rows, with the time when it was begun, and may
             # not have read all messages that were published before.
             version = F.greatest(version, F.lit(version_of(self.created_ms, 0)))
-        return self._load(source, _READ_OF_TOPIC, options).select(
-            F.col("event").alias("op"),
-            F.lit(source.name).alias("source"),
+        rows = self._load(source, _READ_OF_TOPIC, options).select(
+            "event",
             version.alias("version"),
-            F.unix_millis("time").alias("at"),
-            F.lit(0).cast("bigint").alias("place"),
-            F.col("topic").alias("namespace"),
+            F.col("time").alias("logged"),
+            F.lit(0).cast("bigint").alias("offset"),
+            F.col("topic").alias("type"),
             F.coalesce("key", "id").alias("id"),
-            F.unix_millis("time").alias("timestamp"),
+            F.col("time").alias("timestamp"),
             "data",
-            F.lit(None).cast("string").alias("letter"),
         )
+        return _shaped(rows, source)
 
     def _load(
         self, source: SourceSettings, columns: str, options: Mapping[str, str | None]
@@ -112,9 +100,25 @@ class Reading:
                 "certFile": source.tls.cert_file,
                 "keyFile": source.tls.key_file,
             }
-        given = {**origin, "maxOperationsPerTrigger": str(self.limit), **options}
-        set_ = {name: value for name, value in given.items() if value is not None}
-        return self.spark.readStream.format("oplog").schema(columns).options(**set_).load()
+        all_ = {**origin, "maxOperationsPerTrigger": str(self.limit), **options}
+        given = {name: value for name, value in all_.items() if value is not None}
+        return self.spark.readStream.format("oplog").schema(columns).options(**given).load()
+
+
+def _shaped(rows: DataFrame, source: SourceSettings) -> DataFrame:
+    """Return rows with the columns of tasks. ``rows``: with those of ``_READ``."""
+    return rows.select(
+        F.col("event").alias("op"),
+        F.lit(source.name).alias("source"),
+        "version",
+        F.unix_millis("logged").alias("at"),
+        F.col("offset").alias("place"),
+        F.col("type").alias("namespace"),
+        "id",
+        F.unix_millis("timestamp").alias("timestamp"),
+        "data",
+        F.lit(None).cast("string").alias("letter"),
+    )
 
 
 def read_by(sink: SinkSettings, sources: Sequence[SourceSettings]) -> list[SourceSettings]:

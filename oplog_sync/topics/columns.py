@@ -13,7 +13,7 @@ from oplog_sync.errors import OptionError, SyncError
 from oplog_sync.topics.place import TopicMessage
 from oplog_sync.topics.position import TopicOptions
 from oplogd.model.message import Content
-from oplogd.model.message_id import SEQUENCE_BITS, parse_message_id
+from oplogd.model.message_id import parse_message_id, stamp
 
 _MS = pa.timestamp("ms", tz="UTC")
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.string())])
@@ -27,9 +27,8 @@ _NOT_STORED = 16 * "0"
 
 # Columns that a read has only if they are asked for: they repeat the others.
 _ON_REQUEST = frozenset({"event", "version", "data"})
-# Versions of one ms: those of a topic, and of the pipe's commit logs.
-_PER_MS = 1 << 20
-_PER_SEQUENCE = _PER_MS >> SEQUENCE_BITS
+# Versions of one sequence. So one ms has 2^20, as in commit logs of pipes.
+_VERSION_BITS = 4
 
 _encode = msgspec.json.Encoder().encode
 
@@ -77,7 +76,7 @@ def _event(content: Content) -> str:
 
 def _version(id_: str) -> int:
     """Return a number that ascends with the entries of the topic: equal within a commit."""
-    return int(id_[:16], 16) * _PER_MS + int(id_[16:20], 16) * _PER_SEQUENCE
+    return stamp(int(id_[:16], 16), int(id_[16:20], 16)) << _VERSION_BITS
 
 
 def _data(message: TopicMessage) -> str:

@@ -136,10 +136,8 @@ class MongodbSink(OwnedRows):
         self._look.look()
         writes.run(database, self._look.check)
 
-    def _judge_new(self, collection: Collection[Document]) -> None:
-        if collection.name not in self._judged:
-            self._judge(collection, str(self._owner))
-            self._judged.add(collection.name)
+    def _judge_new(self, each: Collection[Document]) -> None:
+        self._judge_once(each.name, partial(self._judge, each, str(self._owner)))
 
     def _judge(self, collection: Collection[Document], owner: str) -> None:
         """Judge the newest version of an owner's documents. Raises ConfigError."""

@@ -66,5 +66,11 @@ class OwnedRows:
         assert self._given is not None
         return self._given
 
+    def _judge_once(self, place: str, judge: Callable[[], None]) -> None:
+        """Judge a place before the first change in it. Raises the errors of ``judge``."""
+        if place not in self._judged:
+            judge()
+            self._judged.add(place)
+
     def begin_copy(self, generation: int, source: str) -> None:
         """Do nothing: the versions of the copy's messages are above the generation."""

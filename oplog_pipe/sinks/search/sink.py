@@ -1,6 +1,7 @@
 """A sink for Elasticsearch and OpenSearch: each object is a document, with its version."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -83,7 +84,7 @@ class ElasticsearchSink(OwnedRows):
         for index in dict.fromkeys(action.target for action in actions):
             if index not in self._ready:
                 self._prepare(index, self._create)
-            self._judge_new(index)
+            self._judge_once(index, partial(self._judge, index, str(self._owner)))
         for group in bodies(actions, self._max_body_bytes):
             self._write(group)
         self._done.clear()
@@ -114,7 +115,7 @@ class ElasticsearchSink(OwnedRows):
     def end_copy(self, generation: int, source: str) -> None:
         for index, own in self._existing().items():
             self._prepare(index, False)
-            self._judge_new(index)
+            self._judge_once(index, partial(self._judge, index, str(self._owner)))
             older = [
                 *own,
                 {"term": {f"{OWN}.owner": str(self._owner)}},
@@ -153,11 +154,6 @@ class ElasticsearchSink(OwnedRows):
 
     def close(self) -> None:
         self._servers.close()
-
-    def _judge_new(self, index: str) -> None:
-        if index not in self._judged:
-            self._judge(index, str(self._owner))
-            self._judged.add(index)
 
     @readable()
     def _judge(self, index: str, owner: str) -> None:
