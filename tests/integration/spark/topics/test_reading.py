@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oplog_sync.errors import SyncError
+from oplog_sync.errors import MessagesGoneError, SyncError
 from oplog_sync.source import OplogDataSource
 from oplog_sync.source.positions import Offset
 from oplog_sync.source.stream import StreamReader
@@ -143,7 +143,7 @@ def test_a_query_for_the_present_messages_ends_if_they_leave_the_topic_meanwhile
             end = reader.latestOffset(begin, None)
             assert end is not begin, way
             if on_gap == "fail":
-                with pytest.raises(SyncError, match="has left the topic"):
+                with pytest.raises(MessagesGoneError, match="has left the topic"):
                     _read(reader, begin, end)
             else:
                 assert _read(reader, begin, end) == []
@@ -188,7 +188,9 @@ def test_a_position_that_has_left_the_topic_fails_the_read_or_continues_at_the_o
             for name, each in found.items():
                 origin = each.origin()
                 end = origin.latest(starts[name], None)
-                with pytest.raises(SyncError, match=r"left the topic shop/orders; .* onGap to old"):
+                with pytest.raises(
+                    MessagesGoneError, match=r"left the topic shop/orders; .* onGap to old"
+                ):
                     between(origin, starts[name], end)
                 assert between(each.origin(fails_on_gap=False), starts[name], end) == ["new"]
             topic.delete()

@@ -15,6 +15,7 @@ from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.base import Sink
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.parts.fence import Fence
+from oplog_pipe.sinks.parts.ownership import Owner
 from oplog_pipe.spark import batch as module
 from oplog_pipe.spark.batch import SinkBatches, SinkFigures
 from oplog_pipe.spark.tasks.rows import FAILURE, LETTER, LIVE, REPORT, Failure, Report, Row, told
@@ -244,6 +245,22 @@ def test_a_stop_ends_the_wait_for_late_tasks(
     with pytest.raises(LeftError):
         scene.run(0, report())
     assert scene.sink.calls[-1] == ("pause", 30.0)
+
+
+def test_the_end_of_a_copy_is_judged_by_the_versions_of_its_batch(scene: Scene) -> None:
+    class Owned(Calls):
+        def own(self, owner: Owner) -> None:
+            self.owner = owner
+
+        def adopt(self, former: str) -> int:
+            return 0
+
+        def end_copy(self, generation: int, source: str) -> None:
+            self.note("end", self.owner.newest())
+
+    scene.sink = Owned()
+    assert scene.run(7, Row(LIVE, "oplog", 5), report())[-1] == ("end", 7)
+    assert scene.run(9, Row(LIVE, "oplog", 5), report())[-1] == ("end", 9)
 
 
 def test_a_sink_without_a_fence_needs_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -181,6 +181,11 @@ def test_a_parked_query_is_tried_until_it_works(parking: Scene, error: PipeError
     assert (status.phase, status.error, status.offset) == ("bulk", None, 0)
 
 
+def test_messages_that_are_gone_are_not_waited_for(parking: Scene) -> None:
+    parking.end(GapError("gone"))
+    assert parking.query.is_done
+
+
 def test_a_query_does_not_take_the_fence_back(parking: Scene) -> None:
     parking.end(FencedError("another driver"))
     assert parking.query.is_done
