@@ -86,11 +86,13 @@ class NotedSettings:
         newest = version_of(made.created_ms, 0)
         # A version, then figures of Spark, then a line per source.
         for line in self._folders.read(f"{self._offsets}/{batch}").splitlines()[2:]:
-            offset: Any = {"id": ""} if line == "-" else msgspec.json.decode(line)
+            if line == "-":
+                continue
+            offset: Any = msgspec.json.decode(line)
             if "base" in offset:
                 newest = max(newest, offset["base"] + offset["offset"])
-            elif len(offset["id"]) > 1:  # of a topic: the time of a publication
-                newest = max(newest, version_of(int(offset["id"][:16], 16) + 1, 0))
+            else:  # of a topic
+                newest = max(newest, version_of(made.created_ms, offset["ms"] - made.created_ms))
         return newest + _AHEAD
 
     def _read(self) -> dict[str, int]:

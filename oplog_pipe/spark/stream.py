@@ -71,9 +71,10 @@ class Reading:
         }
         version = F.col("version")
         if not isinstance(self.sink.options, FormatOptions):
-            # A pipe on one machine may have written rows, with the time when it was begun, and may
-            # not have read all messages that were published before.
-            version = F.greatest(version, F.lit(version_of(self.created_ms, 0)))
+            # Above those of earlier folders and checkpoints, and below those of later ones. Messages
+            # of one ms come in their order.
+            passed = F.unix_millis("time") - F.lit(self.created_ms)
+            version = F.lit(version_of(self.created_ms, 0)) + F.greatest(passed, F.lit(0))
         rows = self._load(source, _READ_OF_TOPIC, options).select(
             "event",
             version.alias("version"),

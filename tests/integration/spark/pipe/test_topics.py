@@ -132,6 +132,12 @@ def test_messages_that_a_pipe_on_one_machine_has_not_read_come_over_its_rows(
         topic.publish(keyed("b", None))
         assert pipe.run() == 0
         assert payloads(url) == {"shop/orders/a": "2"}
+        with psycopg.connect(url) as connection:
+            # As if a checkpoint of 5 s later had written it.
+            connection.execute("UPDATE objects SET version = version + 5000::bigint * 1048576")
+        topic.publish(keyed("a", "3"))
+        assert pipe.run() == 2
+        assert "another folder or checkpoint has written the row" in pipe.error
 
 
 def test_messages_that_are_gone_end_the_query_unless_the_source_says_otherwise(

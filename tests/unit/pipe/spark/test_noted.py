@@ -24,7 +24,7 @@ def topic_offset(ms: int) -> str:
         ([f'{{"id":"5","offset":5,"ms":1,"base":{BASE}}}'], version_of(CREATED, 0)),
         ([f'{{"id":"5","offset":5,"ms":1,"base":{BASE << 1},"copy":true}}'], (BASE << 1) + 5),
         (["-", f'{{"id":"5","offset":7,"ms":1,"base":{BASE << 1}}}'], (BASE << 1) + 7),
-        ([topic_offset(CREATED + 8), "-"], version_of(CREATED + 9, 0)),
+        ([topic_offset(CREATED + 8), "-"], version_of(CREATED, 8)),
         ([topic_offset(CREATED - 8), '{"id":"0","offset":0,"ms":0}'], version_of(CREATED, 0)),
     ],
 )
