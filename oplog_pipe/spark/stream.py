@@ -71,8 +71,8 @@ class Reading:
         }
         version = F.col("version")
         if not isinstance(self.sink.options, FormatOptions):
-            # Above those of earlier folders and checkpoints, and below those of later ones. Messages
-            # of one ms come in their order.
+            # Above those of earlier folders and checkpoints, and below those of later ones.
+            # Messages of one ms come in their order.
             passed = F.unix_millis("time") - F.lit(self.created_ms)
             version = F.lit(version_of(self.created_ms, 0)) + F.greatest(passed, F.lit(0))
         rows = self._load(source, _READ_OF_TOPIC, options).select(
