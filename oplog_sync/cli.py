@@ -1,7 +1,6 @@
 """The command ``oplog-sync``. ``oplog_sync/__main__.py`` is the same for spark-submit."""
 
 import io
-import logging
 import os
 import signal
 import sys
@@ -79,11 +78,13 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
         from oplog_sync.dump.local import is_small, refuse_missing
         from oplog_sync.failure import translating
         from oplog_sync.job import find_store, run
+        from oplog_sync.logs import silence_connection, silence_queries
     except ImportError as error:
         return _fail(f"{error.name} is missing; {how_to_install('sync')}")
 
     if not settings.debug:
-        _quieten()
+        silence_queries()
+        silence_connection()
     try:
         # Before Spark starts, which takes seconds.
         find_store(settings)
@@ -118,17 +119,6 @@ def _show(table: str) -> int:
         if not isinstance(error, BrokenPipeError):  # the reader has seen enough
             return _fail(f"the job is done, but its result cannot be printed: {error}")
     return EXIT_OK
-
-
-def _quieten() -> None:
-    """Keep PySpark and Py4J from logging errors. They raise them, too."""
-    for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    logging.getLogger().addFilter(_is_not_of_py4j)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return "py4j" not in record.pathname
 
 
 def _fail(message: str, code: int = EXIT_FAILED) -> int:

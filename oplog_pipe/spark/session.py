@@ -1,6 +1,5 @@
 """The session of a pipe on Spark: one of its own, or that of spark-submit."""
 
-import logging
 import shutil
 import signal
 import tempfile
@@ -10,7 +9,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 import oplog_sync
@@ -23,12 +21,11 @@ from oplog_pipe.spark.modules import user_files
 from oplog_sync.errors import SyncError
 from oplog_sync.failure import SPARK_ERRORS, reason
 from oplog_sync.jvm import JAVA
+from oplog_sync.logs import silence_connection, silence_queries
 from oplog_sync.session import start, stop
 
 # Spark searches the long text of an interrupted batch by a pattern, which needs a large stack.
 _JAVA = ("-Xss16m",)
-# Of PySpark.
-_QUOTING = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _SPECULATION = "spark.speculation"
 
 
@@ -39,15 +36,13 @@ def session(settings: PipeSettings, master: str | None, *, debug: bool) -> Itera
     ``master`` None: the one of spark-submit, else all cores of this machine. Raises PipeError.
     """
     folder = Path(tempfile.mkdtemp(prefix="oplog-pipe-"))
-    silence()
+    silence_queries()
     for number in ending_signals():  # until the pipe handles them
         signal.signal(number, _leave)
     try:
         files = user_files(settings.sinks, settings.root, folder)
         if not debug:
-            # Errors of a query come as errors, too.
-            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-            logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
+            silence_connection()
         try:
             with sentences():
                 spark = start(master, debug, name=PROGRAM, java=_JAVA)
@@ -69,12 +64,6 @@ def session(settings: PipeSettings, master: str | None, *, debug: bool) -> Itera
             JAVA.finish()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def silence() -> None:
-    """Let PySpark log no errors of queries: they quote values of rows. They come as errors, too."""
-    for name in _QUOTING:
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _leave(number: int, frame: FrameType | None) -> NoReturn:

@@ -11,11 +11,11 @@ from oplog_pipe.errors import BrokenBatchError, ConfigError, FencedError
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.spark.folders import Folders
-from oplog_pipe.spark.session import silence
 from oplog_pipe.spark.tables.history import HistoryFolder
 from oplog_pipe.spark.tables.mark import Mark
 from oplog_pipe.spark.tables.swap import Swap
 from oplog_pipe.spark.tasks.work import SinkWork
+from oplog_sync.logs import silence_queries
 from tests.integration.spark.pipe.pipes import SparkFolder, operation
 from tests.kits.agents.agent import Agent
 
@@ -176,7 +176,7 @@ def test_pyspark_logs_no_values_of_rows(spark: SparkSession) -> None:
             with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
                 spark.sql("SELECT cast(id || 'secret' AS int) FROM range(1)").collect()
             assert len(records.texts) == expected
-            silence()
+            silence_queries()
     finally:
         logger.removeHandler(records)
         logger.setLevel(level)

@@ -4,18 +4,20 @@ import logging
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from oplog_pipe.config import load
 from oplog_pipe.errors import PipeError
 from oplog_pipe.spark import session as module
 from oplog_sync.errors import SyncError
+from oplog_sync.logs import QUOTING
 
 
 @pytest.mark.parametrize("debug", [True, False])
 def test_values_of_rows_are_never_logged(
     debug: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loggers = [logging.getLogger(name) for name in module._QUOTING]
+    loggers = [PySparkLogger.getLogger(name) for name in QUOTING]
     seen: list[bool] = []
 
     def start(*_: object, **__: object) -> None:
