@@ -76,9 +76,8 @@ def _run(settings: JobSettings, leaving: _Leaving) -> int:
         from oplog_sync import session
         from oplog_sync.comparison.warm import warming_up
         from oplog_sync.dump.local import is_small, refuse_missing
-        from oplog_sync.failure import translating
+        from oplog_sync.failure import silence_connection, silence_queries, translating
         from oplog_sync.job import find_store, run
-        from oplog_sync.logs import silence_connection, silence_queries
     except ImportError as error:
         return _fail(f"{error.name} is missing; {how_to_install('sync')}")
 

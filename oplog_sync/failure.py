@@ -1,5 +1,6 @@
-"""Turn errors of Spark, Java and the files they read into one sentence each."""
+"""Turn errors of Spark, Java and the files they read into one sentence each, told once."""
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +8,15 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from oplog_sync.errors import SyncError
 
 SPARK_ERRORS = (PySparkException, Py4JError)
+QUOTING = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that quote values of rows."""
+
+_OFF = logging.CRITICAL + 1
 
 _MORE_MEMORY = (
     "give it more, for instance SPARK_DRIVER_MEMORY=8g (on a cluster also --executor-memory)"
@@ -142,3 +148,20 @@ def _shown(message: str) -> str:
     """Remove Spark's error codes and the credentials in URLs."""
     message = re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: \w+;?", "", message.strip())
     return _CREDENTIALS.sub("...", _JDBC_URL.sub("...", message)).rstrip(". ")
+
+
+def silence_queries() -> None:
+    """Let PySpark log no errors of queries: it raises them, too."""
+    for name in QUOTING:
+        # As PySpark makes them: an ordinary logger of that name would refuse its fields.
+        PySparkLogger.getLogger(name).setLevel(_OFF)
+
+
+def silence_connection() -> None:
+    """Let Py4J log no errors of its connection to Java: it raises them, too."""
+    logging.getLogger("py4j").setLevel(_OFF)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname

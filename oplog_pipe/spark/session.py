@@ -19,9 +19,8 @@ from oplog_pipe.model.exits import EXIT_OK, PROGRAM
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.spark.modules import user_files
 from oplog_sync.errors import SyncError
-from oplog_sync.failure import SPARK_ERRORS, reason
+from oplog_sync.failure import SPARK_ERRORS, reason, silence_connection, silence_queries
 from oplog_sync.jvm import JAVA
-from oplog_sync.logs import silence_connection, silence_queries
 from oplog_sync.session import start, stop
 
 # Spark searches the long text of an interrupted batch by a pattern, which needs a large stack.

@@ -15,7 +15,7 @@ from oplog_pipe.spark.tables.history import HistoryFolder
 from oplog_pipe.spark.tables.mark import Mark
 from oplog_pipe.spark.tables.swap import Swap
 from oplog_pipe.spark.tasks.work import SinkWork
-from oplog_sync.logs import silence_queries
+from oplog_sync.failure import silence_queries
 from tests.integration.spark.pipe.pipes import SparkFolder, operation
 from tests.kits.agents.agent import Agent
 

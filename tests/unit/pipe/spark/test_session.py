@@ -10,7 +10,7 @@ from oplog_pipe.config import load
 from oplog_pipe.errors import PipeError
 from oplog_pipe.spark import session as module
 from oplog_sync.errors import SyncError
-from oplog_sync.logs import QUOTING
+from oplog_sync.failure import QUOTING
 
 
 @pytest.mark.parametrize("debug", [True, False])
