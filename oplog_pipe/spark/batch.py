@@ -22,10 +22,11 @@ from oplog_pipe.errors import (
 from oplog_pipe.sinks.base import Abandoning, Fenced
 from oplog_pipe.sinks.parts.fence import Fence, other_driver
 from oplog_pipe.spark.select import for_sink, kept
-from oplog_pipe.spark.stream import numbered, told
+from oplog_pipe.spark.stream import told
 from oplog_pipe.spark.tasks import rows as kinds
 from oplog_pipe.spark.tasks.rows import Failure, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
+from oplog_pipe.spark.versions import Versions
 from oplog_sync.errors import MessagesGoneError
 from oplog_sync.failure import SPARK_ERRORS, reason
 
@@ -53,12 +54,15 @@ class SinkFigures:
 class Batches(ABC):
     """Spark calls it with the batches of one query, one after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, check_driver: Callable[[], None]) -> None:
+        """``check_driver``: raises FencedError if another driver has begun with the checkpoint."""
         self.error: PipeError | None = None
+        self._check_driver = check_driver
 
     def __call__(self, rows: DataFrame, number: int) -> None:
         """Raises PipeError, which ``error`` keeps: Spark wraps it."""
         try:
+            self._check_driver()
             self._run(rows, number)
         except PipeError as error:
             self.error = error
@@ -91,7 +95,6 @@ class SinkBatches(Batches):
 
     - ``tasks``: number of writing tasks. ``letters``: None: no message may be refused.
     - ``is_new``: no driver has written a batch of the checkpoint.
-    - ``newest``: returns the largest version that the checkpoint can have given up to a batch.
     - ``stage_attempts``: returns how often a stage of Spark has begun again.
     - ``leaving``: a stop request.
     """
@@ -101,22 +104,23 @@ class SinkBatches(Batches):
         work: SinkWork,
         figures: SinkFigures,
         letters: DeadLetters | None,
+        versions: Versions,
+        check_driver: Callable[[], None],
         *,
         tasks: int,
         is_new: bool,
-        newest: Callable[[int], int],
         stage_attempts: Callable[[int], int],
         leaving: threading.Event,
         clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
-        super().__init__()
+        super().__init__(check_driver)
         self._work = work
         self._figures = figures
         self._letters = letters
+        self._versions = versions
         self._tasks = tasks
         # Whether tasks of an earlier attempt may still run.
         self._has_late = not is_new
-        self._newest = newest
         self._stage_attempts = stage_attempts
         self._leaving = leaving
         self._clock = clock
@@ -142,8 +146,8 @@ class SinkBatches(Batches):
         held = self._open()
         fence = self._move(held, 2 * number)
         self._let_late_ones_end(held)
-        newest = self._newest(number)
-        work, rows = self._work.at(fence, newest), numbered(rows)
+        newest = self._versions.newest(number)
+        work, rows = self._work.at(fence, newest), self._versions.give(rows, number)
         if work.sink.select is None:
             found = told(rows, work, held.sink, self._tasks).collect()
         else:
@@ -193,6 +197,7 @@ class SinkBatches(Batches):
                 self._retry(held.open)
                 if isinstance(held.sink, Fenced):
                     self._term = self._retry(held.sink.begin_term)
+                    self._check_driver()  # it may have been frozen before
                 # There was a driver before, maybe with another checkpoint.
                 self._has_late |= self._term > 1
             except BaseException:

@@ -1,9 +1,9 @@
-"""The settings of a sink that decide which rows go where, noted beside its checkpoint."""
+"""What is noted beside the checkpoint of a sink: where rows go, its driver, planned batches."""
 
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -11,16 +11,15 @@ from pyspark.sql import SparkSession
 from oplog_pipe.commitlog.log import now_ms
 from oplog_pipe.errors import ConfigError
 from oplog_pipe.folder.fingerprint import fingerprints, former_sources
-from oplog_pipe.message import version_of
 from oplog_pipe.model.settings import SinkSettings, SourceSettings
+from oplog_pipe.sinks.parts.fence import other_driver
 from oplog_pipe.spark.folders import Folders
 from oplog_sync.failure import SPARK_ERRORS, reason
 
 _FILE = "oplog-pipe.json"
+_DRIVER = "oplog-pipe-driver"
 _ID = "id"
 _CREATED = "created"
-# Operations, or milliseconds times 2^20: 4 s.
-_AHEAD = 1 << 32
 
 
 class Checkpoint(NamedTuple):
@@ -76,24 +75,13 @@ class NotedSettings:
         self._write({**present, _ID: made.id, _CREATED: made.created_ms})
         return made
 
-    def newest(self, made: Checkpoint, batch: int) -> int:
-        """Return the largest version that the checkpoint can have given up to a planned batch.
+    def planned(self, batch: int) -> list[str]:
+        """Return where a planned batch ends: a line of JSON per source, or ``-``.
 
-        Another checkpoint, or an older copy of this one, may have given larger ones, since versions
-        begin with a time. 4 s are added: a copy may lack the batches of a moment. Raises OSError
-        and the errors of Spark.
+        Raises OSError and the errors of Spark.
         """
-        newest = version_of(made.created_ms, 0)
-        # A version, then figures of Spark, then a line per source.
-        for line in self._folders.read(f"{self._offsets}/{batch}").splitlines()[2:]:
-            if line == "-":
-                continue
-            offset: Any = msgspec.json.decode(line)
-            if "base" in offset:
-                newest = max(newest, offset["base"] + offset["offset"])
-            else:  # of a topic
-                newest = max(newest, version_of(made.created_ms, offset["ms"] - made.created_ms))
-        return newest + _AHEAD
+        # A version, then figures of Spark.
+        return self._folders.read(f"{self._offsets}/{batch}").splitlines()[2:]
 
     def _read(self) -> dict[str, int]:
         with _usable():
@@ -113,6 +101,31 @@ class NotedSettings:
             self._folders.write(self._part, msgspec.json.encode(numbers))
             self._folders.delete(self._path)
             self._folders.rename(self._part, self._path)
+
+
+class Claim:
+    """A file beside the checkpoint names the driver that has begun last.
+
+    A driver that was frozen looks at it before it goes on. The fence of a target, or the folder of
+    a table, would not tell who has begun first: a frozen driver may not have moved it yet.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str, owner: str) -> None:
+        """Claim a checkpoint. ``owner``: of the rows. Raises ConfigError."""
+        self._path = f"{checkpoint}/{_DRIVER}"
+        self._owner = owner
+        self._id = secrets.token_hex(8)
+        with _usable():
+            self._folders = Folders(spark, checkpoint)
+            self._folders.write(self._path, self._id.encode())
+
+    def check(self) -> None:
+        """Raise FencedError if another driver has begun since.
+
+        Raises OSError and the errors of Spark, too.
+        """
+        if self._folders.read(self._path) != self._id:
+            raise other_driver(self._owner)
 
 
 @contextmanager

@@ -28,11 +28,12 @@ from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import SinkStatus
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, failed
-from oplog_pipe.spark.noted import Checkpoint, NotedSettings
+from oplog_pipe.spark.noted import Checkpoint, Claim, NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import Reading, read_by
 from oplog_pipe.spark.tables.table import TableBatches
 from oplog_pipe.spark.tasks.work import SinkWork
+from oplog_pipe.spark.versions import Versions
 from oplog_sync.failure import SPARK_ERRORS, reason
 from oplog_sync.source.lag import QueryLag, lag_of
 
@@ -85,6 +86,7 @@ class SinkQuery:
         self._figures = SinkFigures()
         self._lag: QueryLag | None = None
         self._leaving = threading.Event()
+        self._claim: Claim | None = None
         # None: it is parked, or has ended.
         self._running: tuple[StreamingQuery, Batches] | None = None
         self._parked: PipeError | None = None
@@ -194,8 +196,10 @@ class SinkQuery:
         )
         noted = NotedSettings(self._spark, self._checkpoint)
         made = noted.check(work.place, sink, sources)
-        batches = self._batches(work, made, noted)
-        reading = Reading(self._spark, sink, settings.root, options.limit, made.created_ms)
+        self._claim_checkpoint(work.owner)
+        versions = Versions(noted, made, [each.name for each in sources])
+        batches = self._batches(work, made, noted, versions)
+        reading = Reading(self._spark, sink, settings.root, options.limit)
         try:
             rows = reading.stream(sources)
             writer = rows.writeStream.queryName(sink.name).foreachBatch(batches)
@@ -206,17 +210,32 @@ class SinkQuery:
             raise SourceError(reason(error)) from error
         self._running = query, batches
 
-    def _batches(self, work: SinkWork, made: Checkpoint, noted: NotedSettings) -> Batches:
+    def _claim_checkpoint(self, owner: str) -> None:
+        """Raise FencedError if another driver has begun since the first start of the query."""
+        if self._claim is None:
+            self._claim = Claim(self._spark, self._checkpoint, owner)
+            return
+        try:
+            self._claim.check()
+        except (*SPARK_ERRORS, OSError) as error:
+            raise failed(error) from error
+
+    def _batches(
+        self, work: SinkWork, made: Checkpoint, noted: NotedSettings, versions: Versions
+    ) -> Batches:
+        assert self._claim is not None
+        check = self._claim.check
         if isinstance(work.sink.options, FormatOptions):
-            return TableBatches(work, self._figures, self._checkpoint, made.id)
+            return TableBatches(work, self._figures, versions, check, self._checkpoint, made.id)
         dead = work.sink.dead_letter
         return SinkBatches(
             work,
             self._figures,
             DeadLetters(work.root / dead) if dead else None,
+            versions,
+            check,
             tasks=self._options.tasks,
             is_new=not noted.has_batches(),
-            newest=partial(noted.newest, made),
             stage_attempts=partial(stage_attempts, self._spark),
             leaving=self._leaving,
             clock=self._clock,

@@ -9,10 +9,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from oplog_pipe.message import namespace_filter, version_of
+from oplog_pipe.message import namespace_filter
 from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Owned, Sink
-from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.place import located
 from oplog_pipe.spark.tasks.rows import COLUMNS
 from oplog_pipe.spark.tasks.work import SinkWork, change, write
@@ -22,9 +21,7 @@ _READ = (
     "version bigint, logged timestamp, offset bigint, event string, type string, id string,"
     " timestamp timestamp, data string"
 )
-_READ_OF_TOPIC = (
-    "version bigint, time timestamp, event string, topic string, key string, id string, data string"
-)
+_READ_OF_TOPIC = "time timestamp, event string, topic string, key string, id string, data string"
 _ON_GAP = {"stop": "fail", "continue": "oldest"}
 # A pattern that the agent can filter by itself: types are in lower case.
 _TYPE = re.compile(r"\^([a-z0-9_-]+)\$", re.ASCII)
@@ -34,21 +31,21 @@ _TYPE = re.compile(r"\^([a-z0-9_-]+)\$", re.ASCII)
 class Reading:
     """What the rows of a sink depend on, besides its sources.
 
-    - ``root``: folder of the settings file. ``limit``: operations of a batch from each source.
-    - ``created_ms``: of the checkpoint, in ms since 1970.
+    ``root``: folder of the settings file. ``limit``: operations of a batch from each source.
     """
 
     spark: SparkSession
     sink: SinkSettings
     root: Path
     limit: int
-    created_ms: int
 
     def stream(self, sources: Sequence[SourceSettings]) -> DataFrame:
-        """Return the rows of these sources."""
+        """Return the rows of these sources, with their versions in the log of each.
+
+        Spark notes positions by the place of a source, not by its name.
+        """
         found: DataFrame | None = None
-        # Spark notes positions by the place of a source, not by its name.
-        for source in sorted(sources, key=lambda each: each.name):
+        for source in sources:
             rows = self._oplog(source) if source.log == OPLOG else self._topic(source)
             found = rows if found is None else found.unionByName(rows)
         assert found is not None
@@ -69,15 +66,9 @@ class Reading:
             "start": "now" if self.sink.start == "end" else "oldest",
             "onGap": _ON_GAP[source.on_gap],
         }
-        version = F.col("version")
-        if not isinstance(self.sink.options, FormatOptions):
-            # Above those of earlier folders and checkpoints, and below those of later ones.
-            # Messages of one ms come in their order.
-            passed = F.unix_millis("time") - F.lit(self.created_ms)
-            version = F.lit(version_of(self.created_ms, 0)) + F.greatest(passed, F.lit(0))
         rows = self._load(source, _READ_OF_TOPIC, options).select(
             "event",
-            version.alias("version"),
+            F.unix_millis("time").alias("version"),
             F.col("time").alias("logged"),
             F.lit(0).cast("bigint").alias("offset"),
             F.col("topic").alias("type"),
@@ -123,29 +114,19 @@ def _shaped(rows: DataFrame, source: SourceSettings) -> DataFrame:
 
 
 def read_by(sink: SinkSettings, sources: Sequence[SourceSettings]) -> list[SourceSettings]:
-    """Return the sources that can have messages for a sink, or all if there is none."""
+    """Return the sources that can have messages for a sink, or all if there is none, by name."""
 
     def has_some(source: SourceSettings) -> bool:
         patterns = (source.namespace, sink.namespace)
         return source.log == OPLOG or all(namespace_filter(each)(source.log) for each in patterns)
 
-    return [each for each in sources if has_some(each)] or list(sources)
+    found = [each for each in sources if has_some(each)] or sources
+    return sorted(found, key=lambda each: each.name)
 
 
 def _only_type(*patterns: str) -> str | None:
     """Return the only type that all patterns match. None: there may be several, or none."""
     return next((found[1] for each in patterns if (found := _TYPE.fullmatch(each))), None)
-
-
-def numbered(rows: DataFrame) -> DataFrame:
-    """Return the rows of a batch with their places in the log, or among the rows that were read.
-
-    Agents do not tell the offset of a copied object or of a message: then it is 0. Spark refuses
-    numbers of rows in a stream.
-    """
-    place = F.col("place")
-    number = F.when(place > 0, place).otherwise(F.monotonically_increasing_id())
-    return rows.withColumn("place", number)
 
 
 def told(rows: DataFrame, work: SinkWork, sink: Sink, tasks: int) -> DataFrame:

@@ -1,6 +1,6 @@
 """A table of Spark with all rows. A batch is a folder of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from pyspark.sql import DataFrame
@@ -9,12 +9,22 @@ from oplog_pipe.errors import ConfigError
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.folders import Folders
 from oplog_pipe.spark.select import Kept, analysing
-from oplog_pipe.spark.tables.mark import Mark, check_owner, check_types, mark_of, note
+from oplog_pipe.spark.tables.mark import (
+    Mark,
+    check_owner,
+    check_types,
+    mark_of,
+    note,
+    older_checkpoint,
+)
 from oplog_pipe.spark.tables.part import Part
 from oplog_pipe.spark.tasks.work import SinkWork
 
 BATCH = "oplog_batch"
 """The partition column."""
+
+# In the folder of a batch. Spark reads no files whose names begin so.
+_PLANNED = "_planned"
 
 
 class HistoryFolder:
@@ -39,9 +49,17 @@ class HistoryFolder:
             if text := folders.read(each):  # else a driver was killed in between
                 self._columns |= msgspec.json.decode(text, type=dict[str, str])
 
-    def has(self, number: int) -> bool:
-        """Return whether a batch is there. Its rows are, too: the checkpoint decides which."""
-        return self._folders.exists(self._batch(number))
+    def has(self, number: int, planned: Sequence[str]) -> bool:
+        """Return whether a batch is there. ``planned``: where it ends, as the checkpoint says.
+
+        Raises ConfigError if it has other rows than planned.
+        """
+        path = self._batch(number)
+        if not self._folders.exists(path):
+            return False
+        if self._folders.read(f"{path}/{_PLANNED}").splitlines() != [*planned]:
+            raise older_checkpoint(self._path, self._work)
+        return True
 
     def check(self, columns: Mapping[str, str]) -> None:
         """Raise ConfigError if the columns do not fit to the rows before. By name: their types."""
@@ -52,15 +70,17 @@ class HistoryFolder:
             )
         check_types(self._columns, columns, self._work.place)
 
-    def publish(self, number: int, columns: Mapping[str, str]) -> None:
-        """Let the rows of the part be those of a batch, unless it is there."""
+    def publish(self, number: int, columns: Mapping[str, str], planned: Sequence[str]) -> None:
+        """Let the rows of the part be those of a batch, unless it is there. See ``has``."""
         folders = self._folders
-        self.part.check()
+        folders.write(f"{self.part.rows}/{_PLANNED}", "\n".join(planned).encode())
+        self.part.check()  # the rows may be gone, and this folder a new one
         if columns.items() - self._columns.items():
             self._columns |= columns
             text = msgspec.json.encode(self._columns)
             folders.write(folders.unique(f"{self._path}/_columns-"), text)
-        if not folders.move(self.part.rows, self._batch(number)) and not self.has(number):
+        is_moved = folders.move(self.part.rows, self._batch(number))
+        if not is_moved and not self.has(number, planned):
             raise self.part.overtaken()
 
     def _batch(self, number: int) -> str:
@@ -79,15 +99,15 @@ class HistoryTable:
         self.part = self._folder.part
         self._columns: dict[str, str] = {}
 
-    def has(self, number: int) -> bool:
-        return self._folder.has(number)
+    def has(self, number: int, planned: Sequence[str]) -> bool:
+        return self._folder.has(number, planned)
 
-    def write(self, rows: DataFrame, kept: Kept) -> None:
+    def write(self, rows: DataFrame, kept: Kept, number: int) -> None:
         self._columns = dict(rows.dtypes)
         self._folder.check(self._columns)
         writer = rows.write.format(self._options.format).options(**self._options.options)
         with analysing(self._place):
             writer.mode("overwrite").save(self.part.rows)
 
-    def publish(self, number: int) -> None:
-        self._folder.publish(number, self._columns)
+    def publish(self, number: int, planned: Sequence[str]) -> None:
+        self._folder.publish(number, self._columns, planned)

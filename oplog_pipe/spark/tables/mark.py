@@ -16,12 +16,14 @@ _FILE = "_oplog_pipe"
 class Mark(msgspec.Struct, frozen=True):
     """- ``checkpoint``: id of the one that has written the table.
     - ``number``: of a mirror: one more with each batch, from 1 on. 0: a history.
+    - ``batch``: of a mirror: the last one in it.
     - ``run``: of the query that has written it. ``columns``: their types, by name.
     """
 
     owner: str
     checkpoint: int
     number: int = 0
+    batch: int = -1
     run: str = ""
     columns: dict[str, str] = {}
 
@@ -57,6 +59,15 @@ def check_owner(folders: Folders, path: str, work: SinkWork, *, is_mirror: bool)
         whose = "a table with other settings of merge"
     if whose is not None:
         raise ConfigError(f"{work.place}.path: {path} has {whose}")
+
+
+def older_checkpoint(path: str, work: SinkWork) -> ConfigError:
+    """Return the error for a table with batches that the checkpoint does not know."""
+    return ConfigError(
+        f"{work.place}.path: {path} has other batches than the checkpoint, which is an older copy,"
+        " or of before another one: rows would be lost. Give a new --checkpoint, which begins with"
+        " a copy, and another path, or empty this one"
+    )
 
 
 def check_types(noted: Mapping[str, str], found: Mapping[str, str], place: str) -> None:

@@ -1,6 +1,6 @@
 """A table of Spark with the newest row of each object."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame, Window
@@ -10,7 +10,7 @@ from oplog_pipe.errors import ConfigError, SinkError
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.spark.folders import Folders
 from oplog_pipe.spark.select import Kept, analysing, problem
-from oplog_pipe.spark.tables.mark import Mark, check_types
+from oplog_pipe.spark.tables.mark import Mark, check_types, older_checkpoint
 from oplog_pipe.spark.tables.swap import Swap
 from oplog_pipe.spark.tasks.rows import ends_of
 from oplog_pipe.spark.tasks.work import SinkWork
@@ -36,11 +36,20 @@ class MirrorTable:
         self.part = self._swap.part
         self._mark = Mark(work.owner, id)
 
-    def has(self, number: int) -> bool:
+    def has(self, number: int, planned: Sequence[str]) -> bool:
+        """Return False. Raises ConfigError if the table has later batches, or lacks some."""
+        present = self._swap.present()
+        if present is not None and present.checkpoint == self._id:
+            is_whole = present.batch <= number
+        else:
+            # With ``start: end`` the path may have changed.
+            is_whole = number == 0 or self._work.sink.start == "end"
+        if not is_whole:
+            raise older_checkpoint(self._path, self._work)
         return False
 
-    def write(self, rows: DataFrame, kept: Kept) -> None:
-        """Write rows over those of the table. ``rows``: a result over what is kept."""
+    def write(self, rows: DataFrame, kept: Kept, number: int) -> None:
+        """Write rows over those of the table. ``rows``: a result over what is kept of a batch."""
         self._judge(rows, kept)
         copies = ends_of(kept.others)
         present = self._swap.present()
@@ -58,10 +67,10 @@ class MirrorTable:
             found = self._newest(everything, copies)
             writer = found.write.format(self._options.format).options(**self._options.options)
             writer.mode("overwrite").save(self.part.rows)
-        number = 1 if present is None else present.number + 1
-        self._mark = Mark(self._work.owner, self._id, number, self._work.run, columns)
+        next_ = 1 if present is None else present.number + 1
+        self._mark = Mark(self._work.owner, self._id, next_, number, self._work.run, columns)
 
-    def publish(self, number: int) -> None:
+    def publish(self, number: int, planned: Sequence[str]) -> None:
         self._swap.publish(self._mark)
 
     def _newest(self, rows: DataFrame, copies: Mapping[str, int]) -> DataFrame:

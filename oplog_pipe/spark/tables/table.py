@@ -13,11 +13,11 @@ from oplog_pipe.spark.folders import Folders
 from oplog_pipe.spark.place import is_within, located
 from oplog_pipe.spark.rules import FILES
 from oplog_pipe.spark.select import Kept, kept, messages, selected
-from oplog_pipe.spark.stream import numbered
 from oplog_pipe.spark.tables.history import HistoryTable
 from oplog_pipe.spark.tables.mirror import MirrorTable
 from oplog_pipe.spark.tasks.rows import REPORT, Report, ends_of, told_of
 from oplog_pipe.spark.tasks.work import SinkWork
+from oplog_pipe.spark.versions import Versions
 from oplog_sync.failure import SPARK_ERRORS
 
 logger = logging.getLogger("oplog_pipe")
@@ -30,10 +30,19 @@ class TableBatches(Batches):
     table and checkpoint are in one another.
     """
 
-    def __init__(self, work: SinkWork, figures: SinkFigures, checkpoint: str, id: int) -> None:
+    def __init__(
+        self,
+        work: SinkWork,
+        figures: SinkFigures,
+        versions: Versions,
+        check_driver: Callable[[], None],
+        checkpoint: str,
+        id: int,
+    ) -> None:
         assert isinstance(work.sink.options, FormatOptions)
-        super().__init__()
+        super().__init__(check_driver)
         self._work = work
+        self._versions = versions
         self._id = id
         self._options = work.sink.options
         self._path = located(self._options.path, work.root).rstrip("/")
@@ -53,13 +62,20 @@ class TableBatches(Batches):
             kind = MirrorTable if self._options.merge else HistoryTable
             folders = Folders(rows.sparkSession, self._path)
             self._table = kind(folders, self._path, self._work, self._id)
-        if self._table.has(number):
+            self._check_driver()  # it may have been frozen before it took the table over
+        table, planned = self._table, self._versions.planned(number)
+        if table.has(number, planned):
             self._figures.batch = number
             return
         try:
-            self._write(rows, number, self._table.write, self._table.publish)
+            self._write(
+                rows,
+                number,
+                lambda result, kept: table.write(result, kept, number),
+                lambda: table.publish(number, planned),
+            )
         except (*SPARK_ERRORS, OSError):
-            self._table.part.check()  # an error of another driver's doing
+            table.part.check()  # an error of another driver's doing
             raise
 
     def _write(
@@ -67,14 +83,14 @@ class TableBatches(Batches):
         rows: DataFrame,
         number: int,
         write: Callable[[DataFrame, Kept], None],
-        publish: Callable[[int], None] = lambda number: None,
+        publish: Callable[[], None] = lambda: None,
     ) -> None:
         work, figures = self._work, self._figures
-        with kept(numbered(rows), work) as found:
+        with kept(self._versions.give(rows, number), work) as found:
             result = selected(messages(found.rows), work.sink, work.root, work.place)
             seen = Observation()
             write(result.observe(seen, F.count(F.lit(1)).alias("rows")), found)
-        publish(number)
+        publish()
         figures.batch = number
         figures.filtered += sum(each.filtered for each in told_of(found.others, REPORT, Report))
         figures.written += int(seen.get["rows"])

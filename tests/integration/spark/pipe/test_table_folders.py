@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from shutil import copytree, rmtree
 
 import pytest
 from pyspark.logger import PySparkLogger
@@ -59,10 +60,12 @@ def test_a_late_driver_brings_no_rows_into_a_history(spark: SparkSession, tmp_pa
     for each in (late, other):
         each.start()
         folders.write(f"{each.part.rows}/rows", b"A" if each is late else b"B")
-    other.publish(0, {"id": "string"})
+    other.publish(0, {"id": "string"}, ["end"])
     with pytest.raises(FencedError):
-        late.publish(0, {"id": "string"})
-    assert other.has(0)
+        late.publish(0, {"id": "string"}, ["end"])
+    assert other.has(0, ["end"])
+    with pytest.raises(ConfigError, match="has other batches than the checkpoint"):
+        other.has(0, ["another end"])
     assert [each.read_text() for each in tmp_path.glob("t/oplog_batch=*/rows")] == ["B"]
     assert not list(tmp_path.glob("t/_part-A*"))
     # A new run knows the columns.
@@ -78,7 +81,7 @@ def test_a_mirror_is_replaced_by_the_next_one_only(spark: SparkSession, tmp_path
     swap = Swap(folders, path, work("A"))
     swap.start()
     assert swap.present() is None
-    marks = [Mark("p/s", 7, number, "A", {}) for number in (1, 2, 2)]
+    marks = [Mark("p/s", 7, number, run="A") for number in (1, 2, 2)]
     for number, mark in enumerate(marks):
         folders.write(f"{swap.part.rows}/rows", str(number).encode())
         if number < 2:
@@ -155,6 +158,56 @@ def test_a_column_of_a_user_is_not_the_number_of_a_mirror(
         pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
         assert pipe.run() == 0
     assert [row._number for row in spark.read.parquet(str(tmp_path / "mirror")).collect()] == [7]
+
+
+@pytest.mark.parametrize("sink", [HISTORY, MIRROR])
+def test_an_older_copy_of_a_checkpoint_writes_nothing_into_a_table(
+    spark: SparkSession, tmp_path: Path, sink: dict[str, str]
+) -> None:
+    def rows() -> list[str]:
+        found = spark.read.parquet(str(tmp_path / str(sink["path"]))).collect()
+        return sorted(row["id"] for row in found)
+
+    with Agent(tmp_path) as agent:
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
+        for number in range(3):
+            assert agent.post([operation("insert", number)]) == 200
+            assert pipe.run() == 0, pipe.error
+            if number == 0:
+                copytree(pipe.checkpoint, tmp_path / "old")
+        pipe.checkpoint = tmp_path / "old"
+        assert agent.post([operation("insert", 3)]) == 200
+        for _ in range(2):
+            assert pipe.run() == 2
+            assert "has other batches than the checkpoint" in pipe.error
+            assert rows() == ["0", "1", "2"]
+        pipe.checkpoint = tmp_path / "new"
+        rmtree(tmp_path / str(sink["path"]))
+        assert pipe.run() == 0, pipe.error
+        assert rows() == ["0", "1", "2", "3"]
+
+
+def test_a_mirror_that_is_gone_or_of_a_later_checkpoint_is_not_gone_on_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Agent(tmp_path) as agent:
+        pipe = SparkFolder(spark, tmp_path, [agent.url], [MIRROR])
+        for number in range(2):
+            assert agent.post([operation("insert", number)]) == 200
+            assert pipe.run() == 0, pipe.error
+        first = pipe.checkpoint
+        pipe.checkpoint = tmp_path / "second"
+        assert pipe.run() == 0, pipe.error
+        assert agent.post([operation("insert", 2)]) == 200
+        pipe.checkpoint = first
+        assert pipe.run() == 2
+        assert "has other batches than the checkpoint" in pipe.error
+        pipe.checkpoint = tmp_path / "second"
+        assert pipe.run() == 0, pipe.error
+        rmtree(tmp_path / "mirror")
+        assert agent.post([operation("insert", 3)]) == 200
+        assert pipe.run() == 2
+        assert "has other batches than the checkpoint" in pipe.error
 
 
 class Records(logging.Handler):

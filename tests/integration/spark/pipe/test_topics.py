@@ -2,6 +2,7 @@
 
 import json
 import operator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,22 +123,58 @@ def test_messages_that_a_pipe_on_one_machine_has_not_read_come_over_its_rows(
         assert pipe.run() == 0
         topic.publish(keyed("a", "2"))
         with psycopg.connect(url) as connection:
-            # As if a folder, and not a checkpoint, had been begun now.
+            # As if a folder had been begun now.
             connection.execute("UPDATE objects SET version = %s", [version_of(now_ms(), 2)])
-        assert pipe.run() == 0
-        assert payloads(url) == {"shop/orders/a": "1", "shop/orders/b": "1"}
+        assert pipe.run() == 2
+        assert "another folder or checkpoint has written the row" in pipe.error
         pipe.checkpoint = tmp_path / "another"
-        assert pipe.run() == 0
+        assert pipe.run() == 0, pipe.error
         assert payloads(url) == {"shop/orders/a": "2", "shop/orders/b": "1"}
         topic.publish(keyed("b", None))
         assert pipe.run() == 0
         assert payloads(url) == {"shop/orders/a": "2"}
-        with psycopg.connect(url) as connection:
-            # As if a checkpoint of 5 s later had written it.
-            connection.execute("UPDATE objects SET version = version + 5000::bigint * 1048576")
-        topic.publish(keyed("a", "3"))
-        assert pipe.run() == 2
-        assert "another folder or checkpoint has written the row" in pipe.error
+
+
+MERGING = """
+def merge(message):
+    message.namespace = "a"
+    parents = message.data.get("parents", [None])
+    message.data = {"payload": message.data.get("payload", parents[0])}
+    return message
+"""
+
+
+def test_the_last_of_several_sources_counts_if_a_transform_brings_them_to_one_row(
+    spark: SparkSession, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "merging_sources.py").write_text(MERGING)
+    with Agent(tmp_path) as agent:
+        topic = Topic(agent, "shop/orders").create()
+        pipe = SparkFolder(
+            spark, tmp_path, [], [postgres_sink(url, transforms=["merging_sources:merge"])],
+            sources=[
+                {"name": "o", "agents": [agent.url]},
+                {"name": "t", "agents": [agent.url], "log": topic.name},
+            ],
+        )  # fmt: skip
+
+        def post(event: str, *parents: str) -> Callable[[], object]:
+            return lambda: agent.post([operation(event, 1, [*parents])])
+
+        def publish(payload: str | None) -> Callable[[], object]:
+            return lambda: topic.publish(keyed("1", payload))
+
+        steps: list[tuple[Callable[[], object], dict[str, str]]] = [
+            (post("insert", "A1"), {"a/1": "A1"}),
+            (publish("T2"), {"a/1": "T2"}),
+            (post("update", "A3"), {"a/1": "A3"}),
+            (publish(None), {}),
+            (post("update", "A4"), {"a/1": "A4"}),
+        ]
+        for change, rows in steps:
+            change()
+            assert pipe.run() == 0, pipe.error
+            assert payloads(url) == rows
 
 
 def test_messages_that_are_gone_end_the_query_unless_the_source_says_otherwise(

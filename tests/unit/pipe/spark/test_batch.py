@@ -79,16 +79,17 @@ class Scene:
         self.figures = SinkFigures()
         self.stages: set[int] = set()
         self.leaving = threading.Event()
+        # Looks for another driver, and the one that finds it.
+        self.checks = self.fenced_at = 0
         own = SinkSettings("s", "m:C", CustomOptions("m:C"), retry_for=60.0, dead_letter="d")
         work = SinkWork("p", folder, "sinks[0]", own, {"oplog": ".*"}, "run")
         monkeypatch.setattr(module, "told", self._told)
-        monkeypatch.setattr(module, "numbered", lambda rows: rows)
         monkeypatch.setattr("oplog_pipe.spark.tasks.work.build", lambda *_: self.sink)
         self.file = folder / "dead"
         self.batches = SinkBatches(
-            work, self.figures, DeadLetters(self.file), tasks=2, is_new=is_new,
+            work, self.figures, DeadLetters(self.file), self, self.check_driver,  # type: ignore[arg-type]
+            tasks=2, is_new=is_new,
             stage_attempts=lambda stage: int(stage in self.stages), leaving=self.leaving,
-            newest=lambda number: number,
             clock=RetryClock(pause=self._pause, jitter=lambda: 0.0),
         )  # fmt: skip
 
@@ -101,6 +102,18 @@ class Scene:
         finally:
             calls = list(self.sink.calls)
         return calls
+
+    def newest(self, number: int) -> int:
+        """Is the versions of the batches, as ``give`` is."""
+        return number
+
+    def give(self, rows: object, number: int) -> object:
+        return rows
+
+    def check_driver(self) -> None:
+        self.checks += 1
+        if self.checks == self.fenced_at:
+            raise FencedError("another driver")
 
     def _told(self, rows: object, work: SinkWork, sink: Sink, tasks: int) -> "Scene":
         self.sink.note("tasks", *(work.fence or ()))
@@ -133,6 +146,19 @@ def test_the_fence_moves_before_the_tasks_and_before_the_end_of_a_copy(scene: Sc
         ("begin", 10, "b"), ("end", 10, "b"), ("begin", 60, "oplog"), ("end", 60, "oplog"),
     ]  # fmt: skip
     assert scene.figures == SinkFigures(1, written=5, filtered=1, retries=4)
+
+
+def test_a_driver_that_was_frozen_before_its_term_ends_and_one_that_was_frozen_later_too(
+    scene: Scene,
+) -> None:
+    scene.fenced_at = 2
+    with pytest.raises(FencedError):
+        scene.run(0)
+    assert scene.sink.calls == [("open",), ("term",), ("close",)]
+    scene.fenced_at = 3
+    with pytest.raises(FencedError):
+        scene.run(0)
+    assert not scene.sink.calls
 
 
 PAUSE = ("pause", 30.0)

@@ -47,10 +47,10 @@ def driver(name: str, batch: Callable[[Folders, str], None]) -> Driver:
 def append(folders: Folders, run: str) -> None:
     table = HistoryFolder(folders, "/t", work(run), 7)
     table.start()
-    if not table.has(0):
+    if not table.has(0, ["end"]):
         for each in "12":
             folders.write(f"{table.part.rows}/{each}", each.encode())
-        table.publish(0, {})
+        table.publish(0, {}, ["end"])
 
 
 @pytest.mark.parametrize("is_nesting", [True, False])
@@ -77,7 +77,7 @@ def replace(folders: Folders, run: str) -> None:
             raise FileNotFoundError
         number = mark.number + 1
     folders.write(f"{swap.part.rows}/1{run}", f"{rows}{run}".encode())
-    swap.publish(Mark(OWNER, 7, number, run))
+    swap.publish(Mark(OWNER, 7, number, run=run))
 
 
 def tables(files: Files) -> dict[int, tuple[str, str]]:
@@ -98,7 +98,7 @@ def test_a_mirror_of_two_drivers_keeps_what_each_has_written(
     is_nesting: bool, has_table: bool
 ) -> None:
     drivers = [driver(each, replace) for each in "AB"]
-    mark = msgspec.json.encode(Mark(OWNER, 7, 1, "Z")).decode()
+    mark = msgspec.json.encode(Mark(OWNER, 7, 1, run="Z")).decode()
     start = {"/t/1Z": "Z", "/t/_oplog_pipe": mark} if has_table else {}
     ends = set()
     for files, ended in orders(start, drivers, is_nesting=is_nesting, changes=CHANGES):

@@ -68,8 +68,16 @@ class Noted:
     def has_batches(self) -> bool:
         return False
 
-    def newest(self, made: Checkpoint, batch: int) -> int:
-        raise AssertionError("no batch is written here")
+
+class FakeClaim:
+    """``taken``: whether another driver has begun."""
+
+    def __init__(self, *given: object) -> None:
+        self.taken = False
+
+    def check(self) -> None:
+        if self.taken:
+            raise FencedError("another driver")
 
 
 class Scene:
@@ -79,6 +87,8 @@ class Scene:
         self.refused: PipeError | None = None
         self.lag: QueryLag | None = None
         monkeypatch.setattr(module, "NotedSettings", Noted)
+        self.claims: list[FakeClaim] = []
+        monkeypatch.setattr(module, "Claim", self._claim)
         monkeypatch.setattr(Reading, "stream", self._stream)
         monkeypatch.setattr(module, "lag_of", lambda _: self.lag)
         own = SinkSettings("s", "m:C", CustomOptions("m:C"), on_failure=on_failure)
@@ -89,6 +99,10 @@ class Scene:
             settings, 0, QueryOptions("cp", 2, 10), clock=clock,
         )  # fmt: skip
         self.query.start()
+
+    def _claim(self, *given: object) -> FakeClaim:
+        self.claims.append(FakeClaim())
+        return self.claims[-1]
 
     def _stream(self, *given: object) -> FakeQuery:
         if self.refused is not None:
@@ -191,6 +205,18 @@ def test_a_query_does_not_take_the_fence_back(parking: Scene) -> None:
     assert parking.query.is_done
 
 
+def test_a_query_does_not_start_again_after_another_driver_has_begun(parking: Scene) -> None:
+    parking.end(BrokenBatchError("CONCURRENT_STREAM_LOG_UPDATE"))
+    parking.wait()
+    assert len(parking.queries) == 2
+    [claim] = parking.claims
+    claim.taken = True
+    parking.end(BrokenBatchError("CONCURRENT_STREAM_LOG_UPDATE"))
+    parking.wait()
+    assert (len(parking.queries), len(parking.claims)) == (2, 1)
+    assert isinstance(parking.query.error, FencedError)
+
+
 def test_a_source_that_refuses_ends_the_query(parking: Scene) -> None:
     parking.end(SinkError("away"))
     parking.refused = SourceError("a wrong password")
@@ -280,4 +306,4 @@ def test_a_sink_reads_only_topics_that_it_can_match() -> None:
     assert read(".*", sources) == ["o", "t"]
     assert read("^video$", sources) == ["o"]
     assert read("^shop/", sources) == ["o", "t"]
-    assert read("^video$", [orders, none]) == ["t", "n"]  # a query needs a source
+    assert read("^video$", [orders, none]) == ["n", "t"]  # a query needs a source
