@@ -116,22 +116,28 @@ def translating() -> Iterator[None]:
 
 def reason(error: BaseException) -> str:
     """Return one sentence. If a trace has errors of this project, the last one counts."""
+    if (ours := own_reason(error)) is not None:
+        return ours
     text = str(error)
-    lines = [line.strip() for line in text.splitlines()]
-    ours = [found[1] for line in lines if (found := _OURS.match(line))]
-    if ours:
-        return ours[-1]
     if isinstance(error, ConnectionError | EOFError):
         return _JAVA_ENDED
     for pattern, sentence in _CAUSES.items():
         if found := re.search(pattern, text):
             return sentence.format(found[0], *found.groups(), file=_file(text))
     causes = _CAUSED_BY.findall(text)
+    lines = map(str.strip, text.splitlines())
     first = next(
         (line.removeprefix(": ") for line in lines if line and not _NOISE.match(line)),
         type(error).__name__,
     )
     return f"{_shown(causes[-1] if causes else first)} (--debug shows more)"
+
+
+def own_reason(error: BaseException) -> str | None:
+    """Return what the last error of this project in a trace says. None: there is none."""
+    lines = map(str.strip, str(error).splitlines())
+    ours = [found[1] for line in lines if (found := _OURS.match(line))]
+    return ours[-1] if ours else None
 
 
 def _file(text: str) -> str:

@@ -1,7 +1,6 @@
 """The driver's part of a batch: the fence, what its tasks tell, dead letters, ends of copies."""
 
 import logging
-import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,26 +14,19 @@ from oplog_pipe.errors import (
     BrokenBatchError,
     ConfigError,
     FencedError,
-    GapError,
     PipeError,
     SinkError,
 )
 from oplog_pipe.sinks.base import Abandoning, Fenced
 from oplog_pipe.sinks.parts.fence import Fence, other_driver
+from oplog_pipe.spark.failures import failed
 from oplog_pipe.spark.select import for_sink, kept
 from oplog_pipe.spark.stream import told
 from oplog_pipe.spark.tasks import rows as kinds
 from oplog_pipe.spark.tasks.rows import Failure, Report, Row, ends_of, told_of
 from oplog_pipe.spark.tasks.work import OpenSink, SinkWork
 from oplog_pipe.spark.versions import Versions
-from oplog_sync.errors import MessagesGoneError
-from oplog_sync.failure import SPARK_ERRORS, reason
-
-# The end of a sentence with words of Spark.
-MORE = " (--debug shows more)"
-_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-# In a trace of Spark.
-_GONE = f"{MessagesGoneError.__name__}: "
+from oplog_sync.failure import SPARK_ERRORS
 
 logger = logging.getLogger("oplog_pipe")
 
@@ -54,9 +46,10 @@ class SinkFigures:
 class Batches(ABC):
     """Spark calls it with the batches of one query, one after another."""
 
-    def __init__(self, check_driver: Callable[[], None]) -> None:
+    def __init__(self, work: SinkWork, check_driver: Callable[[], None]) -> None:
         """``check_driver``: raises FencedError if another driver has begun with the checkpoint."""
         self.error: PipeError | None = None
+        self._work = work
         self._check_driver = check_driver
 
     def __call__(self, rows: DataFrame, number: int) -> None:
@@ -68,7 +61,7 @@ class Batches(ABC):
             self.error = error
             raise
         except (*SPARK_ERRORS, OSError) as error:
-            self.error = failed(error)
+            self.error = failed(error, quotes=self._work.sink.select is not None)
             raise self.error from error
 
     @property
@@ -113,8 +106,7 @@ class SinkBatches(Batches):
         leaving: threading.Event,
         clock: RetryClock = RetryClock(),  # noqa: B008 - it holds no state
     ) -> None:
-        super().__init__(check_driver)
-        self._work = work
+        super().__init__(work, check_driver)
         self._figures = figures
         self._letters = letters
         self._versions = versions
@@ -247,16 +239,3 @@ class SinkBatches(Batches):
                 " copy has removed nothing; mend the reason, and start with a new checkpoint",
                 name, source,
             )  # fmt: skip
-
-
-def failed(error: BaseException) -> PipeError:
-    """Return why Spark did not bring a batch to its end. Its own words may quote a row."""
-    said = reason(error)
-    if _GONE in str(error):
-        what = said.split("; ")[0]
-        return GapError(f"{what}; set on_gap: continue to go on with the oldest message")
-    if not said.endswith(MORE):
-        return BrokenBatchError(said)
-    conditions = _CONDITION.findall(str(error))
-    name = conditions[-1] if conditions else type(error).__name__
-    return BrokenBatchError(f"Spark did not bring a batch to its end: {name}{MORE}")

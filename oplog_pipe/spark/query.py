@@ -27,7 +27,8 @@ from oplog_pipe.errors import (
 from oplog_pipe.model.settings import PipeSettings
 from oplog_pipe.model.status import SinkStatus
 from oplog_pipe.sinks.format import FormatOptions
-from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures, failed
+from oplog_pipe.spark.batch import Batches, SinkBatches, SinkFigures
+from oplog_pipe.spark.failures import failed
 from oplog_pipe.spark.noted import Checkpoint, Claim, NotedSettings
 from oplog_pipe.spark.session import batch_progress, stage_attempts
 from oplog_pipe.spark.stream import Reading, read_by
@@ -218,7 +219,7 @@ class SinkQuery:
         try:
             self._claim.check()
         except (*SPARK_ERRORS, OSError) as error:
-            raise failed(error) from error
+            raise self._failed(error) from error
 
     def _batches(
         self, work: SinkWork, made: Checkpoint, noted: NotedSettings, versions: Versions
@@ -249,8 +250,11 @@ class SinkQuery:
         if batches.error is not None:
             raise batches.error
         if (error := query.exception()) is not None:
-            raise failed(error) from error
+            raise self._failed(error) from error
         self.is_done = True
+
+    def _failed(self, error: BaseException) -> PipeError:
+        return failed(error, quotes=self.sink.select is not None)
 
     def _attempt(self, call: Callable[[], None]) -> None:
         try:

@@ -40,8 +40,7 @@ class TableBatches(Batches):
         id: int,
     ) -> None:
         assert isinstance(work.sink.options, FormatOptions)
-        super().__init__(check_driver)
-        self._work = work
+        super().__init__(work, check_driver)
         self._versions = versions
         self._id = id
         self._options = work.sink.options
