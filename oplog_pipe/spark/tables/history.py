@@ -11,6 +11,7 @@ from oplog_pipe.spark.folders import Folders
 from oplog_pipe.spark.select import Kept, analysing
 from oplog_pipe.spark.tables.mark import (
     Mark,
+    check_outer,
     check_owner,
     check_types,
     mark_of,
@@ -41,6 +42,7 @@ class HistoryFolder:
     def start(self) -> None:
         """Raise ConfigError if something else is there. Else take the table over."""
         folders, path = self._folders, self._path
+        check_outer(folders, path, self._work)
         check_owner(folders, path, self._work, is_mirror=False)
         if mark_of(folders, path) is None:
             note(folders, path, Mark(self._work.owner, self._id))

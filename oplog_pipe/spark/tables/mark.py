@@ -70,6 +70,16 @@ def older_checkpoint(path: str, work: SinkWork) -> ConfigError:
     )
 
 
+def check_outer(folders: Folders, path: str, work: SinkWork) -> None:
+    """Raise ConfigError if a folder is in a table: that would delete it, or read it."""
+    outer = path
+    while (outer := outer.rpartition("/")[0]) and not outer.endswith("/"):
+        if (mark := mark_of(folders, outer)) is not None:
+            raise ConfigError(
+                f"{work.place}.path: {path} is in {outer}, which has a table of {mark.owner!r}"
+            )
+
+
 def check_types(noted: Mapping[str, str], found: Mapping[str, str], place: str) -> None:
     """Raise ConfigError if a column has another type than noted."""
     before = {name.lower(): kind for name, kind in noted.items()}

@@ -1,7 +1,7 @@
 """A folder that each batch replaces by a whole new one."""
 
 from oplog_pipe.spark.folders import Folders
-from oplog_pipe.spark.tables.mark import Mark, check_owner, mark_of, note
+from oplog_pipe.spark.tables.mark import Mark, check_outer, check_owner, mark_of, note
 from oplog_pipe.spark.tables.part import Part
 from oplog_pipe.spark.tasks.work import SinkWork
 
@@ -23,6 +23,7 @@ class Swap:
 
     def start(self) -> None:
         """Raise ConfigError if something else is there. Else take the table over."""
+        check_outer(self._folders, self._path, self._work)
         for each in (self._path, *self._folders.names(f"{self._prefix}before-")):
             check_owner(self._folders, each, self._work, is_mirror=True)
         self.part.start()

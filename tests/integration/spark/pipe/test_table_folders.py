@@ -141,6 +141,13 @@ def test_a_history_refuses_the_files_of_others_and_its_own_column(
         merging.checkpoint = tmp_path / "third"
         assert merging.run() == 2
         assert "history has a table with other settings of merge" in merging.error
+        outer = str(tmp_path / "history")
+        (tmp_path / "link").symlink_to(outer)
+        for kind in (HISTORY, MIRROR):
+            inner = SparkFolder(spark, tmp_path, [agent.url], [{**kind, "path": "link/in"}])
+            inner.checkpoint = tmp_path / f"inner {kind['name']}"
+            assert inner.run() == 2
+            assert f"link/in is in {tmp_path}/link, which has a table of" in inner.error
         (tmp_path / "data").mkdir()
         (tmp_path / "data/file").write_text("of a user")
         foreign = SparkFolder(spark, tmp_path, [agent.url], [{**HISTORY, "path": "data"}])
