@@ -70,11 +70,13 @@ NEW_LOG = NewLog()
 class OpenTopic(NamedTuple):
     """One generation of a topic, open for reading.
 
-    ``open_pointers`` returns its open pointers, the oldest first: MOST_POINTERS at most.
+    ``open_pointers`` returns its open pointers, the oldest first: MOST_POINTERS at most. ``store``:
+    identity of the store, None if it is damaged or not made yet.
     """
 
     log: TopicLog
     open_pointers: Callable[[], Awaitable[list[OpenPointer]]]
+    store: str | None
 
 
 class Backend(Protocol):

@@ -38,10 +38,11 @@ from oplogd.errors import StoreError
 from oplogd.model.event_id import Mark
 from oplogd.model.names import TopicName, no_topic
 from oplogd.store import LogBounds
+from oplogd.store.base import sound_identity
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable
-from oplogd.store.mongo.link.layout import LOG, META, STATES, Document
+from oplogd.store.mongo.link.layout import IDENTITY, LOG, META, STATES, Document
 from oplogd.store.mongo.link.lease import FoldLease
 from oplogd.store.mongo.link.link import DEFAULT_DATABASE, Link
 from oplogd.store.mongo.log.log import Log
@@ -134,7 +135,9 @@ class MongoBackend:
             async def open_pointers() -> list[OpenPointer]:
                 return [each.open for each in await rows.select(MOST_POINTERS, None, log)]
 
-            yield OpenTopic(topics.log(found), open_pointers)
+            made = await link.meta.find_one({"_id": IDENTITY})
+            store = sound_identity(made and made.get("identity"))
+            yield OpenTopic(topics.log(found), open_pointers, store)
 
     def seek(self, ms: int) -> Mark:
         return asyncio.run(self._ask(lambda log: log.seek(ms)))

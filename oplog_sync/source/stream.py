@@ -144,7 +144,9 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not is_unread and not self._origin.is_past(target, after):
             # Raises an error if the position is of another history of the log.
             found = patiently(lambda: self._origin.latest(after, limit), self._options.retry_for)
-            return self._copied(found, after) if "copy" in found else after
+            if "copy" in found:
+                return self._copied(found, after)
+            return found if found["id"] == after["id"] and _is_news(found, after) else after
         patience = Patience(self._options.retry_for)
         for looks in itertools.count():
             try:
@@ -174,4 +176,10 @@ class StreamReader(Placed, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest_of(self, after: Offset, limit: int | None) -> Offset:
         latest = self._origin.latest(after, limit)
-        return after if latest["id"] == after["id"] and "first" not in after else latest
+        return latest if _is_news(latest, after) else after
+
+
+def _is_news(latest: Offset, after: Offset) -> bool:
+    """Return whether a batch ends there. It is empty if only the store is known now."""
+    is_same = latest["id"] == after["id"] and latest.get("store") == after.get("store")
+    return not is_same or "first" in after

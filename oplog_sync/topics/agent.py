@@ -4,6 +4,7 @@ The driver plans by the entries that an agent lists, without their messages. The
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -13,12 +14,20 @@ import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.arrow import milliseconds
-from oplog_sync.errors import MessagesGoneError, SyncError
-from oplog_sync.topics.place import SeenEntry, TopicMessage, seen_entry
-from oplog_sync.topics.position import GAP_ADVICE, OLDEST_ID, Position, TopicOptions, offset_before
+from oplog_sync.errors import MessagesGoneError, SyncError, UnreachableError
+from oplog_sync.topics.place import SeenEntry, TopicHead, TopicMessage, seen_entry
+from oplog_sync.topics.position import (
+    GAP_ADVICE,
+    OLDEST_ID,
+    Position,
+    TopicOptions,
+    begin_in,
+    offset_before,
+)
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import Reading
 from oplogd.model.message import Content
+from oplogd.model.message_id import parse_message_id
 from oplogd.model.names import TopicName
 from oplogd.model.operation import parse_timestamp
 from oplogd.model.pointer import Decision, by_decisions
@@ -29,6 +38,7 @@ _MOST_MESSAGES = 100_000
 
 _T = TypeVar("_T")
 _NO_MARK = Mark(0, 0)
+_ID = b"id: "
 _DECISIONS = frozenset(each.value for each in Decision)
 
 
@@ -42,6 +52,14 @@ class AgentAnswer(Protocol):
     def body(self) -> bytes: ...
 
 
+class AgentStream(Protocol):
+    """The open answer of an agent: a stream of events."""
+
+    def getheader(self, name: str) -> str | None: ...
+
+    def readline(self) -> bytes: ...
+
+
 class AgentClient(Protocol):
     """Asks one of several agents on a store. Can be pickled.
 
@@ -52,6 +70,9 @@ class AgentClient(Protocol):
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> AgentAnswer:
         """``body``: bytes, or sent as JSON."""
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> AbstractContextManager[AgentStream]:
+        """Open a stream. An error of the connection in the block is UnreachableError."""
 
     @property
     def answered(self) -> str:
@@ -75,10 +96,10 @@ _decode_polled = msgspec.json.Decoder(list[_Polled]).decode
 
 @dataclass
 class TopicPart(InputPartition):
-    """The messages after the id ``start`` up to ``end``. ``may_lack``: a gap is no error."""
+    """The messages after ``start`` up to ``end``. ``may_lack``: a gap is no error."""
 
-    start: str
-    end: str
+    start: Position
+    end: Position
     may_lack: bool
 
 
@@ -92,9 +113,23 @@ class AgentTopic:
         self._retry = retry
         self._path = path_of(options.name)
 
-    def head(self) -> Mark:
-        found = self._get("entries?limit=1")
-        return _mark(found[-1]) if found else _NO_MARK
+    def head(self) -> TopicHead:
+        answer = self._newest()
+        found = msgspec.json.decode(answer.body)
+        return TopicHead(_mark(found[-1]), _store(answer)) if found else self._front()
+
+    def front(self) -> Mark:
+        return self._front().mark
+
+    def _front(self) -> TopicHead:
+        """Only a stream tells it: its first id, before the oldest message."""
+        path = f"{self._path}/stream?last_event_id=0&checkpoint=1&name=oplog-sync"
+        with self._agents.stream(path, {"Accept": "text/event-stream"}) as stream:
+            while line := stream.readline():
+                if line.startswith(_ID):
+                    id_ = parse_message_id(line[len(_ID) :].strip().decode())
+                    return TopicHead(Mark(0, id_.ms, id_.sequence), stream.getheader("Oplog-Store"))
+        raise UnreachableError("an agent ended its stream; it is stopping")
 
     def locate(self, ms: int, sequence: int) -> Mark:
         """Search among the entries: some thirty requests."""
@@ -147,10 +182,10 @@ class AgentTopic:
             after = found[-1]["offset"]
 
     def plan(self, start: Position, end: Position) -> Sequence[InputPartition]:
-        if end.message_id is None or start.id == end.id:
+        if end.message_id is None:
             return []
         may_lack = start.message_id is None or not self._options.fails_on_gap
-        return [TopicPart(start.id, end.id, may_lack)]
+        return [TopicPart(start, end, may_lack)]
 
     def read(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
         """Poll up to the end. An empty answer counts once the agent has shown its newest entry.
@@ -163,26 +198,32 @@ class AgentTopic:
         shown: str | None = None
         position = part.start
         while True:
-            answer = self._retry(partial(self._poll, position))
+            answer = self._retry(partial(self._poll, position.id))
+            begin = begin_in(_store(answer), position, part.end, self._options)
+            if begin is None:
+                return
+            if begin != position:
+                position = begin
+                continue
             messages = _decode_polled(answer.body)
             headers = {name.lower() for name in answer.headers}
             if "oplog-gap" in headers and not part.may_lack:
                 raise MessagesGoneError(
-                    f"position {position} has left the topic {self._options.name}; {GAP_ADVICE}"
+                    f"position {position.id} has left the topic {self._options.name}; {GAP_ADVICE}"
                 )
-            rows = [TopicMessage(each.id, each) for each in messages if each.id <= part.end]
+            rows = [TopicMessage(each.id, each) for each in messages if each.id <= part.end.id]
             if rows:
                 yield rows
-                position, shown = rows[-1].id, None
-            if len(rows) < len(messages) or position == part.end:
+                position, shown = Position(rows[-1].id, 0, 0), None
+            if len(rows) < len(messages) or position.id == part.end.id:
                 return
             if rows:
                 continue
             if shown == self._agents.answered:
                 if "oplog-held-by" in headers:
-                    self._retry(partial(self._require_decided, position, part.end))
+                    self._retry(partial(self._require_decided, position.id, part.end.id))
                 return
-            self._retry(self.head)
+            self._retry(self._newest)
             shown = self._agents.answered
 
     def close(self) -> None:
@@ -206,6 +247,9 @@ class AgentTopic:
                 "its pointer; read it again"
             )
 
+    def _newest(self) -> AgentAnswer:
+        return self._agents.ask("GET", f"{self._path}/entries?limit=1")
+
     def _get(self, query: str) -> list[dict[str, Any]]:
         body = self._agents.ask("GET", f"{self._path}/{query}").body
         found: list[dict[str, Any]] = msgspec.json.decode(body)
@@ -218,6 +262,11 @@ class AgentTopic:
             verdict = by_decisions({0: Decision(entry["state"])})(0)
         records = entry.get("records", 0)
         return seen_entry(_mark(entry), entry["kind"], self._options.isolation, verdict, records)
+
+
+def _store(answer: AgentAnswer) -> str | None:
+    """Return the identity of the agent's store, None if it does not tell it."""
+    return {name.lower(): value for name, value in answer.headers.items()}.get("oplog-store")
 
 
 def path_of(name: TopicName) -> str:

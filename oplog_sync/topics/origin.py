@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.topics.place import TopicMessage, TopicPlace
-from oplog_sync.topics.position import OLDEST, Position, TopicOptions, before_ms
+from oplog_sync.topics.position import OLDEST, OLDEST_ID, Position, TopicOptions, before_ms
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import Isolation
 
@@ -40,52 +40,63 @@ class TopicOrigin:
         """
         bound = self._options.start if self._options.start is not None else default
         if bound == "oldest":
-            return OLDEST._asdict()
+            return OLDEST.as_offset()
         if bound == "now":
-            return self._newest()._asdict()
+            return self._newest().as_offset()
         if isinstance(bound, MessageId):
-            return self._at(bound)._asdict()
+            return self._at(bound).as_offset()
         assert isinstance(bound, int)
         mark = self._place.locate(*before_ms(bound)[:2])
-        return (Position.at(mark) if mark.offset else OLDEST)._asdict()
+        return (Position.at(mark) if mark.offset else OLDEST).as_offset()
 
     def head(self) -> Offset:
         """Return the newest position, up to the first hold and the option ``end``."""
-        return self._readable(self._newest())._asdict()
+        newest = self._newest()
+        found = self._past_front(self._readable(newest))
+        return found._replace(store=newest.store).as_offset()
 
     def latest(self, after: Mapping[str, Any], limit: int | None) -> Offset:
         """Return the end of the batch after a position, of at most ``limit`` messages.
 
-        The batch has at least one entry, so a transaction of more messages is not divided.
+        The batch has at least one entry, so a transaction of more messages is not divided. It is
+        never OLDEST: the position of a reader without any message, at the front, shows what leaves
+        the topic later. The end has the store, also if it is the position itself.
         """
         begin = Position.of(after)
         if self._end is not None and begin.id >= str(self._end):
-            return begin._asdict()
+            return begin.as_offset()
         newest = self._newest()
+        if begin.is_of_other(newest.store):
+            begin = OLDEST  # ids of two stores do not compare
+        store = newest.store or begin.store
         # Offsets of a topic created again begin anew, ids do not.
         if newest.id <= begin.id:
-            return begin._asdict()
+            return begin._replace(store=store).as_offset()
         if limit is None:
             found = self._readable(newest)
         else:
             reached = self._walk(begin, self._place.offset_at(begin), newest, limit)
             found = self._bounded(reached)
-        return max(begin, found, key=lambda position: position.id)._asdict()
+        found = max(begin, found, key=lambda position: position.id)
+        return self._past_front(found)._replace(store=store).as_offset()
 
     def plan(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """Divide the messages after ``start``, up to and including ``end``, into tasks."""
-        return self._place.plan(Position.of(start), Position.of(end))
+        begin, until = Position.of(start), Position.of(end)
+        return [] if begin.id == until.id else self._place.plan(begin, until)
 
     def rows(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
         return self._place.read(part)
 
     def is_past(self, position: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-        """Return whether a position is later in the topic than another."""
-        return Position.of(position).id > Position.of(other).id
+        """Return whether a position is later in the topic than another, or of another store."""
+        one, than = Position.of(position), Position.of(other)
+        return one.id > than.id or one.is_of_other(than.store)
 
     def has_left(self, position: Mapping[str, Any]) -> bool:
         """Return whether all messages up to a position have left the topic."""
-        return self._newest().id < Position.of(position).id
+        newest, reached = self._newest(), Position.of(position)
+        return newest.id < reached.id or newest.is_of_other(reached.store)
 
     def close(self) -> None:
         self._place.close()
@@ -95,12 +106,15 @@ class TopicOrigin:
 
         ``newest`` is read before the pointers: what is opened later lies behind it.
         """
+        store = newest.store
+        if self._decided.is_of_other(store):
+            self._decided, self._open_ms = OLDEST, -1
         open_ms = self._place.first_open_ms() if self._holds else None
         if open_ms is not None:
             begin, after = self._decided_until(open_ms)
             if begin.id < newest.id:
                 newest = self._walk(begin, after, newest)
-        self._decided = newest
+        self._decided = newest._replace(store=store)
         return self._bounded(newest)
 
     def _decided_until(self, open_ms: int) -> tuple[Position, int]:
@@ -118,7 +132,13 @@ class TopicOrigin:
 
     def _newest(self) -> Position:
         head = self._place.head()
-        return Position.at(head) if head.offset else OLDEST
+        return Position.at(head.mark)._replace(store=head.store)
+
+    def _past_front(self, found: Position) -> Position:
+        """Return the position, in place of OLDEST that at the front."""
+        if found.id != OLDEST_ID:
+            return found
+        return self._bounded(Position.at(self._place.front()))
 
     def _at(self, id_: MessageId) -> Position:
         return Position(str(id_), self._place.locate(id_.ms, id_.sequence).offset, id_.ms)
@@ -132,12 +152,16 @@ class TopicOrigin:
     def _walk(
         self, begin: Position, after: int, newest: Position, limit: int | None = None
     ) -> Position:
-        """Return the last position with no hold before it, and at most ``limit`` messages."""
-        count, reached = 0, begin
+        """Return the last position with no hold before it, and at most ``limit`` messages.
+
+        That is ``newest`` if all entries up to there are gone.
+        """
+        count, reached, has_entries = 0, begin, False
         for page in self._place.walk(after, newest.offset):
             for entry in page:
+                has_entries = True
                 count += entry.messages
                 if entry.is_held or (limit is not None and limit < count != entry.messages):
                     return reached
                 reached = Position.at(entry.mark)
-        return reached
+        return reached if has_entries else newest

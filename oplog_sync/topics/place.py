@@ -32,6 +32,13 @@ class SeenEntry(NamedTuple):
     is_held: bool
 
 
+class TopicHead(NamedTuple):
+    """The newest entry, in an empty topic the front. ``store``: identity, None if unknown."""
+
+    mark: Mark
+    store: str | None
+
+
 class TopicPlace(Protocol):
     """Shows the entries of a topic to the driver, and reads their messages in tasks.
 
@@ -40,8 +47,14 @@ class TopicPlace(Protocol):
     Spark pickles it for its workers.
     """
 
-    def head(self) -> Mark:
-        """Return the newest entry. Offset 0: there is none."""
+    def head(self) -> TopicHead: ...
+
+    def front(self) -> Mark:
+        """Return the newest removed entry.
+
+        Without one a mark before all messages, and past all of earlier topics of this name. Its
+        offset may be 0, which is unknown.
+        """
 
     def locate(self, ms: int, sequence: int) -> Mark:
         """Return the last entry at or before a time and sequence. Offset 0: there is none."""
@@ -56,7 +69,7 @@ class TopicPlace(Protocol):
         """Yield the entries after an offset, up to another one, in pages."""
 
     def plan(self, start: Position, end: Position) -> Sequence[InputPartition]:
-        """Divide the messages after ``start`` up to ``end`` into tasks."""
+        """Divide the messages after ``start`` up to ``end`` into tasks. See ``begin_in``."""
 
     def read(self, part: InputPartition) -> Iterator[list[TopicMessage]]:
         """Yield the messages of a task in chunks."""

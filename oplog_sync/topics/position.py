@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from oplog_sync.arrow import milliseconds
-from oplog_sync.errors import OptionError, SyncError
+from oplog_sync.errors import MessagesGoneError, OptionError, SyncError
 from oplogd.errors import PositionError, TopicError
 from oplogd.model.event_id import Mark
 from oplogd.model.message_id import MessageId, end_id, parse_message_id, stamp, unstamp
@@ -30,15 +30,20 @@ class Position(NamedTuple):
     """A reader has all messages up to ``id``: a message id, or OLDEST_ID if it has none.
 
     ``offset`` and ``ms``: of the last entry with a message up to there. 0: unknown, or none.
+    ``store``: identity of its store. None: unknown, as that of an option.
     """
 
     id: str
     offset: int
     ms: int
+    store: str | None = None
 
     @classmethod
     def at(cls, mark: Mark) -> "Position":
-        """Return the position behind an entry and all of its messages."""
+        """Return the position behind an entry and all of its messages.
+
+        That of the front has nothing, and all messages of the topic are behind it.
+        """
         return cls(str(end_id(mark.ms, mark.sequence)), mark.offset, mark.ms)
 
     @classmethod
@@ -50,12 +55,26 @@ class Position(NamedTuple):
                 f"position {id_!r} is not a message id: was the checkpoint made by another source, "
                 "or without the option topic?"
             )
-        return cls(id_, int(offset.get("offset", 0)), int(offset.get("ms", 0)))
+        place = int(offset.get("offset", 0)), int(offset.get("ms", 0))
+        return cls(id_, *place, offset.get("store"))
+
+    def as_offset(self) -> dict[str, Any]:
+        """Return the offset of Spark: without ``store`` if it is unknown."""
+        return {name: each for name, each in self._asdict().items() if each is not None}
+
+    def is_of_other(self, store: str | None) -> bool:
+        """Return whether the position is known to be of another store."""
+        return is_other(self.store, store)
 
     @property
     def message_id(self) -> MessageId | None:
         """The id, None for the position before the oldest message."""
         return message_id(self.id)
+
+
+def is_other(store: str | None, than: str | None) -> bool:
+    """Return whether two identities differ. An unknown one counts as the same."""
+    return None not in (store, than) and store != than
 
 
 def offset_before(id_: MessageId, mark: Mark) -> int:
@@ -89,6 +108,23 @@ class TopicOptions:
     end: Bound | None = None
     partition_rows: int = 250_000
     fails_on_gap: bool = True
+
+
+def begin_in(
+    store: str | None, start: Position, end: Position, options: TopicOptions
+) -> Position | None:
+    """Return where a batch begins if this store has the topic. None: nothing of it is left.
+
+    Another store than before is a gap. Raises MessagesGoneError.
+    """
+    if not start.is_of_other(store) and not end.is_of_other(store):
+        return start
+    if options.fails_on_gap:
+        raise MessagesGoneError(
+            f"the topic {options.name} has another store than before, so messages behind position "
+            f"{start.id} are gone; {GAP_ADVICE}"
+        )
+    return None if end.is_of_other(store) else OLDEST
 
 
 def parse_topic(text: str) -> TopicName:

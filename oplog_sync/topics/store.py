@@ -13,8 +13,15 @@ from pyspark.sql.datasource import InputPartition
 
 from oplog_sync.backend import Backend, OpenTopic, split
 from oplog_sync.errors import MessagesGoneError, OptionError, SyncError
-from oplog_sync.topics.place import SeenEntry, TopicMessage, seen_entry
-from oplog_sync.topics.position import GAP_ADVICE, Position, TopicOptions, offset_before
+from oplog_sync.topics.place import SeenEntry, TopicHead, TopicMessage, seen_entry
+from oplog_sync.topics.position import (
+    GAP_ADVICE,
+    Position,
+    TopicOptions,
+    begin_in,
+    is_other,
+    offset_before,
+)
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind, Reading, reading
@@ -30,6 +37,7 @@ from oplogd.topics.reading import begin_of, decided
 _PAGE = 5_000
 
 _T = TypeVar("_T")
+_NO_MARK = Mark(0, 0)
 
 
 @dataclass
@@ -38,7 +46,7 @@ class TopicRange(InputPartition):
 
     ``has``: the reader has the first entry, or its records up to this number. ``until``: only
     records of the last entry up to this number. None: the whole entry. ``due``: a larger offset of
-    the first entry is a gap. ``may_lack``: a gap is no error.
+    the first entry is a gap. ``may_lack``: a gap is no error. ``store``: see ``Position``.
     """
 
     after: int
@@ -47,6 +55,7 @@ class TopicRange(InputPartition):
     until: int | None
     due: int
     may_lack: bool
+    store: str | None
 
 
 class StoreTopic:
@@ -58,15 +67,22 @@ class StoreTopic:
         self._decodes = decodes
         self._isolation = options.isolation
 
-    def head(self) -> Mark:
-        async def head(topic: OpenTopic) -> Mark:
-            return (await topic.log.locate()).head
+    def head(self) -> TopicHead:
+        async def head(topic: OpenTopic) -> TopicHead:
+            return TopicHead((await topic.log.locate()).head, topic.store)
 
         return self._run(head)
 
+    def front(self) -> Mark:
+        async def front(topic: OpenTopic) -> Mark:
+            return (await topic.log.locate()).front
+
+        return self._run(front)
+
     def locate(self, ms: int, sequence: int) -> Mark:
         async def locate(topic: OpenTopic) -> Mark:
-            return (await topic.log.locate(ms, sequence)).at
+            bounds = await topic.log.locate(ms, sequence)
+            return bounds.at if bounds.at.offset > bounds.front.offset else _NO_MARK
 
         return self._run(locate)
 
@@ -86,7 +102,8 @@ class StoreTopic:
 
     def plan(self, start: Position, end: Position) -> Sequence[InputPartition]:
         async def plan(topic: OpenTopic) -> Sequence[InputPartition]:
-            return await self._plan(topic.log, start, end)
+            begin = begin_in(topic.store, start, end, self._options)
+            return [] if begin is None else await self._plan(topic, begin, end)
 
         return self._run(plan)
 
@@ -113,7 +130,8 @@ class StoreTopic:
             raise OptionError(f"option topic: {error} in {self._backend.name}") from None
 
     async def _walk(self, after: int, upto: int) -> AsyncGenerator[Sequence[SeenEntry]]:
-        async with self._opened() as (log, _):
+        async with self._opened() as topic:
+            log = topic.log
             while after < upto and (page := await log.read(after, min(_PAGE, upto - after))):
                 entries, judge = await decided(log, after, page)
                 yield [
@@ -124,8 +142,9 @@ class StoreTopic:
                 after = page[-1].offset
 
     async def _plan(
-        self, log: TopicLog, start: Position, end: Position
+        self, topic: OpenTopic, start: Position, end: Position
     ) -> Sequence[InputPartition]:
+        log = topic.log
         options, id_, end_id = self._options, start.message_id, end.message_id
         if end_id is None:
             return []
@@ -140,8 +159,9 @@ class StoreTopic:
                 )
         last = (await log.locate(end_id.ms, end_id.sequence)).at
         until = end_id.records_after if _is_at(end_id, last) else None
+        may_lack = id_ is None or not options.fails_on_gap
         parts = [
-            TopicRange(after, upto, None, None, after + 1, id_ is None or not options.fails_on_gap)
+            TopicRange(after, upto, None, None, after + 1, may_lack, topic.store)
             for after, upto in split((begin.after, last.offset), options.partition_rows)
         ]
         if parts:
@@ -152,7 +172,12 @@ class StoreTopic:
 
     async def _read(self, part: TopicRange) -> AsyncGenerator[list[TopicMessage]]:
         after, due = part.after, part.due
-        async with self._opened() as (log, _):
+        async with self._opened() as topic:
+            log = topic.log
+            if is_other(part.store, topic.store):
+                if part.may_lack:
+                    return  # the next batch begins in another store than this one
+                raise self._lost(after + 1)
             while after < part.upto:
                 page: Sequence[TopicEntry]
                 page = await log.read(after, min(_PAGE, part.upto - after))

@@ -1,19 +1,22 @@
 """Reads of a topic through agents that lag behind, change and go away."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from oplog_sync.errors import SyncError, UnreachableError
+from oplog_sync.errors import MessagesGoneError, SyncError, UnreachableError
 from oplog_sync.topics.agent import AgentTopic, TopicPart
+from oplog_sync.topics.place import TopicHead
 from oplog_sync.topics.position import OLDEST, Position, TopicOptions
 from oplogd.model.event_id import Mark
-from oplogd.model.message_id import MessageId
+from oplogd.model.message_id import MessageId, end_id
 from oplogd.model.names import TopicName
 
 START_MS = 1_700_000_000_000
+STORE, OTHER = 32 * "a", 32 * "b"
 
 _T = TypeVar("_T")
 
@@ -25,17 +28,38 @@ class Sent(NamedTuple):
     body: bytes
 
 
+class Stream:
+    """See ``AgentStream``: its lines, then its end."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = [*lines]
+
+    def getheader(self, name: str) -> str | None:
+        return {"Oplog-Store": STORE}.get(name)
+
+    def readline(self) -> bytes:
+        return self._lines.pop(0) if self._lines else b""
+
+
 class Agents:
     """See ``AgentClient``. Answers polls one after another, and lists ``entries``.
 
     An answer to a poll: the offsets of its messages, or headers without a message. ``moves``: the
-    other agent answers from the poll with this number on.
+    other agent answers from the poll with this number on. ``stores``: of the answers to polls, the
+    last one of all others.
     """
 
-    def __init__(self, *polls: Any, moves: int = 0, entries: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        *polls: Any,
+        moves: int = 0,
+        entries: Sequence[Any] = (),
+        stores: Sequence[str] = (STORE,),
+    ) -> None:
         self._polls = [*polls]
         self._moves = moves
         self._entries = entries
+        self._stores = [*stores]
         self.answered = "agent 1"
         self.asked: list[str] = []
 
@@ -56,9 +80,16 @@ class Agents:
         given = self._polls.pop(0)
         if isinstance(given, Exception):
             raise given
+        named = {"Oplog-Store": self._stores.pop(0) if self._stores[1:] else self._stores[0]}
         if isinstance(given, dict):
-            return Sent(given, b"[]")
-        return Sent({}, json.dumps([{"id": id_of(each), "payload": ""} for each in given]).encode())
+            return Sent(given | named, b"[]")
+        rows = [{"id": id_of(each), "payload": ""} for each in given]
+        return Sent(named, json.dumps(rows).encode())
+
+    @contextmanager
+    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Stream]:
+        self.asked.append(path.rpartition("/")[2])
+        yield Stream(self._polls.pop(0))
 
 
 def id_of(offset: int) -> str:
@@ -74,11 +105,13 @@ def topic(agents: Agents, retry: Any = once, **options: Any) -> AgentTopic:
     return AgentTopic(agents, made, retry)
 
 
-def read(agents: Agents, end: int, retry: Any = once, **options: Any) -> list[str]:
-    """Return the ids of the messages up to an entry."""
+def read(
+    agents: Agents, end: int, retry: Any = once, in_store: str = STORE, **options: Any
+) -> list[str]:
+    """Return the ids of the messages up to an entry of a store."""
     made = topic(agents, retry, **options)
-    last = Position.at(Mark(end, START_MS + end))
-    (part,) = made.plan(Position(id_of(0), 0, 0), last)
+    last = Position.at(Mark(end, START_MS + end))._replace(store=in_store)
+    (part,) = made.plan(Position(id_of(0), 0, 0, STORE), last)
     return [message.id for messages in made.read(part) for message in messages]
 
 
@@ -126,8 +159,30 @@ def test_a_gap_fails_the_read_unless_it_may_lack_messages() -> None:
     assert read(Agents(gap, gap), 3, fails_on_gap=False) == []
     made = topic(Agents(gap, gap))
     (part,) = made.plan(OLDEST, Position.at(Mark(3, START_MS)))
-    assert part == TopicPart("0", Position.at(Mark(3, START_MS)).id, may_lack=True)
+    assert part == TopicPart(OLDEST, Position.at(Mark(3, START_MS)), may_lack=True)
     assert list(made.read(part)) == []
+
+
+def test_another_store_fails_the_read_or_it_begins_with_the_oldest_message() -> None:
+    answers = [[2, 3], [-5, -4, 1, 2]]
+    for planned_in in (OTHER, STORE):
+        with pytest.raises(MessagesGoneError, match="topic shop/orders has another store"):
+            read(Agents(*answers, stores=[OTHER]), 1, in_store=planned_in)
+    agents = Agents(*answers, stores=[OTHER])
+    assert read(agents, 1, in_store=OTHER, fails_on_gap=False) == ids(-5, -4, 1)
+    # Planned in the store before: the next batch begins in the other one.
+    assert read(Agents(*answers, stores=[OTHER]), 3, fails_on_gap=False) == []
+    assert read(Agents([1], [2], stores=[STORE, OTHER]), 3, fails_on_gap=False) == ids(1)
+
+
+def test_only_a_stream_shows_the_front_of_a_topic_without_entries() -> None:
+    front = str(end_id(START_MS, 7)).encode()
+    agents = Agents([b":\n", b"id: " + front + b"\n", b"\n"], [])
+    assert topic(agents).head() == TopicHead(Mark(0, START_MS, 7), STORE)
+    assert agents.asked[0] == "entries?limit=1"
+    assert "last_event_id=0&checkpoint=1" in agents.asked[1]
+    with pytest.raises(UnreachableError, match="ended its stream"):
+        topic(agents).front()
 
 
 def entry(offset: int, ms: int, **members: str) -> dict[str, Any]:

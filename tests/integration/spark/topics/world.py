@@ -10,6 +10,7 @@ import pyarrow as pa
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.errors import AgentRefusedError
 from oplog_sync.source.batch import BatchReader
+from oplog_sync.source.http import Agents
 from oplog_sync.source.options import read_options
 from oplog_sync.topics.agent import AgentTopic
 from oplog_sync.topics.columns import TopicColumns, topic_schema
@@ -34,6 +35,7 @@ class OneAgent:
 
     def __init__(self, agent: Agent) -> None:
         self._talk = Talk(agent)
+        self.stream = Agents([agent.url]).stream
 
     def close(self) -> None:
         self._talk.close()
