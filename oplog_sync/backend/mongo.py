@@ -37,8 +37,7 @@ from oplog_sync.errors import OptionError
 from oplogd.errors import StoreError
 from oplogd.model.event_id import Mark
 from oplogd.model.names import TopicName, no_topic
-from oplogd.store import LogBounds
-from oplogd.store.base import sound_identity
+from oplogd.store import LogBounds, sound_identity
 from oplogd.store.mongo import MongoStore
 from oplogd.store.mongo.interface.topics import MongoTopics
 from oplogd.store.mongo.link.errors import REFUSALS, refused_url, shown, translating, unavailable

@@ -38,12 +38,12 @@ from oplogd.store.sqlite import (
     DEFAULT_CAP_BYTES,
     MIGRATIONS,
     SqliteStore,
+    find_identity,
     read_bounds,
     seek,
 )
 from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.store.sqlite.log import clock_rows
-from oplogd.store.sqlite.log.log import read_identity
 from oplogd.store.sqlite.pointers import rows as pointer_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import entries as topic_entries
@@ -139,7 +139,7 @@ class SqliteBackend:
             async def open_pointers() -> list[OpenPointer]:
                 return pointer_rows.select(db, log, MOST_POINTERS)
 
-            yield OpenTopic(FileTopicLog(db, log, _clock(db)), open_pointers, read_identity(db))
+            yield OpenTopic(FileTopicLog(db, log, _clock(db)), open_pointers, find_identity(db))
 
     def seek(self, ms: int) -> Mark:
         with self._connection() as db:

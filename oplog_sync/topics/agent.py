@@ -71,14 +71,18 @@ class AgentClient(Protocol):
     ) -> AgentAnswer:
         """``body``: bytes, or sent as JSON."""
 
-    def stream(self, path: str, headers: Mapping[str, str]) -> AbstractContextManager[AgentStream]:
-        """Open a stream. An error of the connection in the block is UnreachableError."""
-
     @property
     def answered(self) -> str:
         """The address of the agent that gave the last answer."""
 
     def close(self) -> None: ...
+
+
+class StreamingClient(AgentClient, Protocol):
+    """Follows streams, too."""
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> AbstractContextManager[AgentStream]:
+        """Open a stream. An error of the connection in the block is UnreachableError."""
 
 
 class Retrying(Protocol):
@@ -106,7 +110,7 @@ class TopicPart(InputPartition):
 class AgentTopic:
     """See ``TopicPlace``."""
 
-    def __init__(self, agents: AgentClient, options: TopicOptions, retry: Retrying) -> None:
+    def __init__(self, agents: StreamingClient, options: TopicOptions, retry: Retrying) -> None:
         """``retry``: for the requests of tasks. The driver asks once."""
         self._agents = agents
         self._options = options

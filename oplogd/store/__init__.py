@@ -10,6 +10,7 @@ from oplogd.store.base import StatesPage as StatesPage
 from oplogd.store.base import Store as Store
 from oplogd.store.base import StoreStats as StoreStats
 from oplogd.store.base import decode_stored as decode_stored
+from oplogd.store.base import sound_identity as sound_identity
 from oplogd.store.corrections import MAX_CORRECTIONS as MAX_CORRECTIONS
 from oplogd.store.corrections import Correction as Correction
 from oplogd.store.corrections import CorrectionResult as CorrectionResult

@@ -134,6 +134,14 @@ def read_identity(db: sqlite3.Connection) -> str | None:
     return sound_identity(db.execute(sql.IDENTITY).fetchone()[0])
 
 
+def find_identity(db: sqlite3.Connection) -> str | None:
+    """Return the identity; None if the file has none, since only older agents have opened it."""
+    (has_table,) = db.execute(
+        "SELECT count(*) FROM sqlite_master WHERE name = 'identity'"
+    ).fetchone()
+    return read_identity(db) if has_table else None
+
+
 def read_head(db: sqlite3.Connection) -> Mark:
     return Mark(*db.execute(sql.HEAD).fetchone())
 

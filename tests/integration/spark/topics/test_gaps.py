@@ -1,5 +1,6 @@
 """What has left a topic between two runs of a query, in a store and through agents alike."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -178,6 +179,23 @@ def test_a_checkpoint_without_a_store_gets_to_know_it(tmp_path: Path, place: Sto
                 assert query.run(world) == ([] if before is noted else ["1"])
                 assert query.noted[1:] == [noted]
                 assert query.run(world) == []
+
+
+def test_a_store_that_only_an_earlier_release_has_opened_is_read_without_its_identity(
+    tmp_path: Path,
+) -> None:
+    place = StorePlace(tmp_path / "oplog.db")
+    with place.agent(tmp_path) as agent:
+        world = World.of(place, agent)
+        world.topic.publish("1")
+    with closing(sqlite3.connect(tmp_path / "oplog.db")) as db:
+        db.execute("DROP TABLE identity")
+    query = Query("store", start="oldest")
+    assert query.run(world) == ["1"]
+    assert "store" not in query.noted[-1]
+    with place.agent(tmp_path):
+        assert query.run(world) == []
+        assert "store" in query.noted[-1]
 
 
 def test_the_next_batch_tells_that_the_messages_of_a_planned_first_batch_are_gone(
