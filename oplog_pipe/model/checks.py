@@ -14,6 +14,8 @@ _SINK = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _SOURCE = re.compile(r"[A-Za-z0-9._/-]{1,64}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 _NAMES = re.compile(r"[\w/.-]+(?:\s*,\s*[\w/.-]+)+", re.ASCII)
+_SERVER = r"(\[[^][@/]+\]|[^][:,/?@]+)(:[0-9]{1,5})?"
+_MONGODB = re.compile(rf"mongodb(\+srv)?://(.*@)?{_SERVER}(,{_SERVER})*([/?].*)?")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
@@ -83,8 +85,7 @@ def pattern(text: str) -> None:
 
 def store(text: str) -> None:
     """Check the path of a SQLite file, or the URL of a database in MongoDB."""
-    scheme, mark, _ = text.partition("://")
-    if mark and scheme not in ("mongodb", "mongodb+srv"):
+    if "://" in text and not _MONGODB.fullmatch(text):
         raise ValueError("must be the path of a SQLite file, or mongodb://host/database")
 
 

@@ -9,7 +9,7 @@ from oplog_pipe.sinks.custom import CustomOptions
 from oplog_pipe.sinks.file import FileOptions
 from oplog_pipe.sinks.format import FormatOptions
 from oplog_pipe.sinks.parts.ownership import OwnedRows
-from oplog_pipe.spark.place import is_within, located
+from oplog_pipe.spark.place import is_root, is_within, located
 
 FILES = ("parquet", "orc", "json")
 """Formats of tables that are folders with files."""
@@ -39,18 +39,7 @@ def _problems(settings: PipeSettings, sinks: Sequence[Sink | None]) -> Iterator[
             "name: is missing: there is no folder on Spark, so the rows in targets belong to the"
             " name of the pipe"
         )
-    paths: dict[str, int] = {}
-    for number, own in enumerate(settings.sinks):
-        if isinstance(own.options, FormatOptions):
-            try:
-                path = located(own.options.path, settings.root)
-            except ConfigError as error:
-                yield f"sinks[{number}].{error}"
-                continue
-            for other, place in paths.items():
-                if is_within(path, other) or is_within(other, path):
-                    yield f"sinks[{number}].path: is in the folder of sinks[{place}], or around it"
-            paths[path] = number
+    yield from _of_paths(settings)
     for number, (own, sink) in enumerate(zip(settings.sinks, sinks, strict=True)):
         found = _of_table(own) if sink is None else _of_sink(own, sink)
         fetches = sink is not None and any(isinstance(each, FetchStep) for each in own.transforms)
@@ -61,6 +50,31 @@ def _problems(settings: PipeSettings, sinks: Sequence[Sink | None]) -> Iterator[
             )
         for name, sentence in (*found, *_of_both(own)):
             yield f"sinks[{number}].{name}: {sentence}"
+
+
+def _of_paths(settings: PipeSettings) -> Iterator[str]:
+    paths: dict[str, int] = {}
+    for number, own in enumerate(settings.sinks):
+        for table in own.tables:
+            try:
+                if table.path is not None:
+                    located(table.path, settings.root)
+            except ConfigError as error:
+                yield f"sinks[{number}].tables.{table.name}.{error}"
+        if not isinstance(own.options, FormatOptions):
+            continue
+        try:
+            path = located(own.options.path, settings.root)
+        except ConfigError as error:
+            yield f"sinks[{number}].{error}"
+            continue
+        if is_root(path):
+            yield f"sinks[{number}].path: is the root of a file system: name a folder in it"
+            continue
+        for other, place in paths.items():
+            if is_within(path, other) or is_within(other, path):
+                yield f"sinks[{number}].path: is in the folder of sinks[{place}], or around it"
+        paths[path] = number
 
 
 def _of_both(own: SinkSettings) -> Iterator[tuple[str, str]]:

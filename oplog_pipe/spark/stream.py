@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from oplog_pipe.message import namespace_filter
 from oplog_pipe.model.settings import OPLOG, SinkSettings, SourceSettings
 from oplog_pipe.sinks.base import Owned, Sink
-from oplog_pipe.spark.place import located
+from oplog_pipe.spark.place import store_of
 from oplog_pipe.spark.tasks.rows import COLUMNS
 from oplog_pipe.spark.tasks.work import SinkWork, change, write
 
@@ -83,7 +83,7 @@ class Reading:
     ) -> DataFrame:
         origin: dict[str, str | None]
         if source.store is not None:
-            origin = {"store": located(source.store, self.root)}
+            origin = {"store": store_of(source.store, self.root)}
         else:
             origin = {
                 "agent": ",".join(source.agents),

@@ -12,9 +12,10 @@ import pytest
 from oplog_pipe.cli import main
 from oplog_pipe.config import load
 from oplog_pipe.errors import ConfigError
+from oplog_pipe.model import checks
 from oplog_pipe.pipe import Pipe
 from oplog_pipe.spark.modules import user_files
-from oplog_pipe.spark.place import is_within, located
+from oplog_pipe.spark.place import is_within, located, store_of
 from tests.kits.pipe.settings_file import SettingsFile
 
 SINKS = """
@@ -220,12 +221,26 @@ def test_a_wrong_flag_is_named(
     assert problem in capsys.readouterr().err
 
 
-def test_a_store_is_a_file_or_mongodb(file: SettingsFile) -> None:
+@pytest.mark.parametrize(
+    "url",
+    ["mongo://u:sEcret@h/d", "mongodb://u:sEcret@[::1/d", "mongodb://", "mongodb://h:x/d"],
+)
+def test_a_store_is_a_file_or_mongodb(file: SettingsFile, url: str) -> None:
     head = "dir: d\nsinks: [{name: s, type: file, path: t}]\n"
-    source = "sources: [{agents: [http://a:1], store: 'mongo://u:sEcret@h/d'}]\n"
-    (found,) = file.mistakes(head + source)
+    (found,) = file.mistakes(f"{head}sources: [{{agents: [http://a:1], store: '{url}'}}]\n")
     assert "store: must be the path of a SQLite file, or mongodb://host/database" in found
     assert "sEcret" not in found
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        "log.db", "file:x", "mongodb://h", "mongodb://u:p[w@[::1]:27017,h:1/d?replicaSet=r",
+        "mongodb+srv://u:p@h/", "mongodb://%2Ftmp%2Fmongodb.sock/d",
+    ],
+)  # fmt: skip
+def test_these_stores_are_right(store: str) -> None:
+    checks.store(store)
 
 
 @pytest.mark.parametrize(
@@ -235,15 +250,85 @@ def test_a_store_is_a_file_or_mongodb(file: SettingsFile) -> None:
         ("/a/../b/c", "/b", True), ("s3a://x/a/b", "s3a://x/a/", True),
         ("s3a://x/ab", "s3a://x/a", False), ("file:/x/t", "/x", True),
         ("/x/t", "file:///x/t", True), ("file:///x/tt", "file:/x/t", False),
+        ("/a", "/", True), ("hdfs:/a", "hdfs:///", True), ("hdfs:/a", "/", False),
+        ("s3a://x/a/../b", "s3a://x/b", True), ("hdfs://[::1/x", "/x", False),
     ],
 )  # fmt: skip
 def test_folders_in_one_another(one: str, other: str, is_so: bool) -> None:
     assert is_within(one, other) is is_so
 
 
-def test_a_path_that_spark_takes_for_a_pattern_is_refused() -> None:
-    for path in ("a[1]", "a*", "a{b}", "s3a://b/a?"):
-        with pytest.raises(ConfigError, match="must not hold one of"):
-            located(path, Path("/root"))
-    assert located("a/./b", Path("/root")) == "/root/a/b"
-    assert located("s3a://b/a", Path("/root")) == "s3a://b/a"
+REFUSED = "must not hold one of : [ ] { } * ? \\ or a control character"
+HOST = "must begin as s3a://bucket or hdfs://host:9000 do, with a port of at most 65535 and without"
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("a[1]", REFUSED), ("a*", REFUSED), ("a{b}", REFUSED), ("s3a://b/a?", REFUSED),
+        ("tables/2024:x", REFUSED), ("a:b", REFUSED), ("file:a/b", REFUSED),
+        ("s3a://b/a:b", REFUSED), ("a\0b", REFUSED), ("s3a://b\n/a", REFUSED),
+        ("hdfs://[::1/x", HOST), ("hdfs://[::1]:9000/x", HOST), ("hdfs://h:x/x", HOST),
+        ("hdfs://h:65536/x", HOST), ("hdfs://h:99999999/x", HOST),
+        ("s3a://KEY:sEcret@bucket/x", HOST), ("s3a://KEY:sEc/ret@bucket/x*", HOST),
+        ("file://tables/x", "must be a whole path behind file://, such as file:///tables/x"),
+    ],
+)  # fmt: skip
+def test_a_path_that_spark_or_hadoop_misreads_is_refused(path: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        located(path, Path("/root"))
+    assert str(raised.value).startswith("path: ")
+    assert problem in str(raised.value)
+    assert "ret@" not in str(raised.value)
+    assert "\0" not in str(raised.value)
+
+
+def test_a_folder_of_settings_with_a_colon_has_no_tables() -> None:
+    with pytest.raises(ConfigError, match="path: '/ro:ot/a' must not hold one of : "):
+        located("a", Path("/ro:ot"))
+    assert located("s3a://b/a", Path("/ro:ot")) == "s3a://b/a"
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("a/./b", "/root/a/b"), ("/a/b/", "/a/b"), ("//a/b", "/a/b"), ("..", "/"),
+        *((each, each) for each in (
+            "s3a://b/a", "s3a://b", "hdfs://h:9000/x", "hdfs://h:65535/x", "hdfs:///x", "dbfs:/x",
+            "file:/x", "file:///x", "abfss://container@account.dfs.core.windows.net/x",
+        )),
+    ],
+)  # fmt: skip
+def test_other_paths_are_right(path: str, found: str) -> None:
+    assert located(path, Path("/root")) == found
+
+
+def test_a_wrong_path_is_named_with_its_place(
+    file: SettingsFile, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = GOOD.partition("sinks:")[0]
+    text = f"""{head}sinks:
+  - {{name: a, format: parquet, path: "hdfs://[::1/x"}}
+  - {{name: b, format: parquet, path: /}}
+  - {{name: c, format: parquet, path: "s3a://bucket/x/.."}}
+  - name: d
+    format: parquet
+    path: t
+    select: SELECT 1
+    tables: {{o: {{format: orc, path: a:b}}, p: {{format: delta, path: "s3a://bucket"}}}}
+"""
+    code, *lines = validated(file, text, capsys)
+    assert code == "2"
+    assert [each.removeprefix("oplog-pipe: ").partition(":")[0] for each in lines] == [
+        "sinks[0].path", "sinks[1].path", "sinks[2].path", "sinks[3].tables.o.path",
+    ]  # fmt: skip
+    assert "is the root of a file system" in lines[1]
+    assert main(["spark", "--checkpoint", "c", "-f", str(file.path)]) == 2
+    assert capsys.readouterr().err.splitlines() == lines
+
+
+def test_a_store_in_mongodb_goes_to_the_source_as_it_is() -> None:
+    url = "mongodb://u:p@h/d?replicaSet=[r]"
+    assert store_of(url, Path("/root")) == url
+    assert store_of("a/../b[1].db", Path("/root")) == "/root/b[1].db"
+    assert store_of("file:x", Path("/root")) == "/root/file:x"
