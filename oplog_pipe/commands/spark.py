@@ -15,11 +15,14 @@ from oplog_pipe.commands.validate import make_all
 from oplog_pipe.errors import PipeError
 from oplog_pipe.model.settings import PipeSettings
 
+_NUMBER = "[1-9][0-9]{0,4}"
 _MASTER = re.compile(
-    r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|(spark|k8s)://\S+"
+    rf"local(\[({_NUMBER}|\*)(,{_NUMBER})?\])?|local-cluster\[{_NUMBER},{_NUMBER},{_NUMBER}\]|yarn"
+    r"|spark://[^\s/]+:[0-9]{1,5}|k8s://\S+"
 )
 # Operations of a batch. The tasks of a batch hold some thousands of them.
 _BATCH = 100_000
+_LARGEST_BATCH = 1 << 24
 # Seconds that hanging queries may outlive the pipe.
 _THREADS = 10.0
 
@@ -53,8 +56,9 @@ def _master(text: str) -> str:
     help="Tasks that write a batch at once. Default: the cores Spark has.",
 )  # fmt: skip
 @click.option(
-    "--max-operations", type=click.IntRange(1), metavar="N", default=_BATCH, show_default=True,
-    help="Operations of a batch from each source. A copy is one batch.",
+    "--max-operations", type=click.IntRange(1, _LARGEST_BATCH), metavar="N", default=_BATCH,
+    show_default=True,
+    help=f"Operations of a batch from each source, 1 to {_LARGEST_BATCH:,}. A copy is one batch.",
 )  # fmt: skip
 @click.option("--available-now", is_flag=True, help="End when all that there is now is written.")
 @listen_option(

@@ -211,7 +211,13 @@ def test_mistakes_in_tables_are_named(file: SettingsFile, line: str, mistake: st
         (["--checkpoint", ""], "--checkpoint: is empty"),
         (["--checkpoint", "c", "--master", "foo://x"], "--master: 'foo://x' is no master such as"),
         (["--checkpoint", "c", "--master", "local[x]"], "--master: 'local[x]' is no master such"),
+        (["--checkpoint", "c", "--master", "local[0]"], "--master: 'local[0]' is no master such"),
+        (["--checkpoint", "c", "--master", "local[2,0]"], "--master: 'local[2,0]' is no master"),
+        (["--checkpoint", "c", "--master", "spark://host"], "--master: 'spark://host' is no"),
         (["--checkpoint", "c", "--tasks", "0"], "--tasks"),
+        (["--checkpoint", "c", "--tasks", "10001"], "--tasks"),
+        (["--checkpoint", "c", "--max-operations", "0"], "--max-operations"),
+        (["--checkpoint", "c", "--max-operations", f"{(1 << 24) + 1}"], "--max-operations"),
     ],
 )
 def test_a_wrong_flag_is_named(
