@@ -83,11 +83,16 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
     type_ = _text(node, "type")
     is_table = not _has(node, "type") and _has(node, "format")
     kind = FormatOptions if is_table else type_of(type_)
+    is_both = kind is not None and not is_table and _is_both(node, kind)
+    if is_both:
+        kind = None  # one of two
     fields = kind.settings if kind else ()
     also = () if kind else _names_of_all_types()
     sink = [each for each in tables.SINK if not (is_table and each.name == "type")]
     section = reader.section(node, prefix, (*sink, *fields), also)
-    if type_ and kind is None:
+    if is_both:
+        reader.mistake(section, "format", "stands in the place of type: leave one of them out")
+    elif type_ and kind is None:
         known = [*type_names(), "module:Class"]
         problem = f"{type_!r} is no type of a sink{hints.of_type(type_, known)}"
         problem += f"; give {', '.join(known)}"
@@ -122,6 +127,11 @@ def _sink(reader: Reader, rules: SettingRules, node: yaml.Node, prefix: str) -> 
     )
     rules.sink(section, made)
     return made
+
+
+def _is_both(node: yaml.Node, kind: type[SinkOptions]) -> bool:
+    """Return whether a sink of a type is a table of Spark, too. Some types have such a setting."""
+    return _has(node, "format") and all(each.name != "format" for each in kind.settings)
 
 
 def _has(node: yaml.Node, name: str) -> bool:
@@ -159,7 +169,7 @@ def _tables(reader: Reader, node: yaml.Node | None, path: str) -> tuple[TableSet
 
 
 def _names_of_all_types() -> list[str]:
-    kinds: list[type[SinkOptions]] = [*types().values(), CustomOptions]
+    kinds: list[type[SinkOptions]] = [*types().values(), CustomOptions, FormatOptions]
     names = [field.name for each in kinds for field in each.settings]
     return [*names, *(f"{name}_file" for name in names)]
 

@@ -15,6 +15,7 @@ SEARCH = "name: n, type: elasticsearch, urls: ['http://h']"
 TABLE = "name: n, type: postgres, url: 'postgresql://h/d'"
 OTHER = "name: n, type: oplog, agents: ['http://h']"
 CUSTOM = "name: n, type: 'm:C'"
+BOTH = "format: stands in the place of type: leave one of them out"
 EITHER = "must have either function or fetch"
 
 
@@ -33,6 +34,10 @@ def file(tmp_path: Path) -> SettingsFile:
         ("name: n/m, type: file, path: p", "name: 'n/m' must be 1 to 64 ASCII letters, digits"),
         ("name: n, type: fil, path: p", "type: 'fil' is no type of a sink; did you mean file?; g"),
         ("name: n, type: kafka, brokers: x", "brokers: unknown"),
+        ("name: n, type: postgres, format: orc, path: p, merge: [a]", BOTH),
+        ("name: n, type: file, format: orc, path: p", BOTH),
+        ("name: n, type: 'm:C', format: orc, path: p, options: {a: b}", BOTH),
+        (f"{HTTP}, format: orc", "format: 'orc' must be json or ndjson"),
         ("name: n, type: 'm:', options: {}", "type: 'm:' must be module:name, such as shape"),
         (f"{FILE}, url: x", "url: unknown"),
         (f"{FILE}, rotate_bytes: -1", "rotate_bytes: '-1' is not a size"),
