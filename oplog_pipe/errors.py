@@ -10,6 +10,10 @@ class LogError(PipeError):
     """The commit log cannot be read or written. The message names the file."""
 
 
+class NoLogError(LogError):
+    """The folder holds no commit log."""
+
+
 class LogDamagedError(LogError):
     """Bytes before the tail of a file are damaged. Names the file, and the place in it."""
 

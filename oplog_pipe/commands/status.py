@@ -12,6 +12,7 @@ from oplog_kit.units import rough_duration, rough_size
 from oplog_kit.wording import counted
 from oplog_pipe.commands.options import settings_option
 from oplog_pipe.commands.shown import table
+from oplog_pipe.errors import NoLogError
 from oplog_pipe.folder.operate import Folder, SinkOffsets, log_status, view
 from oplog_pipe.folder.remarks import left_behind
 from oplog_pipe.follow.checkpoints import SourceCheckpoint
@@ -45,12 +46,29 @@ def status(settings: PipeSettings, as_json: bool) -> None:
     if live is not None and live.folder == str(settings.dir.resolve()):
         members, lines = msgspec.to_builtins(live), live_lines(live)
     else:  # another pipe may listen there
-        live, folder = None, view(settings)
+        live, folder = None, _folder(settings)
         members, lines = folder_members(settings, folder), folder_lines(settings, folder)
     if as_json:
         print(json.dumps({"live": live is not None, **members}))
     else:
         print("\n".join([*lines, *map(printable, left_behind(settings))]))
+
+
+def _folder(settings: PipeSettings) -> Folder:
+    """Raises LogError, which tells where else a status may come from."""
+    try:
+        return view(settings)
+    except NoLogError as error:
+        hint = (
+            "set listen, and it tells its status while it runs"
+            if settings.listen is None
+            else f"it tells its status while it runs; {_no_answer(settings.listen)}"
+        )
+        raise NoLogError(f"{error}; a pipe on Spark has none: {hint}") from None
+
+
+def _no_answer(listen: str) -> str:
+    return f"no answer from this pipe at {listen}"
 
 
 def folder_members(settings: PipeSettings, folder: Folder) -> dict[str, Any]:
@@ -99,7 +117,7 @@ def folder_lines(settings: PipeSettings, folder: Folder) -> list[str]:
     hint = (
         "set listen to see those of a running pipe"
         if settings.listen is None
-        else f"no answer from this pipe at {settings.listen}"
+        else _no_answer(settings.listen)
     )
     end = folder.log.end
     sources = [

@@ -19,7 +19,7 @@ from oplog_pipe.commitlog.files import FILES, Files, log_errors
 from oplog_pipe.commitlog.index import IndexMark, index_path, write_index
 from oplog_pipe.commitlog.recovery import create, recover, remove_leftovers, repair_index
 from oplog_pipe.commitlog.segment import Segment
-from oplog_pipe.errors import LogDamagedError, LogError
+from oplog_pipe.errors import LogDamagedError, LogError, NoLogError
 
 _RELOADS = 10
 
@@ -84,7 +84,7 @@ class CommitLog:
         """Open a log as it is now, to read it; change nothing.
 
         Another process may have it open. Then a torn tail is no error, and ``refresh`` shows newer
-        entries. Raises LogError if there is no log, LogDamagedError.
+        entries. Raises NoLogError, LogDamagedError.
         """
         log = cls(folder, files, About(0))
         log.refresh()
@@ -102,7 +102,7 @@ class CommitLog:
     def _refresh(self) -> None:
         about = load_about(self._files, self._folder)
         if about is None:
-            raise LogError(f"{self._folder} holds no commit log")
+            raise NoLogError(f"{self._folder} holds no commit log")
         segments, _, _ = recover(self._files, self._folder, about.compacted, write=False)
         with self._changed:
             self._about, self.segments = about, segments

@@ -45,7 +45,7 @@ class Folder:
 
 
 def view(settings: PipeSettings) -> Folder:
-    """Read the folder without the lock, also while a pipe runs. Raises LogError without a log."""
+    """Read the folder without the lock, also while a pipe runs. Raises NoLogError, LogError."""
     checkpoints = Checkpoints(settings.dir)
     sources = {name: checkpoints.load(name) for name in checkpoints.names()}
     # Offsets before the log: they may not be larger than its end.

@@ -126,6 +126,25 @@ def test_validate_imports_all_modules_and_tells_all_that_it_cannot(
     assert main(["validate", "-f", str(file.path), "--offline"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("listen", "hint"),
+    [
+        ("", "set listen, and it tells its status while it runs"),
+        ("listen: nowhere.invalid:1\n",
+         "it tells its status while it runs; no answer from this pipe at nowhere.invalid:1"),
+    ],
+)  # fmt: skip
+def test_a_status_without_a_log_tells_of_pipes_on_spark(
+    capsys: Captured, file: SettingsFile, monkeypatch: pytest.MonkeyPatch, listen: str, hint: str
+) -> None:
+    monkeypatch.setattr("oplog_pipe.commands.status.ask", lambda _: None)
+    path = file.write(LEAST + listen)
+    assert refused(capsys, "status", "-f", str(path), code=1) == [
+        f"{path.parent}/pipe holds no commit log; a pipe on Spark has none: {hint}"
+    ]
+    assert not (path.parent / "pipe").exists()
+
+
 @pytest.mark.process
 def test_the_package_can_be_run_and_names_the_extra_if_a_library_is_missing(
     tmp_path: Path,

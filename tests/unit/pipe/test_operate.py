@@ -118,7 +118,7 @@ def test_a_folder_without_a_log_is_not_created(
 ) -> None:
     pipe = Pipe(tmp_path, capsys)
     for command in (
-        ("status",), ("log", "oldest"), ("log", "show", "1"), ("offset", "list"),
+        ("log", "oldest"), ("log", "show", "1"), ("offset", "list"),
         ("offset", "ack", "copy", "0"), ("offset", "reset", "copy", "0"),
         ("offset", "delete", "copy"),
     ):  # fmt: skip
