@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 from shutil import copytree, rmtree
+from typing import Any
 
 import pytest
 from pyspark.logger import PySparkLogger
@@ -11,10 +12,13 @@ from pyspark.sql import SparkSession
 from oplog_pipe.errors import BrokenBatchError, ConfigError, FencedError
 from oplog_pipe.model.settings import SinkSettings
 from oplog_pipe.sinks.custom import CustomOptions
+from oplog_pipe.sinks.format import FormatOptions
+from oplog_pipe.spark.batch import SinkFigures
 from oplog_pipe.spark.folders import Folders
 from oplog_pipe.spark.tables.history import HistoryFolder
 from oplog_pipe.spark.tables.mark import Mark
 from oplog_pipe.spark.tables.swap import Swap
+from oplog_pipe.spark.tables.table import TableBatches
 from oplog_pipe.spark.tasks.work import SinkWork
 from oplog_sync.failure import silence_queries
 from tests.integration.spark.pipe.pipes import SparkFolder, operation
@@ -215,6 +219,39 @@ def test_a_mirror_that_is_gone_or_of_a_later_checkpoint_is_not_gone_on_with(
         assert agent.post([operation("insert", 3)]) == 200
         assert pipe.run() == 2
         assert "has other batches than the checkpoint" in pipe.error
+
+
+def test_a_mirror_without_a_copy_may_get_another_path(spark: SparkSession, tmp_path: Path) -> None:
+    with Agent(tmp_path) as agent:
+        for number in range(3):
+            sink = {**MIRROR, "start": "end", "path": f"mirror{number // 2}"}
+            pipe = SparkFolder(spark, tmp_path, [agent.url], [sink], name="p")
+            assert pipe.run() == 0, pipe.error
+            assert agent.post([operation("insert", number)]) == 200
+        assert pipe.run() == 0, pipe.error
+        for number, ids in enumerate((["0"], ["1", "2"])):
+            rows = spark.read.parquet(str(tmp_path / f"mirror{number}")).collect()
+            assert sorted(row["id"] for row in rows) == ids
+
+
+@pytest.mark.parametrize("merge", [(), ("id",)])
+def test_a_driver_that_was_frozen_before_it_took_a_table_over_leaves_it_alone(
+    spark: SparkSession, tmp_path: Path, merge: tuple[str, ...]
+) -> None:
+    checks = iter([None, FencedError("another driver")])
+
+    def check() -> None:
+        if error := next(checks):
+            raise error
+
+    options = FormatOptions("parquet", str(tmp_path / "t"), merge=merge)
+    run = SinkWork("p", tmp_path, "sinks[0]", SinkSettings("s", "parquet", options), {}, "A")
+    versions: Any = None  # it asks for none
+    batches = TableBatches(run, SinkFigures(), versions, check, str(tmp_path / "c"), 7)
+    with pytest.raises(FencedError):
+        batches(spark.range(1), 0)
+    assert [*checks] == []
+    assert not list(tmp_path.glob("t/[!._]*"))
 
 
 class Records(logging.Handler):
