@@ -61,6 +61,7 @@ class MongodbSink(OwnedRows):
         self._look = FenceLook()
 
     def open(self) -> None:
+        self.close()  # the client of an attempt that failed
         milliseconds = round(self._options.timeout * 1000)
         try:
             self._client = MongoClient(

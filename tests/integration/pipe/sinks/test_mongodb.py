@@ -1,5 +1,6 @@
 """The sink for MongoDB: documents, collections and failures."""
 
+import gc
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +33,15 @@ def test_a_document_has_exactly_these_fields(target: MongodbTarget) -> None:
         "owner": "test/sink",
         "data": {"$set": 1, "a.b": [{}]},
     }
+
+
+def test_an_open_that_is_tried_again_leaves_no_client_behind(target: MongodbTarget) -> None:
+    away = target.away()
+    for _ in range(2):
+        with pytest.raises(SinkError):
+            away.open()
+    away.close()
+    gc.collect()  # PyMongo warns of a client that was not closed
 
 
 def test_one_collection_takes_all_namespaces_by_a_template_of_the_id(

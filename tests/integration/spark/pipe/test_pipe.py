@@ -194,7 +194,7 @@ def test_other_targets_equal_the_source_after_a_restart_and_a_gap(
     spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, name: str
 ) -> None:
     target = new_target(name, request)
-    sink = {"name": "objects", **target.settings(), "timeout": 0.5}
+    sink = {"name": "objects", **target.settings(), "timeout": 5}
     with Agent(tmp_path, *SMALL_LOG) as agent:
         world = World(agent, tmp_path / "oplog.db", random.Random(8))
         pipe = SparkFolder(spark, tmp_path, [agent.url], [sink])
@@ -205,7 +205,7 @@ def test_other_targets_equal_the_source_after_a_restart_and_a_gap(
             found = {f"a/{id}": each.data["timestamp"] for id, each in target.objects("a").items()}
             assert found == world.objects
         # After each restart, for tasks that may have outlived the driver.
-        late = {"mongodb": 12.0, "elasticsearch": 10.5}[name]
+        late = {"mongodb": 30.0, "elasticsearch": 15.0}[name]
         assert pipe.pauses == [late, late]
 
 
