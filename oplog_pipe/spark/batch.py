@@ -138,8 +138,12 @@ class SinkBatches(Batches):
         held = self._open()
         fence = self._move(held, 2 * number)
         self._let_late_ones_end(held)
-        newest = self._versions.newest(number)
-        work, rows = self._work.at(fence, newest), self._versions.give(rows, number)
+        versions = self._versions
+        newest = versions.newest(number)
+        work, rows = (
+            self._work.at(fence, newest),
+            versions.give(rows, number, versions.planned(number)),
+        )
         if work.sink.select is None:
             found = told(rows, work, held.sink, self._tasks).collect()
         else:

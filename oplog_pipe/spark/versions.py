@@ -37,18 +37,16 @@ class Versions:
         """See ``NotedSettings``."""
         return self._noted.planned(batch)
 
-    def give(self, rows: DataFrame, batch: int) -> DataFrame:
+    def give(self, rows: DataFrame, batch: int, planned: Sequence[str]) -> DataFrame:
         """Return the rows of a planned batch with their versions, and numbers for their order.
 
         The version counts back from the end of the batch: in operations, or in ms for a topic. Rows
         that are further away have the smallest one. Agents do not tell the offset of a copied
         object or of a message: then ``place`` is a number among the rows that were read. Spark
         refuses numbers of rows in a stream.
-
-        Raises OSError and the errors of Spark.
         """
         end: Column = F.col("version")
-        for name, line in zip(self._sources, self.planned(batch), strict=True):
+        for name, line in zip(self._sources, planned, strict=True):
             end = F.when(F.col("source") == name, F.lit(_end(line))).otherwise(end)
         behind = F.least(F.greatest(end - F.col("version"), F.lit(0)), F.lit(SPAN - 1))
         place = F.col("place")

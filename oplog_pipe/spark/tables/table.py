@@ -54,6 +54,8 @@ class TableBatches(Batches):
             )
 
     def _run(self, rows: DataFrame, number: int) -> None:
+        planned = self._versions.planned(number)
+        rows = self._versions.give(rows, number, planned)
         if self._options.format not in FILES:
             self._write(rows, number, lambda result, _: self._append(result, number))
             return
@@ -62,7 +64,7 @@ class TableBatches(Batches):
             folders = Folders(rows.sparkSession, self._path)
             self._table = kind(folders, self._path, self._work, self._id)
             self._check_driver()  # it may have been frozen before it took the table over
-        table, planned = self._table, self._versions.planned(number)
+        table = self._table
         if table.has(number, planned):
             self._figures.batch = number
             return
@@ -85,7 +87,7 @@ class TableBatches(Batches):
         publish: Callable[[], None] = lambda: None,
     ) -> None:
         work, figures = self._work, self._figures
-        with kept(self._versions.give(rows, number), work) as found:
+        with kept(rows, work) as found:
             result = selected(messages(found.rows), work.sink, work.root, work.place)
             seen = Observation()
             write(result.observe(seen, F.count(F.lit(1)).alias("rows")), found)

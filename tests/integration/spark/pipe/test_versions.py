@@ -39,7 +39,7 @@ def test_versions_count_back_from_the_end_of_a_batch_in_each_source(
         ("topic", 500 - SPAN, 0),
     ]  # fmt: skip
     rows = spark.createDataFrame(given, "source string, version bigint, place bigint").coalesce(1)
-    found = versions.give(rows, batch).collect()
+    found = versions.give(rows, batch, versions.planned(batch)).collect()
     newest = BEGIN + (batch + 1) * SPAN - 1
     assert versions.newest(batch) == newest
     assert [newest - row.version for row in found] == [

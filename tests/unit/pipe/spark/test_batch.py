@@ -107,7 +107,10 @@ class Scene:
         """Is the versions of the batches, as ``give`` is."""
         return number
 
-    def give(self, rows: object, number: int) -> object:
+    def planned(self, number: int) -> list[str]:
+        return []
+
+    def give(self, rows: object, number: int, planned: list[str]) -> object:
         return rows
 
     def check_driver(self) -> None:
