@@ -91,7 +91,8 @@ _CAUSES = {
         "a Python worker of Spark ended unexpectedly, most likely for lack of memory"
     ),
     r"Answer from Java side is empty|Error while (?:sending|receiving)"
-    r"|trying to connect to the Java server|does not exist in the JVM|Connection refused": (
+    r"|trying to connect to the Java server|does not exist in the JVM|Connection refused"
+    r"|\AAn error occurred while calling \S+\Z": (  # and nothing more
         _JAVA_ENDED
     ),
 }

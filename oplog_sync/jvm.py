@@ -29,15 +29,22 @@ _INSTALL = (
 )
 
 
-def jvm(spark: SparkSession) -> Any:
-    """Return the Java packages: ``jvm(spark).java.util.TimeZone`` is a Java class."""
-    assert spark._jvm is not None
-    return spark._jvm
+def java_class(name: str) -> Any:
+    """Return a class of the Java that runs, by its full name, such as ``java.util.TimeZone``.
+
+    For a name in steps (``jvm.java.util.TimeZone``), Java searches Spark's 250 archives for a class
+    ``java`` in each package that PySpark imports: 10 ms.
+    """
+    assert SparkContext._jvm is not None
+    return getattr(SparkContext._jvm, name)
 
 
-def hadoop(spark: SparkSession) -> tuple[Any, Any]:
-    """Return Hadoop's Java package and its configuration."""
-    return jvm(spark).org.apache.hadoop, spark.sparkContext._jsc.hadoopConfiguration()
+def hadoop_configuration(spark: SparkSession) -> Any:
+    return spark.sparkContext._jsc.hadoopConfiguration()
+
+
+def hadoop_path(path: str) -> Any:
+    return java_class("org.apache.hadoop.fs.Path")(path)
 
 
 def check_java() -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oplog_sync.errors import SyncError
-from oplog_sync.jvm import hadoop
+from oplog_sync.jvm import hadoop_configuration, hadoop_path
 
 COLUMNS = ("insert", "update", "delete", "untouched", "skipped", "invalid", "duplicate")
 # The table's line for invalid rows, whose type is unknown.
@@ -74,10 +74,9 @@ def stage(name: str) -> Iterator[None]:
 
 def check_report(spark: SparkSession, path: str) -> None:
     """Raise SyncError if the path exists or cannot be created: before the emission."""
-    package, configuration = hadoop(spark)
-    folder, flag = package.fs.Path(path), f"--report {path}"
+    folder, flag = hadoop_path(path), f"--report {path}"
     try:
-        files = folder.getFileSystem(configuration)
+        files = folder.getFileSystem(hadoop_configuration(spark))
         if files.exists(folder):
             raise SyncError(f"{flag}: the path already exists; name another")
         made = files.mkdirs(folder) and files.delete(folder, False)

@@ -15,7 +15,7 @@ from pyspark.accumulators import AccumulatorTCPServer
 from pyspark.sql import SparkSession
 
 from oplog_sync.classes import JAVA_OPTIONS, find_archive
-from oplog_sync.jvm import JAVA, check_java, jvm
+from oplog_sync.jvm import JAVA, check_java, java_class
 
 _Value = bool | float | int | str | None
 
@@ -29,6 +29,7 @@ _NOTES = (b"NOTE: ", b"Picked up ")
 _LOG_CONFIG = re.compile(r"-Dlog4j2?\.configurationFile=")
 # Spark's own log configurations, in effect if the user gives none.
 _DEFAULT_LOG_CONFIGS = "org/apache/spark/log4j2-"
+_LOG4J = "org.apache.logging.log4j"
 
 # Up to this many cores Java's simplest garbage collector takes the least time.
 _FEW_CORES = 4
@@ -194,14 +195,13 @@ def _conf() -> Path:
 def _quieten() -> None:
     """Turn off Spark's logs if they have spark-submit's default configuration."""
     SparkContext._ensure_initialized()
-    java = SparkContext._jvm
-    assert java is not None
     # Spark sets up its logs at the first message and would reset the level, so log one now.
-    getattr(getattr(java.org.apache.spark.util, "Utils$"), "MODULE$").log()
-    log4j = java.org.apache.logging.log4j
-    source = log4j.LogManager.getContext(False).getConfiguration().getConfigurationSource()
+    getattr(java_class("org.apache.spark.util.Utils$"), "MODULE$").log()
+    context = java_class(f"{_LOG4J}.LogManager").getContext(False)
+    source = context.getConfiguration().getConfigurationSource()
     if _DEFAULT_LOG_CONFIGS in (source.getLocation() or ""):
-        log4j.core.config.Configurator.setRootLevel(log4j.Level.OFF)
+        configurator = java_class(f"{_LOG4J}.core.config.Configurator")
+        configurator.setRootLevel(java_class(f"{_LOG4J}.Level").OFF)
 
 
 @contextmanager
@@ -210,7 +210,7 @@ def utc(spark: SparkSession) -> Iterator[None]:
 
     Spark's setting applies to files, on all executors. Database drivers use Java's time zone.
     """
-    zones = jvm(spark).java.util.TimeZone
+    zones = java_class("java.util.TimeZone")
     in_java, in_spark = zones.getDefault(), spark.conf.get(_TIME_ZONE, None)
     zones.setDefault(zones.getTimeZone("UTC"))
     spark.conf.set(_TIME_ZONE, "UTC")

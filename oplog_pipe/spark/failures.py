@@ -7,6 +7,7 @@ from pyspark import SparkContext
 from oplog_pipe.errors import BrokenBatchError, GapError, PipeError
 from oplog_sync.errors import MessagesGoneError
 from oplog_sync.failure import SPARK_ERRORS, own_reason, reason
+from oplog_sync.jvm import java_class
 
 # The end of a sentence with words of Spark.
 MORE = " (--debug shows more)"
@@ -39,10 +40,9 @@ def failed(error: BaseException, *, quotes: bool) -> PipeError:
 
 def _is_condition(name: str) -> bool:
     """Return whether Spark has an error condition of this name. False: Java is gone."""
-    java = SparkContext._jvm
-    if java is None:
+    if SparkContext._jvm is None:
         return False
     try:
-        return bool(java.org.apache.spark.SparkThrowableHelper.isValidErrorClass(name))
+        return bool(java_class("org.apache.spark.SparkThrowableHelper").isValidErrorClass(name))
     except (*SPARK_ERRORS, OSError):
         return False

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from oplog_sync.failure import SPARK_ERRORS
-from oplog_sync.jvm import hadoop, jvm
+from oplog_sync.jvm import hadoop_configuration, hadoop_path, java_class
 
 _ID = re.compile(r"\w+", re.ASCII)
 
@@ -17,24 +17,21 @@ class Folders:
     """Methods raise the errors of Spark."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark = spark
-        java, configuration = hadoop(spark)
-        self._path: Any = java.fs.Path
-        self._files: Any = self._path(path).getFileSystem(configuration)
+        self._files: Any = hadoop_path(path).getFileSystem(hadoop_configuration(spark))
         self._is_local = str(self._files.getUri().getScheme()) == "file"
 
     def exists(self, path: str) -> bool:
-        return bool(self._files.exists(self._path(path)))
+        return bool(self._files.exists(hadoop_path(path)))
 
     def is_empty(self, path: str) -> bool:
         """Return whether a folder has no folder, and no file with content."""
-        found = self._files.listStatus(self._path(path))
+        found = self._files.listStatus(hadoop_path(path))
         return all(each.isFile() and each.getLen() == 0 for each in found)
 
     def names(self, prefix: str) -> list[str]:
         """Return the paths that are the prefix with a word behind it."""
         folder, start = prefix.rsplit("/", 1)
-        found = self._files.globStatus(self._path(f"{prefix}*")) or ()
+        found = self._files.globStatus(hadoop_path(f"{prefix}*")) or ()
         names = sorted(each.getPath().getName() for each in found)
         return [f"{folder}/{each}" for each in names if _ID.fullmatch(each[len(start) :])]
 
@@ -44,14 +41,14 @@ class Folders:
 
     def delete(self, path: str) -> None:
         """Delete a folder or a file, if there is one."""
-        self._files.delete(self._path(path), True)
+        self._files.delete(hadoop_path(path), True)
 
     def rename(self, path: str, to: str) -> None:
         """Give a file or a folder another name. Raises OSError if the file system refuses."""
         if self._is_local and os.path.isdir(self._local(path)):
             # Hadoop would copy file by file if there is such a folder.
             os.rename(self._local(path), self._local(to))
-        elif not self._files.rename(self._path(path), self._path(to)):
+        elif not self._files.rename(hadoop_path(path), hadoop_path(to)):
             raise OSError(f"{path} cannot become {to}")
 
     def move(self, path: str, to: str) -> bool:
@@ -79,16 +76,16 @@ class Folders:
             self.delete(dead)
 
     def write(self, path: str, text: bytes) -> None:
-        stream = self._files.create(self._path(path), True)
+        stream = self._files.create(hadoop_path(path), True)
         stream.write(bytearray(text))
         stream.close()
 
     def read(self, path: str) -> str:
-        stream = self._files.open(self._path(path))
+        stream = self._files.open(hadoop_path(path))
         try:
-            return str(jvm(self._spark).org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(java_class("org.apache.commons.io.IOUtils").toString(stream, "UTF-8"))
         finally:
             stream.close()
 
     def _local(self, path: str) -> str:
-        return str(self._path(path).toUri().getPath())
+        return str(hadoop_path(path).toUri().getPath())

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from oplog_sync.dump.endings import BZ2_TAIL_BYTES, bz2_is_whole, zst_is_whole
 from oplog_sync.errors import DumpError
 from oplog_sync.failure import shown_path
-from oplog_sync.jvm import hadoop
+from oplog_sync.jvm import hadoop_configuration, hadoop_path, java_class
 
 # The first bytes of compressed files, and the suffix by which Spark recognizes them.
 MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
@@ -130,12 +130,13 @@ def _chosen(path: str, dump: str) -> list[str]:
 
 def _roots(spark: SparkSession, dump: str) -> tuple[Any, list[Any]]:
     """Return the file system and the statuses of a DUMP. An existing name is not a pattern."""
-    package, configuration = hadoop(spark)
-    is_local = package.fs.FileSystem.getDefaultUri(configuration).getScheme() == "file"
+    configuration = hadoop_configuration(spark)
+    systems = java_class("org.apache.hadoop.fs.FileSystem")
+    is_local = systems.getDefaultUri(configuration).getScheme() == "file"
     if is_local and not _SCHEME.match(dump):
         dump = os.path.abspath(dump)  # Hadoop takes a relative name with a colon for a URL
     try:
-        path = package.fs.Path(dump)
+        path = hadoop_path(dump)
         system = path.getFileSystem(configuration)
         if system.exists(path):
             return system, [system.getFileStatus(path)]
@@ -184,10 +185,11 @@ def _bytes_at(
     spark: SparkSession, path: str, position: int, count: int, *, decompress: bool = False
 ) -> bytes:
     """Return bytes of a file, empty on failure: reading it as a dump gives a better error."""
-    package, configuration = hadoop(spark)
-    file = package.fs.Path(path)
-    codecs = package.io.compress.CompressionCodecFactory(configuration)
-    codec = codecs.getCodec(file) if decompress else None
+    file, configuration = hadoop_path(path), hadoop_configuration(spark)
+    codec = None
+    if decompress:
+        codecs = java_class("org.apache.hadoop.io.compress.CompressionCodecFactory")
+        codec = codecs(configuration).getCodec(file)
     try:
         system = file.getFileSystem(configuration)
         if ":" in file.getName():

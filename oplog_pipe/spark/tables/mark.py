@@ -35,6 +35,8 @@ def note(folders: Folders, path: str, mark: Mark) -> None:
 def mark_of(folders: Folders, path: str) -> Mark | None:
     """Return the mark of a table. None: there is none, or a driver was killed in the first note."""
     file = f"{path}/{_FILE}"
+    if not folders.exists(file):  # PySpark takes 20 times as long to make an error of this
+        return None
     try:
         text = folders.read(file)
     except (OSError, *SPARK_ERRORS):

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from oplog_sync.dump.reading import raw_rows
 from oplog_sync.errors import SyncError
-from oplog_sync.jvm import jvm
+from oplog_sync.jvm import java_class
 from oplog_sync.settings import command
 from tests.integration.spark.dumps.dumps import WITHOUT_ZONE, without_zone, write_csv, write_parquet
 from tests.kits.spark.helpers import (
@@ -127,13 +127,10 @@ def test_a_database_table_with_upper_case_columns_and_local_times(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = "org.apache.derby.iapi.jdbc.AutoloadedDriver"
-    java = jvm(spark)
-    zones = java.java.util.TimeZone
+    zones = java_class("java.util.TimeZone")
     before = zones.getDefault()
     url = f"jdbc:derby:{tmp_path}/derby;create=true"
-    connection = java.org.apache.derby.iapi.jdbc.AutoloadedDriver().connect(
-        url, java.java.util.Properties()
-    )
+    connection = java_class(driver)().connect(url, java_class("java.util.Properties")())
     statement = connection.createStatement()
     statement.executeUpdate(
         "CREATE TABLE dump (id INT, type VARCHAR(9), timestamp TIMESTAMP, parents VARCHAR(99))"

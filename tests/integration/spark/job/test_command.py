@@ -30,7 +30,8 @@ _COMMAND_WITHOUT_JAVA = (
     """
 from unittest.mock import MagicMock
 from oplog_sync import cli, session
-spark = MagicMock()
+from pyspark import SparkContext
+SparkContext._jvm = spark = MagicMock()
 spark.sparkContext.master = "local[1]"
 session.start = lambda *_: spark
 cli.main()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
 from oplog_sync.failure import reason
 from tests.kits.agents.agent import DEADLINE
@@ -21,6 +21,7 @@ from tests.kits.agents.agent import DEADLINE
     [
         (Py4JNetworkError("Answer from Java side is empty"), "Java ended before the job did"),
         (ConnectionRefusedError(111, "Connection refused"), "Java ended before the job did"),
+        (Py4JError("An error occurred while calling o26.read"), "Java ended before the job did"),
         (
             Exception("An error occurred\n: java.lang.OutOfMemoryError: Java heap space"),
             "Java ran out of memory; give it",

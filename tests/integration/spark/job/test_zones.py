@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
 from oplog_sync.job import run
-from oplog_sync.jvm import jvm
+from oplog_sync.jvm import java_class
 from oplog_sync.settings import command
 from tests.integration.spark.conftest import ZONE
 from tests.integration.spark.dumps.dumps import write_forms, write_parquet
@@ -186,7 +186,7 @@ def in_zone(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str], None]]:
     """Return a function that sets the zone of Java, of this process and of new Python workers."""
-    zones = jvm(spark).java.util.TimeZone
+    zones = java_class("java.util.TimeZone")
     before, of_session = zones.getDefault(), spark.conf.get("spark.sql.session.timeZone")
     assert of_session is not None
     assert before.getID() == ZONE  # Java has started with it

@@ -1,7 +1,6 @@
 """What a failed batch says, without Spark."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from pyspark import SparkContext
@@ -29,9 +28,8 @@ def java(monkeypatch: pytest.MonkeyPatch) -> None:
         def isValidErrorClass(name: str) -> bool:
             return name in ("CAST_INVALID_INPUT", "STREAM_FAILED", "PYTHON_DATA_SOURCE_ERROR")
 
-    found: Any = SimpleNamespace(org=SimpleNamespace())
-    found.org.apache = SimpleNamespace(spark=SimpleNamespace(SparkThrowableHelper=Helper))
-    monkeypatch.setattr(SparkContext, "_jvm", found)
+    classes = {"org.apache.spark.SparkThrowableHelper": Helper}
+    monkeypatch.setattr(SparkContext, "_jvm", SimpleNamespace(**classes))
 
 
 @pytest.mark.parametrize("text", QUOTING)
