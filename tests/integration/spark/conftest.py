@@ -1,16 +1,19 @@
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oplog_sync.errors import SyncError
-from oplog_sync.jvm import check_java
+from oplog_sync.jvm import check_java, java_class
 from oplog_sync.source import register
 from tests.kits.mongo.fixtures import capped_url, plain_url
 from tests.kits.servers.stores import StorePlace, new_place
 from tests.kits.spark.class_data import class_data_options
+from tests.kits.spark.cluster import Standalone, cluster
 from tests.kits.spark.workers import worker_python
 
 # Its clock skips and shows hours twice. No result may depend on it.
@@ -29,6 +32,16 @@ QUICK = {
     "spark.sql.lightweightPlanChangeValidation": "false",
 }
 
+# What PySpark asks Java for in each call. A name without its package takes 1 ms.
+ASKED = (
+    "PythonSQLUtils",
+    "PythonUtils",
+    "SimplePythonFunction",
+    "functions",
+    "org.apache.hadoop.fs.Path",
+    "org.apache.spark.sql.functions",
+)
+
 __all__ = ["capped_url", "plain_url"]
 
 
@@ -40,11 +53,12 @@ def quick_java() -> None:
     the small cache that it has with one compiler; then Java would drop code and compile it again.
 
     Let Spark's drivers map their classes. Both apply to this process and to all processes that
-    tests start.
+    tests start. Hadoop starts the program chmod for each file: let Java do that without a helper.
     """
     options = (
         "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m "
-        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote "
+        "-Djdk.lang.Process.launchMechanism=VFORK"
     )
     os.environ.setdefault("JDK_JAVA_OPTIONS", options)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", class_data_options())
@@ -83,6 +97,7 @@ def spark(
         .config(map={**QUICK})
         # Python notes no lines; `default_spark` cannot change that.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
+        .config("spark.connect.grpc.binding.port", "0")
         .config("spark.driver.memory", "1g")
         .config(
             "spark.driver.extraJavaOptions",
@@ -94,9 +109,38 @@ def spark(
         session = builder.getOrCreate()
     time.tzset()  # a conversion of a time may have read the variable
     session.sparkContext.setLogLevel("OFF")
+    _know_classes()
     register(session)
     yield session
     session.stop()
+
+
+def _know_classes() -> None:
+    """Let PySpark know the classes that it asks for most, so that it asks Java once for each."""
+    java = SparkContext._jvm
+    assert java is not None
+    for name in ASKED:
+        vars(java)[name] = getattr(java, name)
+
+
+@pytest.fixture(scope="session")
+def standalone(quick_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with cluster(folder) as master:
+        yield Standalone(master, folder / "worker")
+
+
+@pytest.fixture(scope="session")
+def connect_url(spark: SparkSession) -> Iterator[str]:
+    """Return the address of the session's Java for clients of Spark Connect."""
+    for name in ("grpc", "grpc_status", "zstandard"):
+        pytest.importorskip(name, reason=f"{name} is missing: install the group `dev`")
+    name = "org.apache.spark.sql.connect.service.SparkConnectService$"
+    service = getattr(java_class(name), "MODULE$")
+    context: Any = spark.sparkContext
+    service.start(context._jsc.sc())
+    yield f"sc://127.0.0.1:{service.localPort()}"
+    service.stop(*(getattr(service, f"stop$default${number}")() for number in (1, 2)))
 
 
 @pytest.fixture

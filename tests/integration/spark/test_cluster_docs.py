@@ -5,7 +5,6 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -16,7 +15,7 @@ from tests.kits.agents.agent import Agent
 from tests.kits.documents import pages
 from tests.kits.documents.snippets import snippet_of, snippets
 from tests.kits.spark.class_data import class_data_options
-from tests.kits.spark.cluster import cluster, environ, packed
+from tests.kits.spark.cluster import Standalone, environ, packed
 from tests.kits.spark.helpers import operation
 
 SUBMITS = [each.code for each in snippets(pages.OPERATE_SPARK) if "spark-submit" in each.code]
@@ -33,8 +32,8 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the reader's folder, with a configuration for short runs, and a master."""
+def folder(tmp_path: Path) -> Path:
+    """Return the reader's folder, with a configuration for short runs."""
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text(f"""
@@ -47,14 +46,12 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         spark.sql.codegen.factoryMode NO_CODEGEN
         spark.ui.enabled false
     """)
-    with cluster(tmp_path) as master:
-        yield tmp_path, master
+    return tmp_path
 
 
 def test_a_job_runs_with_each_way_to_send_the_package_and_continues_at_its_checkpoint(
-    place: tuple[Path, str], bare_python: Path
+    standalone: Standalone, folder: Path, bare_python: Path
 ) -> None:
-    folder, master = place
     archive = packed(folder / "oplog.zip")
     zipfile.ZipFile(archive).extractall(folder / "libs")
     environment = {
@@ -70,7 +67,7 @@ def test_a_job_runs_with_each_way_to_send_the_package_and_continues_at_its_check
         for number, command in enumerate(SUBMITS):
             assert agent.post(operation("insert", "video", str(number))) == 204
             done = subprocess.run(
-                ["sh", "-ec", command.replace("spark://master:7077", master)],
+                ["sh", "-ec", command.replace("spark://master:7077", standalone.master)],
                 cwd=folder,
                 env=environment,
                 capture_output=True,

@@ -1,25 +1,19 @@
 """A client of Spark Connect reads and streams the oplog, and registers nothing."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.kits.paths import ROOT
 from tests.kits.spark.helpers import append, operation
 
-# Spark starts a server on a free port, and tells the client, only under its own tests' variable.
 PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
-store, folder = sys.argv[1:]
-builder = SparkSession.builder.remote("local[2]")
-spark = builder.config("spark.sql.warehouse.dir", f"{folder}/warehouse").getOrCreate()
+url, store, folder = sys.argv[1:]
+spark = SparkSession.builder.remote(url).getOrCreate()
 states = spark.read.format("oplog").option("store", store).load()
 operations = spark.readStream.format("oplog").options(store=store, start="oldest").load()
 writer = operations.writeStream.format("memory").queryName("found").trigger(availableNow=True)
@@ -35,23 +29,14 @@ spark.stop()
 
 
 def test_a_client_of_spark_connect_reads_and_streams_without_registering_the_source(
-    tmp_path: Path,
+    connect_url: str, tmp_path: Path
 ) -> None:
-    for name in ("grpc", "grpc_status", "zstandard"):
-        pytest.importorskip(name, reason=f"{name} is missing: install the group `dev`")
     store = tmp_path / "oplog.db"
     append(store, [operation("insert", "video", str(n)) for n in range(3)])
     append(store, [operation("delete", "video", "0")])
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(store), str(tmp_path)],
+        [sys.executable, "-c", PROGRAM, connect_url, str(store), str(tmp_path)],
         cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PYSPARK_PYTHON": sys.executable,  # a forked worker has the path of its parent
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_TESTING": "1",
-        },
         capture_output=True,
         text=True,
         check=False,

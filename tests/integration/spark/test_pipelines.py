@@ -20,13 +20,12 @@ from tests.kits.spark.helpers import operation
 (COMMAND,) = [
     each.code for each in snippets(pages.OPERATE_SPARK) if each.code.startswith("spark-pipelines")
 ]
-# Fewer compiled queries: the tests' data is small.
+# Fewer compiled queries: the tests' data is small. With a folder for Spark's configuration, Java
+# would map no classes: class_data.py.
 QUICK = """
-    spark.driver.memory 512m
-    spark.sql.codegen.wholeStage false
-    spark.sql.codegen.factoryMode NO_CODEGEN
-    spark.sql.shuffle.partitions 1
-    spark.ui.enabled false
+  spark.sql.codegen.wholeStage: "false"
+  spark.sql.codegen.factoryMode: NO_CODEGEN
+  spark.sql.shuffle.partitions: "1"
 """
 
 
@@ -38,10 +37,10 @@ def test_the_project_reads_the_oplog_into_tables(tmp_path: Path) -> None:
     for name in ("grpc", "grpc_status", "zstandard"):
         pytest.importorskip(name, reason=f"{name} is missing: install the group `dev`")
     project = shutil.copytree(ROOT / "examples/pipelines", tmp_path / "pipelines")
-    (tmp_path / "spark-defaults.conf").write_text(QUICK)
     with Agent(tmp_path) as agent:
         spec = project / "spark-pipeline.yaml"
         text = spec.read_text().replace("/tmp/oplog-pipeline", str(tmp_path / "storage"))
+        text = text.replace("configuration:\n", f"configuration:{QUICK}")
         spec.write_text(text.replace("http://localhost:8042", agent.url))
         for n in range(3):
             assert agent.post(operation("insert", "video", str(n))) == 204
@@ -54,7 +53,7 @@ def test_the_project_reads_the_oplog_into_tables(tmp_path: Path) -> None:
                 "PATH": f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}",
                 "PYSPARK_PYTHON": sys.executable,
                 "PYTHONPATH": str(ROOT),
-                "SPARK_CONF_DIR": str(tmp_path),
+                "SPARK_DRIVER_MEMORY": "512m",
                 "SPARK_LOCAL_IP": "127.0.0.1",
                 "SPARK_TESTING": "1",  # the server takes a free port
             },

@@ -1,37 +1,63 @@
-"""The class data archive of ``oplog-sync``, for the sessions of the tests, too."""
+"""The class data archive that ``oplog-sync`` writes, for the sessions of the tests, too."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 
-from oplog_sync.classes import SILENCE, find_archive
+import msgspec
+import pyspark
+
+from oplog_sync.classes import SILENCE, SPARK, find_archive
 from oplog_sync.jvm import check_java
 from tests.kits.paths import CACHE, ROOT
 
+# Modules of the job that write the archive. If they change, it writes another one.
+_WRITER = ("classes.py", "cli.py", "jvm.py", "session.py")
+_WRITTEN = CACHE / "spark-classes.json"
 _ROW = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'
 
 
 @cache
 def class_data_options() -> str:
-    """Return options of Java for the driver of Spark. Let the job write the file if it is missing.
+    """Return options of Java for the driver of Spark. A file that does not fit has no effect."""
+    return f"-XX:SharedArchiveFile={written().file} {SILENCE}"
 
-    Java starts without the file if it does not fit.
-    """
-    environ = {**os.environ, "XDG_CACHE_HOME": str(CACHE), "SPARK_SUBMIT_OPTS": ""}
-    archive = find_archive(check_java(), environ) or find_archive(check_java(), environ)
-    assert archive is not None
+
+class Written(msgspec.Struct):
+    """``stderr``: of the job that has written the archive. ``writer``: hash of what it was."""
+
+    file: str
+    stderr: str
+    writer: str
+
+
+@cache
+def written() -> Written:
+    """Let the job write the archive, unless it is there and the job's modules are the same."""
+    modules = b"".join((ROOT / "oplog_sync" / each).read_bytes() for each in _WRITER)
+    versions = f"{SPARK} {pyspark.__version__} {check_java()}".encode()
+    writer = hashlib.sha256(modules + versions).hexdigest()
     with (CACHE / "spark-classes.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.file.exists():
-            _write(environ)
-    return f"-XX:SharedArchiveFile={archive.file} {SILENCE}"
+        if _WRITTEN.exists():
+            found = msgspec.json.decode(_WRITTEN.read_bytes(), type=Written)
+            if found.writer == writer and Path(found.file).exists():
+                return found
+        found = _write(writer)
+        _WRITTEN.write_bytes(msgspec.json.encode(found))
+    return found
 
 
-def _write(environ: dict[str, str]) -> None:
+def _write(writer: str) -> Written:
     """Run the job on one row."""
+    shutil.rmtree(CACHE / "oplog-sync", ignore_errors=True)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(CACHE), "SPARK_SUBMIT_OPTS": ""}
+    assert find_archive(check_java(), environ) is None  # as a first run does
     folder = CACHE / "spark-classes.part"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -44,3 +70,7 @@ def _write(environ: dict[str, str]) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     shutil.rmtree(folder)
+    archive = find_archive(check_java(), environ)
+    assert archive is not None
+    assert archive.part is None, "the job has written no archive"
+    return Written(str(archive.file), done.stderr, writer)

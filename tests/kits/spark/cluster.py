@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import oplog_kit
 import oplog_sync
@@ -75,6 +76,17 @@ class Daemon:
         for line in self._process.stderr:
             self._lines.put(line)
         self._lines.put("")
+
+
+class Standalone(NamedTuple):
+    """A cluster that some tests share. ``work``: the folder of its worker."""
+
+    master: str
+    work: Path
+
+    def executors(self) -> set[Path]:
+        """Return the folders of all executors so far."""
+        return {*self.work.glob("app-*/*")}
 
 
 @contextmanager

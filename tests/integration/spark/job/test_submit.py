@@ -13,7 +13,7 @@ from oplog_sync.classes import SPARK
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.paths import ROOT
 from tests.kits.spark.class_data import class_data_options
-from tests.kits.spark.cluster import EXECUTORS, cluster, environ, packed
+from tests.kits.spark.cluster import EXECUTORS, Standalone, environ, packed
 from tests.kits.spark.helpers import (
     StorePlace,
     append,
@@ -29,7 +29,7 @@ T1, T2 = "2020-01-01T00:00:00.000Z", "2020-01-02T00:00:00.000Z"
 
 
 def test_executors_of_a_cluster_compare_and_emit_and_the_users_own_configuration_of_spark_wins(
-    tmp_path: Path, plain_url: str
+    standalone: Standalone, tmp_path: Path, plain_url: str
 ) -> None:
     store = StorePlace(plain_url, "plain").create().store
     append(store, [operation("insert", "video", str(n), T1) for n in range(1000)])
@@ -53,31 +53,25 @@ def test_executors_of_a_cluster_compare_and_emit_and_the_users_own_configuration
         spark.sql.codegen.factoryMode NO_CODEGEN
         spark.python.sql.dataFrameDebugging.enabled false
     """)
-    with cluster(tmp_path) as master:
-        settings = {
-            "SPARK_CONF_DIR": str(conf),
-            "SPARK_DRIVER_MEMORY": "512m",
-            "SPARK_PARTITIONS": "2",
-        }
-        path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        run = subprocess.run(
-            [
-                str(ROOT / "deploy/spark/oplog-sync.sh"),
-                "--mongo-url",
-                plain_url,
-                "--max-changes",
-                "1000",
-                str(dump),
-            ],
-            env={**environ(), **settings, "PATH": path, "SPARK_MASTER": master},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, run.stdout + run.stderr
+    earlier = standalone.executors()
+    settings = {
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_DRIVER_MEMORY": "512m",
+        "SPARK_MASTER": standalone.master,
+        "SPARK_PARTITIONS": "2",
+    }
+    path = f"{SPARK / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    run = subprocess.run(
+        [
+            str(ROOT / "deploy/spark/oplog-sync.sh"), "--mongo-url", plain_url,
+            "--max-changes", "1000", str(dump),
+        ],
+        env={**environ(), **settings, "PATH": path}, cwd=tmp_path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
     # A master may start another executor while the application ends. It has run no task.
-    logs = [file.read_text() for file in tmp_path.glob("worker/app-*/*/stderr")]
+    logs = [(each / "stderr").read_text() for each in standalone.executors() - earlier]
     assert sum("Finished task" in text for text in logs) == EXECUTORS
     told = _told(run.stdout)
     assert [line.startswith("oplog-sync: ") for line in told] == [True] * 4 + [False] * 2
