@@ -14,7 +14,9 @@ from pymongo import MongoClient
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId, Entry, State, StateCursor, Store
 from oplogd.store.mongo import MongoStore, Timing
+from oplogd.store.mongo.link.topic_layout import place
 from oplogd.store.sqlite import SqliteStore
+from oplogd.store.topics import Topic
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import Known, key_of
 from tests.kits.processes.logged import DEADLINE
@@ -44,6 +46,12 @@ class Kit(Protocol):
 
     async def used_logs(self, last: int) -> None:
         """Let the next topic's log be the first one past ``last`` whose number is free."""
+
+    async def used_sequences(self, topic: Topic, last: int) -> None:
+        """Let ``last`` be the sequence of the only message in the store, the first of its ms.
+
+        For handles that are opened afterwards.
+        """
 
     async def close(self) -> None: ...
 
@@ -75,6 +83,12 @@ class SqliteKit:
     async def used_logs(self, last: int) -> None:
         with contextlib.closing(sqlite3.connect(self._path)) as db, db:
             db.execute("UPDATE catalogue SET last_log = ?", (last,))
+
+    async def used_sequences(self, topic: Topic, last: int) -> None:
+        with contextlib.closing(sqlite3.connect(self._path)) as db, db:
+            assert db.execute("UPDATE entries SET stamp = stamp + ?", (last,)).rowcount == 1
+            update = "UPDATE topics SET head_stamp = head_stamp + ? WHERE log = ?"
+            assert db.execute(update, (last, topic.log)).rowcount == 1
 
     async def close(self) -> None:
         for store in self._open:
@@ -145,6 +159,12 @@ class MongoKit:
             catalogue = client.get_default_database()["oplog_topics"]
             catalogue.update_one({"_id": "#"}, {"$set": {"logs": last}})
 
+    async def used_sequences(self, topic: Topic, last: int) -> None:
+        with MongoClient[dict[str, object]](self._url) as client:
+            entries = client.get_default_database()["oplog_entries"]
+            message = {"_id": place(topic.log, 1), "q": 0}
+            assert entries.update_one(message, {"$set": {"q": last}}).modified_count == 1
+
     async def close(self) -> None:
         for store in self._open:
             await store.close()
@@ -193,8 +213,8 @@ def mongo_kits(sort: str, bulk: int) -> MakeKits:
 
 KITS: dict[str, MakeKits] = {
     "sqlite": sqlite_kits,
-    "mongo-capped": mongo_kits("mongo-capped", bulk=600),
-    "mongo-plain": mongo_kits("mongo-plain", bulk=2_500),
+    "mongo-capped": mongo_kits("mongo-capped", bulk=300),
+    "mongo-plain": mongo_kits("mongo-plain", bulk=1_500),
 }
 # Stores that hold thousands of documents in a test.
 LARGE = ["sqlite", "mongo-plain"]
