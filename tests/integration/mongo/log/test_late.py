@@ -13,8 +13,9 @@ from oplogd.clock import Clock
 from oplogd.store import Correction, CorrectionResult
 from oplogd.store.mongo import MongoStore, Timing
 from oplogd.store.mongo.link.layout import Document
+from oplogd.store.mongo.link.timing import DEFAULT_TIMING
 from oplogd.store.mongo.log.trim import Trimmer
-from tests.kits.agents.agent import DEADLINE, Agent, fold
+from tests.kits.agents.agent import DEADLINE, fold
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.mongo.agents import agent, is_folded, operation, replicated, wait_for
@@ -23,7 +24,10 @@ from tests.kits.mongo.operations import live_states, offsets, op
 from tests.kits.mongo.wire import PAUSE_SECONDS, Wire, asks_for_head, inserts
 
 CAP = 20_000
-SMALL = ("--capped-collection-size", str(CAP), "--lease", "500ms")
+# The agent that folds keeps the lease although the test moves its time.
+SMALL = ("--capped-collection-size", str(CAP), "--lease", "60s")
+
+TRIM_SECONDS = DEFAULT_TIMING.trim_seconds
 
 # Entries leave the log as soon as it is full.
 TRIMMED_AT_ONCE = Timing(trim_seconds=0.0)
@@ -32,23 +36,35 @@ TRIMMED_AT_ONCE = Timing(trim_seconds=0.0)
 STANDING_STILL = Clock(boot=lambda: 0.0)
 
 
-def turn_over(database: Database[Document], other: Agent, past: int) -> None:
-    """Append until the log was trimmed past an offset, and folded and trimmed to the end."""
+class FoldingAgent(MovedAgent):
+    """It has a clock of its own: an entry stays some seconds after it was folded."""
 
-    def append() -> bool:
-        assert other.post([operation(number) for number in range(1000, 1200)]) == 200
-        return offsets(database)[0] > past
+    def __init__(self, folder: Path, url: str) -> None:
+        folder.mkdir()
+        self._clock = MovedClock(folder)
+        flags = ("--mongo-url", url, "--log-collection", "plain", *SMALL)
+        super().__init__(folder, *flags, environ=self._clock.environ)
 
-    wait_for("the log has turned over", append)
-    size: list[int] = []
+    def turn_over(self, database: Database[Document], past: int) -> None:
+        """Append until the log was trimmed past an offset, and folded and trimmed to the end."""
 
-    def is_at_rest() -> bool:
-        store = other.status()["store"]
-        size[:] = [*size[-4:], store.get("bytes", CAP + 1)]  # no figure while the store is slow
-        is_stable = len(size) == 5 and len(set(size)) == 1 and size[0] <= CAP
-        return is_stable and is_folded(other)
+        def append() -> bool:
+            assert self.post([operation(number) for number in range(1000, 1200)]) == 200
+            wait_for("it is folded", lambda: is_folded(self))
+            self._clock.move(TRIM_SECONDS)
+            return offsets(database)[0] > past
 
-    wait_for("the log is at rest", is_at_rest)
+        wait_for("the log has turned over", append)
+        size: list[int] = []
+
+        def is_at_rest() -> bool:
+            self._clock.move(TRIM_SECONDS)
+            store = self.status()["store"]
+            size[:] = [*size[-4:], store.get("bytes", CAP + 1)]  # no figure while the store is slow
+            is_stable = len(size) == 5 and len(set(size)) == 1 and size[0] <= CAP
+            return is_stable and is_folded(self)
+
+        wait_for("the log is at rest", is_at_rest)
 
 
 @pytest.mark.parametrize("how", ["stopped", "held"])
@@ -63,7 +79,7 @@ def test_an_operation_whose_writer_paused_while_the_log_was_trimmed_past_its_pla
     clock = MovedClock(tmp_path)
     moved: dict[str, Any] = {"make": MovedAgent, "environ": clock.environ}
     with (
-        agent(tmp_path, plain_url, "plain", *SMALL) as other,
+        FoldingAgent(tmp_path / "other", plain_url) as other,
         agent(tmp_path, wire.url(), "plain", *SMALL, **moved) as paused,
         other.follow() as stream,
     ):
@@ -76,7 +92,7 @@ def test_an_operation_whose_writer_paused_while_the_log_was_trimmed_past_its_pla
             paused.freeze()
             held.release()
         clock.move(PAUSE_SECONDS)
-        turn_over(database, other, 6)
+        other.turn_over(database, 6)
         if how == "stopped":
             paused.thaw()
         else:
@@ -97,7 +113,7 @@ def test_an_insert_carried_out_behind_the_log_is_not_its_oldest_entry(
     wire: Wire, database: Database[Document], plain_url: str, tmp_path: Path
 ) -> None:
     with (
-        agent(tmp_path, plain_url, "plain", *SMALL) as other,
+        FoldingAgent(tmp_path / "other", plain_url) as other,
         agent(tmp_path, wire.url(), "plain", *SMALL) as writer,
         other.follow() as stream,
     ):
@@ -109,7 +125,7 @@ def test_an_insert_carried_out_behind_the_log_is_not_its_oldest_entry(
         late.cut()  # the writer tries again, and that is in the log
         writer.wait_status(events_ingested=6)
         events = stream.take(6)
-        turn_over(database, other, 20)
+        other.turn_over(database, 20)
         database["oplog_ops"].delete_many(
             {"n": {"$lte": offsets(database)[4]}}
         )  # room: nothing is trimmed from now on
