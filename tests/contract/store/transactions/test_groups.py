@@ -158,12 +158,15 @@ async def test_a_begin_that_does_not_know_of_the_deletion_is_refused(
         await begin(txn_store, topic=log)
 
 
-async def test_thousands_of_idle_groups_leave_no_row(txn_kit: Kit, txn_store: StoreHandle) -> None:
+async def test_thousands_of_idle_groups_leave_no_row(
+    txn_kit: Kit, txn_store: StoreHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = txn_store
-    count = 2_000 if txn_kit.bulk > 10_000 else 300
+    count = 2_000 if txn_kit.bulk > 10_000 else 70
+    monkeypatch.setattr("oplogd.store.mongo.interface.idle_groups._PAGE", 20)
     for number in range(count):
         await group_log(store, str(number))
-    for number in range(0, count, 100):
+    for number in range(0, count, count // 20):
         await store.transactions.abort((await begin(store, group=str(number))).id)
     txn_kit.clock.ms += TTL_MS + 1
     assert await store.transactions.retire(nobody) == count

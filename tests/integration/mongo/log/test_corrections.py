@@ -79,7 +79,7 @@ def meanwhile(
 
 # Objects, rounds in which each corrector tries all of them, and correctors. FerretDB reads the
 # whole collection for each answer.
-SIZES = {"mongo-capped": (25, 5, 2), "mongo-plain-small": (25, 5, 2), "mongo-plain": (100, 20, 3)}
+SIZES = {"mongo-capped": (25, 5, 2), "mongo-plain-small": (25, 5, 2), "mongo-plain": (50, 10, 3)}
 
 
 async def test_corrections_that_race_with_writers_never_overwrite(
