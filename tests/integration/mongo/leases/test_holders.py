@@ -29,7 +29,7 @@ def last_fold(*agents: Agent) -> str:
 LEASE_SECONDS = 60
 
 # More than the number of objects, so that a batch changes most of them twice.
-BATCH = 500
+OBJECTS, BATCH = 60, 100
 
 
 # Kills of a holder; more of them in `make soak`.
@@ -37,9 +37,10 @@ KILLS = max(5, EXAMPLES // 20)
 
 
 class Updates(threading.Thread):
-    """Sends batches of updates of few objects to the newest agent, until ``end``.
+    """Sends batches of updates to the newest agent, until ``end``.
 
-    A batch without an answer is sent again.
+    They change few objects, and each batch one of its own, which tells whether it was folded. A
+    batch without an answer is sent again.
     """
 
     def __init__(self, agents: list[Agent]) -> None:
@@ -51,15 +52,16 @@ class Updates(threading.Thread):
 
     def run(self) -> None:
         try:
+            ids = [str(n % OBJECTS) for n in range(BATCH - 1)]
             for number in itertools.count(step=BATCH):
                 batch = [
-                    {"event": "update", "type": "video", "id": str(n % 300), "parents": [str(n)]}
-                    for n in range(number, number + BATCH)
+                    {"event": "update", "type": "video", "id": id_, "parents": [str(n)]}
+                    for n, id_ in enumerate([f"of {number}", *ids], number)
                 ]
                 while not self._send(batch):
                     pass
                 self.last |= {f"video/{each['id']}": str(n) for n, each in enumerate(batch, number)}
-                if self._ended.wait(0.1):
+                if self._ended.wait(0.2):
                     return
         except BaseException as error:
             self.error = error
@@ -87,7 +89,7 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(
         ).get_default_database()
 
         def start() -> Agent:
-            return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "2s"))
+            return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "500ms"))
 
         def lease() -> tuple[str, int]:
             found = database["oplog_meta"].find_one({"_id": "oplog_ops:lease"}) or {}
