@@ -270,15 +270,20 @@ async def test_a_rollback_that_fails_is_told_and_holds_up_no_other(
 
 # --- Lost answers ---
 
+GREETINGS = {"hello", "ismaster", "isMaster"}
+
 
 def from_insert() -> Matches:
-    """Match the first command that appends to topics, and all after it."""
+    """Match the first command that appends to topics, and all after it.
+
+    New connections are greeted, so that no driver waits for a server.
+    """
     is_lost = False
 
     def matches(command: Command) -> bool:
         nonlocal is_lost
         is_lost |= inserts_entries(command)
-        return is_lost
+        return is_lost and bool(command) and command.keys().isdisjoint(GREETINGS)
 
     return matches
 
