@@ -29,8 +29,8 @@ class Sample(NamedTuple):
 
 # Some stores are slow.
 SAMPLES = {
-    "memory": Sample(PointerMachine, 0.3, 50),
-    "sqlite": Sample(PointerMachine, 0.1, 50),
+    "memory": Sample(PointerMachine, 0.2, 50),
+    "sqlite": Sample(PointerMachine, 0.06, 50),
     "mongo-plain": Sample(PointerMachine, 0.02, 15),
 }
 
