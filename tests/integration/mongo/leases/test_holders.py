@@ -89,7 +89,7 @@ def test_killed_holders_of_the_lease_leave_states_that_are_the_fold(
         ).get_default_database()
 
         def start() -> Agent:
-            return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "500ms"))
+            return stack.enter_context(agent(tmp_path, plain_url, "plain", "--lease", "1s"))
 
         def lease() -> tuple[str, int]:
             found = database["oplog_meta"].find_one({"_id": "oplog_ops:lease"}) or {}
