@@ -122,7 +122,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     must_pass(
         sys.executable, "-m", "pip", "--python", folder / "venv/bin/python", "install", "-q",
         "--no-index", "--no-deps", "--no-build-isolation", "--disable-pip-version-check",
-        "--ignore-installed", "--root-user-action=ignore",
+        "--no-compile", "--ignore-installed", "--root-user-action=ignore",
         "./src", "./src/clients/python",
         cwd=folder,
     )  # fmt: skip
