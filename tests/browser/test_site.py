@@ -61,23 +61,24 @@ def serve(site: Path, website: Website) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_the_site_follows_the_system_lets_choose_and_finds_words_without_a_network(
-    site: Path, website: Website, browser: Browser, theme: str
+    site: Path, website: Website, browser: Browser
 ) -> None:
     serve(site, website)
-    async with Visit(browser, color_scheme=theme) as visit:
-        page = await visit.open(f"{website.url}/index.html")
-        body = page.locator("body")
-        await expect(body).to_have_attribute("data-md-color-scheme", SCHEMES[theme])
-        picture = page.locator("article img:visible")
-        await expect(picture).to_have_count(1)
-        name = "dashboard-dark.png" if theme == "dark" else "dashboard.png"
-        await expect(picture).to_have_attribute("src", re.compile(f"{name}#only-{theme}$"))
-        for title, chosen in (("light", "light"), ("dark", "dark"), ("of the system", theme)):
-            await page.locator(f'label[title*="{title}"]:visible').click()
-            await expect(body).to_have_attribute("data-md-color-scheme", SCHEMES[chosen])
-        await page.keyboard.press("Control+k")
-        await page.keyboard.type("outbox")
-        await expect(page.get_by_role("option").first).to_contain_text("outbox")
-        visit.check()
+    for theme in SCHEMES:
+        async with Visit(browser, color_scheme=theme) as visit:
+            page = await visit.open(f"{website.url}/index.html")
+            body = page.locator("body")
+            await expect(body).to_have_attribute("data-md-color-scheme", SCHEMES[theme])
+            picture = page.locator("article img:visible")
+            await expect(picture).to_have_count(1)
+            name = "dashboard-dark.png" if theme == "dark" else "dashboard.png"
+            await expect(picture).to_have_attribute("src", re.compile(f"{name}#only-{theme}$"))
+            for title, chosen in (("light", "light"), ("dark", "dark"), ("of the system", theme)):
+                await page.locator(f'label[title*="{title}"]:visible').click()
+                await expect(body).to_have_attribute("data-md-color-scheme", SCHEMES[chosen])
+            if theme == "dark":  # the search is the same in both
+                await page.keyboard.press("Control+k")
+                await page.keyboard.type("outbox")
+                await expect(page.get_by_role("option").first).to_contain_text("outbox")
+            visit.check()

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,10 +23,10 @@ from tests.kits.servers.ports import free_port
 
 CLIENTS = ROOT / "clients"
 LANGUAGES = ("go", "js", "php", "python")
-PAGES = list(pages.CLIENT.values())
 READMES = [CLIENTS / language / "README.md" for language in LANGUAGES]
 # These packages are taken from the checkout by other means.
 INSTALLS = ("pip install", "npm install", "composer require", "go mod edit")
+MANY = "range(10_000)"
 
 
 class Snippet(NamedTuple):
@@ -44,9 +45,6 @@ def snippets(page: Path) -> list[Snippet]:
     ]
 
 
-SNIPPETS = [snippet for page in (*PAGES, *READMES) for snippet in snippets(page)]
-
-
 class Restarted:
     """An agent that keeps its port and its store."""
 
@@ -60,9 +58,10 @@ class Restarted:
         self.agent = agent_on(self.port, self._folder)
 
 
-@pytest.fixture(scope="module")
-def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
-    restarted = Restarted(tmp_path_factory.mktemp("agent"))
+@contextmanager
+def agent_with_videos(folder: Path) -> Iterator[Restarted]:
+    folder.mkdir()
+    restarted = Restarted(folder)
     try:
         restarted.agent.post(
             [{"event": "insert", "type": "video", "id": str(number)} for number in range(100)]
@@ -117,33 +116,54 @@ def command(snippet: Snippet, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "snippet", SNIPPETS, ids=[f"{each.page}_{each.line}_{each.language}" for each in SNIPPETS]
+    ("language", "page"),
+    [
+        *pages.CLIENT.items(),
+        *((language, CLIENTS / language / "README.md") for language in LANGUAGES),
+    ],
+    ids=lambda each: each.relative_to(ROOT).as_posix() if isinstance(each, Path) else each,
 )
-def test_a_snippet_runs_and_again_after_the_agent_was_restarted(
-    restarted: Restarted, tmp_path: Path, snippet: Snippet
+def test_the_snippets_of_a_page_run_and_again_after_the_agent_was_restarted(
+    tmp_path: Path, language: str, page: Path
 ) -> None:
-    if any(install in snippet.code for install in INSTALLS):
-        return
-    (tmp_path / "clients").symlink_to(CLIENTS)
     commands = {"oplogctl": "-m oplogc.ctl", "oplog-tail": "-m oplogc.tail"}
+    shown = [
+        each for each in snippets(page) if not any(install in each.code for install in INSTALLS)
+    ]
+    assert language in {each.language for each in shown}
+    # All other consumers would replicate what this one sends.
+    large = [each for each in shown if MANY in each.code]
     with Commands(tmp_path / "bin", commands):
-        play(restarted, tmp_path, snippet)
-        restarted.restart()
-        play(restarted, tmp_path, snippet)
+        for name, some in (("few", [each for each in shown if each not in large]), ("many", large)):
+            if not some:
+                continue
+            with agent_with_videos(tmp_path / name) as restarted:
+                play_all(restarted, tmp_path, some)
+                restarted.restart()
+                play_all(restarted, tmp_path, some)
+
+
+def play_all(restarted: Restarted, folder: Path, shown: list[Snippet]) -> None:
+    for snippet in shown:
+        mine = folder / f"{snippet.line}"
+        mine.mkdir(exist_ok=True)
+        if not (mine / "clients").exists():
+            (mine / "clients").symlink_to(CLIENTS)
+        play(restarted, mine, snippet)
 
 
 def play(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
     here = snippet._replace(
         code=snippet.code.replace("localhost:8042", f"127.0.0.1:{restarted.port}")
     )
-    path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    path = f"{folder.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
     run = forked.run if snippet.language == "python" else subprocess.run
     done = run(
         command(here, folder),
         cwd=folder, capture_output=True, text=True, timeout=DEADLINE,
         env={**os.environ, "PATH": path, "GOPROXY": "off", "GOFLAGS": GO_FLAGS},
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, f"{snippet.page}:{snippet.line}\n{done.stdout}{done.stderr}"
     for trouble in ("Traceback", "Warning", "trying again"):
         assert trouble not in done.stderr
     assert done.stdout or "roducer" in snippet.code or "TaskGroup" in snippet.code
