@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.integration.clients.js.test_js import JS, documented, install
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clients.following import Following
@@ -274,24 +272,23 @@ def test_an_agent_that_stalls_ends_a_call_with_its_time_out(tmp_path: Path, node
             os.kill(agent.process.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        ('publish({ payload: "", key: "x".repeat(2000) })', "messages[0].key"),
-        ('publish(["a", { payload: "", ttl: 2 ** 40 }])', "messages[1].ttl"),
-        ('poll({ startFrom: "0".repeat(39) })', "startFrom"),
-        ('poll({ startFrom: "A".repeat(40) })', "startFrom"),
-    ],
-)
-def test_the_agents_sentence_about_bad_input_names_the_field(
-    call: str, said: str, tmp_path: Path, node: str
-) -> None:
+BAD_CALLS = {
+    'publish({ payload: "", key: "x".repeat(2000) })': "messages[0].key",
+    'publish(["a", { payload: "", ttl: 2 ** 40 }])': "messages[1].ttl",
+    'poll({ startFrom: "0".repeat(39) })': "startFrom",
+    'poll({ startFrom: "A".repeat(40) })': "startFrom",
+}
+
+
+def test_the_agents_sentence_about_bad_input_names_the_field(tmp_path: Path, node: str) -> None:
     with Agent(tmp_path) as agent:
         create(agent)
-        (line,) = run(node, f"await topic.{call}.catch(failed);", agent)
-        assert line.startswith("OplogError: ")
-        assert said in line
-        assert line.endswith("(HTTP 400)")
+        code = "".join(f"await topic.{call}.catch(failed);\n" for call in BAD_CALLS)
+        lines = run(node, code, agent)
+        for line, said in zip(lines, BAD_CALLS.values(), strict=True):
+            assert line.startswith("OplogError: ")
+            assert said in line
+            assert line.endswith("(HTTP 400)")
         assert poll(agent) == []
 
 
