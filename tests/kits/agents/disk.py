@@ -1,6 +1,5 @@
 """An agent whose store lies on a small disk."""
 
-import subprocess
 from typing import Any
 
 from tests.kits.agents.agent import Agent
@@ -15,9 +14,7 @@ class DiskAgent(Agent):
     """An agent with its store on the disk."""
 
     def __init__(self, disk: SmallDisk, *flags: str) -> None:
-        self.start = lambda arguments, **options: subprocess.Popen(
-            [*disk.prefix, *arguments], **options
-        )
+        self.program = [*disk.inside, "oplogd"]
         environ = {"OPLOGD_DISK_RESERVE": ""}  # the default
         super().__init__(disk.mount_point, *flags, environ=environ)
 

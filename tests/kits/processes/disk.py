@@ -13,7 +13,9 @@ _BLOCK = 1 << 12
 
 
 class SmallDisk:
-    """``prefix`` runs a command in the namespace. ``folder`` is the mount point, seen from here.
+    """``prefix`` runs a command in the namespace, ``inside`` a module of Python that may be forked.
+
+    ``folder`` is the mount point, seen from here.
 
     ``options``: of a tmpfs, such as ``size=24m``.
     """
@@ -22,6 +24,7 @@ class SmallDisk:
         self.mount_point = mount_point
         self._options = options
         self.prefix: list[str] = []
+        self.inside: list[str] = []
         self.folder = Path()
 
     def __enter__(self) -> Self:
@@ -40,7 +43,9 @@ class SmallDisk:
                 f"cannot mount a small file system: {self._holder.stderr.read().decode()}"
             )
         enter = ["--user", "--preserve-credentials"] if user else []
-        target = ["--target", str(self._holder.pid)]
+        pid, module = str(self._holder.pid), "tests.kits.processes.inside"
+        self.inside = ["-m", module, pid, str(self.mount_point)]
+        target = ["--target", pid]
         self.prefix = ["nsenter", *target, *enter, "--mount", f"--wdns={self.mount_point}"]
         self.folder = Path(f"/proc/{self._holder.pid}/root{self.mount_point}")
         return self
