@@ -1,11 +1,11 @@
 """The starts of a stream, by the table of the wire contract."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tests.contract.wire.store_kinds import on_each_driver
+from tests.contract.wire.store_kinds import EACH_STORE, on_each_driver
 from tests.kits.contract.wire import (
     RESET,
     RawStream,
@@ -20,6 +20,19 @@ from tests.kits.contract.wire import (
 from tests.kits.sse.stream import fields_of
 
 FAR_FUTURE = "9" * 13
+
+
+def starts(
+    *different: Callable[..., RawStream], same: Sequence[Callable[..., RawStream]]
+) -> pytest.MarkDecorator:
+    """Begin a test with different starts on each store, and once with others for the same ones.
+
+    The store does not see how a client has written a start.
+    """
+    rows = [(kind, start) for kind in EACH_STORE for start in different]
+    rows += [(EACH_STORE[0], start) for start in same]
+    ids = [f"{kind}-{start.__name__.strip('_')}" for kind, start in rows]
+    return pytest.mark.parametrize(("store_kind", "start"), rows, ids=ids, indirect=["store_kind"])
 
 
 def written(target: Target, type_: str, *operations: tuple[str, str]) -> list[bytes]:
@@ -160,27 +173,25 @@ def _a_time_of_a_clock_far_ahead(target: Target, type_: str) -> RawStream:
     return target.follow(FAR_FUTURE, types=type_)
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        _zero_as_header,
+@starts(
+    _zero_as_header,
+    _beyond_the_head,
+    _far_beyond_the_head,
+    _a_second_earlier,
+    _a_second_later,
+    _a_milli_second_off,
+    _an_object_id_of_another_program,
+    _the_greatest_id,
+    _the_smallest_id,
+    _a_time_before_the_store,
+    _a_time_of_a_clock_far_ahead,
+    same=[
         _zeros_as_header,
         _zero_as_query,
         _zero_since,
-        _beyond_the_head,
-        _far_beyond_the_head,
-        _a_second_earlier,
-        _a_second_later,
-        _a_milli_second_off,
-        _an_object_id_of_another_program,
-        _the_greatest_id,
-        _the_smallest_id,
-        _a_time_before_the_store,
         _since_a_time_before_the_store,
         _since_a_time_before_1970,
-        _a_time_of_a_clock_far_ahead,
     ],
-    ids=lambda start: start.__name__.strip("_"),
 )
 def test_a_full_replication_is_reset_and_every_live_object_and_live(
     target: Target, start: Callable[[Target, str], RawStream]
@@ -261,17 +272,15 @@ def _abroad(ms: int) -> str:
     return text
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        _as_header,
+@starts(
+    _as_header,
+    same=[
         _as_query,
         _since_ms,
         _since_utc,
         _since_with_an_escaped_plus,
         _since_with_a_plus_as_typed,
     ],
-    ids=lambda start: start.__name__.strip("_"),
 )
 def test_a_time_is_followed_by_all_later_changes_with_deletions(
     target: Target, start: Callable[[Target, int, str], RawStream]
