@@ -17,7 +17,7 @@ from tests.kits.agents.streams import ByteStream, offsets, operation, parse
 from tests.kits.sse.stream import ChunkedBody, stream_request
 
 CONSUMERS = 1000
-OPERATIONS = 200
+OPERATIONS = 60
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class DigestingConsumer(asyncio.Protocol):
 async def test_1000_consumers_each_get_each_operation_in_order(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     ids = [f"n{number}" for number in range(OPERATIONS)] + ["the end"]
-    batches = [ids[first : first + 50] for first in range(0, len(ids), 50)]
+    batches = [ids[first : first + 15] for first in range(0, len(ids), 15)]
     with Agent(tmp_path) as agent:
         async with asyncio.timeout(3 * DEADLINE):
             consumers = []
