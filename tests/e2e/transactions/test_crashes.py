@@ -33,7 +33,7 @@ from tests.e2e.transactions.crashes import (
     told,
 )
 from tests.kits.agents.agent import Agent, Event
-from tests.kits.agents.topics import Topic, ok, received
+from tests.kits.agents.topics import Topic, ok, received, wait_for_messages
 from tests.kits.agents.transactions import (
     COMMITTED,
     Txn,
@@ -172,8 +172,10 @@ def check_readers(crashed: Crashed, work: Work, reason: str | None, *, is_append
             assert [each.id for each in stream[1:-1]] == [ids[lsn] for lsn in lsns]
         for agent in crashed.agents:
             topic = Topic(agent, name)
-            assert wait_for_committed(topic, *expected) == stream
-            topic.wait_for_payloads("before", *(f"{lsn}" for lsn in lsns if lsn < wrote), "after")
+            poll = partial(topic.poll, isolation=COMMITTED)  # all fit into a page
+            assert wait_for_messages(topic, expected, poll) == stream
+            there = ["before", *(f"{lsn}" for lsn in lsns if lsn < wrote), "after"]
+            wait_for_messages(topic, there, topic.poll)
     end = f"{work.crash.name}-end"
     assert one.post({"event": "insert", "type": "thing", "id": end}) == 204
     for agent in crashed.agents:
@@ -195,7 +197,7 @@ def check_readers(crashed: Crashed, work: Work, reason: str | None, *, is_append
 
 def check_decision(crashed: Crashed, work: Work, reason: str | None) -> None:
     """Check that all agents tell one decision, and keep to it."""
-    shown = []
+    shown, committed_as = [], []
     for agent in crashed.agents:
         txn = Txn(agent, work.id)
         shown.append(txn.shown())
@@ -207,7 +209,7 @@ def check_decision(crashed: Crashed, work: Work, reason: str | None) -> None:
             assert txn.try_commit(RECORDS).status == 409
             assert txn.abort() == shown[-1]
         else:
-            assert txn.commit(RECORDS) == Txn(crashed.agents[0], work.id).commit(RECORDS)
+            committed_as.append(txn.commit(RECORDS))
             assert txn.try_abort().status == 409
         if work.crash.scope == "group":
             begun = ["begin"] * work.crash.has_begin_record
@@ -217,6 +219,7 @@ def check_decision(crashed: Crashed, work: Work, reason: str | None) -> None:
             assert {each["txn"] for each in records} == {work.id}
             assert records[-1].get("reason") == reason
     assert shown[0] == shown[1]
+    assert committed_as[:1] == committed_as[1:]
 
 
 @pytest.mark.parametrize("place", ["mongo-plain"], indirect=True)
