@@ -75,6 +75,7 @@ def test_an_id_that_has_left_the_log_is_followed_by_the_changes_since_its_second
             write("insert", "untouched")
             second = int(write("insert", "deleted")[:8], 16)
             clock.move(1)
+            write("update", "pastime")
             mark = write("insert", "marked")
             assert int(mark[:8], 16) > second
             write("delete", "deleted")
