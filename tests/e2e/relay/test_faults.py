@@ -16,8 +16,6 @@ on_sqlite = pytest.mark.parametrize("agents", ["sqlite"], indirect=True)
 LOSE_ANSWER, LOSE_STATEMENT = StatementFault.LOSE_ANSWER, StatementFault.LOSE_STATEMENT
 # Words that only one kind of the relay's statements has.
 MARK, PURGE, RESET = "is null or", "delete", "= null"
-# Seconds between two transactions: each fault meets rows, but not more of them than that takes.
-PAUSE = 0.02
 
 
 @contextmanager
@@ -37,7 +35,7 @@ def test_statements_and_answers_that_are_lost_lose_no_row_and_reverse_nothing(
         chain.relay(database=url, limits=LONG) as relay,
     ):
         relay.wait_leads()
-        writer = chain.write(keys=50, seed=4, pause=PAUSE)
+        writer = chain.write(keys=50, seed=4)
         for word in (MARK, PURGE):
             for fault in (LOSE_ANSWER, LOSE_STATEMENT):
                 writer.wait_rows(writer.rows + 20, 60)
@@ -65,7 +63,7 @@ def test_database_that_is_away_is_waited_for(chain: Chain, postgres: PostgresSer
         chain.relay(database=url, limits=LONG) as relay,
     ):
         relay.wait_leads()
-        writer = chain.write(keys=50, seed=5, pause=PAUSE)
+        writer = chain.write(keys=50, seed=5)
         writer.wait_rows(50, 60)
         proxy.disconnect()
         relay.wait_log(CONTINUES, 3)
@@ -85,7 +83,7 @@ def test_agent_that_is_away_for_longer_than_every_limit_loses_no_row(chain: Chai
     ):
         term = leader.wait_leads()
         with chain.relay(proxy.url, limits=limits) as standby:
-            writer = chain.write(keys=50, seed=6, pause=PAUSE)
+            writer = chain.write(keys=50, seed=6)
             wait_for("rows to be sent", lambda: proxy.statuses[200])
             proxy.disconnect()
             leader.wait_log(LOST)

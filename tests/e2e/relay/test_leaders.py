@@ -90,7 +90,7 @@ def test_leader_that_stands_still_while_it_sends_is_fenced_and_reverses_nothing(
     chain: Chain,
 ) -> None:
     with pair(chain) as relays:
-        writer = chain.write(keys=50, seed=1, pause=0.02)
+        writer = chain.write(keys=50, seed=1)
         writer.wait_rows(100, 60)
         held = relays.leaders_agent.disturb(Fault.HOLD)
         relays.leaders_agent.wait_reached(held)
