@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.e2e.transactions.crashes import Crash, Hold, Work, lost
+from tests.e2e.transactions.crashes import TIMEOUT_MS, Crash, Hold, Work, lost
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.streams import ByteStream
 from tests.kits.agents.topics import Topic
@@ -22,7 +22,7 @@ ENDERS = ("asked", "keeper")
 NO_KEEPER = {"OPLOG_TEST_NO_KEEPER": "1"}
 
 # Longer than any transaction here may take.
-LATER_SECONDS = 120
+LATER_SECONDS = TIMEOUT_MS // 1000 + 10
 
 Works = dict[Crash, Work]
 

@@ -16,6 +16,8 @@ from tests.kits.agents.transactions import Txn, record, records
 
 RECORDS = 6
 CLIENT, TIMEOUT = "aborted by the client", "timed out"
+# No transaction ends by itself while the requests at the others are repeated.
+TIMEOUT_MS = 110_000
 
 
 REQUESTS = ("begin", "write", "commit", "abort")
@@ -190,7 +192,8 @@ class Work:
     @property
     def _begin(self) -> dict[str, object]:
         scope = self.crash.scope
-        return {scope: self.crash.name if scope == "group" else self.names[0]}
+        name = self.crash.name if scope == "group" else self.names[0]
+        return {scope: name, "timeout_ms": TIMEOUT_MS}
 
 
 def lost(answer: Future[Answer]) -> None:
