@@ -153,10 +153,10 @@ class AttemptLimiter:
 
         A remembered wrong attempt may always be checked.
         """
-        if self._is_wrong(address, attempt):
+        own, network = units_of(address)
+        if self._is_wrong(own, attempt):
             return 0.0
         now = self._clock()
-        own, network = units_of(address)
         address_wait = self.addresses.wait_seconds(own, now)
         if own in self.known:
             return address_wait
@@ -168,7 +168,7 @@ class AttemptLimiter:
     def failed(self, address: str, attempt: bytes) -> None:
         """Count a wrong attempt. ``wait_seconds`` must have returned 0 for it."""
         own, network = units_of(address)
-        if self._is_wrong(address, attempt):
+        if self._is_wrong(own, attempt):
             bucket = self.everybody if attempt in self.everybody.wrong else self.addresses.get(own)
             assert bucket is not None
             bucket.remember(attempt)
@@ -195,8 +195,8 @@ class AttemptLimiter:
         digest = hashlib.blake2b(network.encode(), key=self._key, digest_size=8).digest()
         return str(int.from_bytes(digest, "big") % CELLS)
 
-    def _is_wrong(self, address: str, attempt: bytes) -> bool:
+    def _is_wrong(self, own: str, attempt: bytes) -> bool:
         if attempt in self.everybody.wrong:
             return True
-        bucket = self.addresses.get(units_of(address)[0])
+        bucket = self.addresses.get(own)
         return bucket is not None and attempt in bucket.wrong

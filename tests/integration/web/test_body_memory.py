@@ -6,7 +6,6 @@ import json
 import select
 import socket
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from tests.kits.agents.agent import DEADLINE, Agent, write_lock
 from tests.kits.contract.wire import wait_until
 from tests.kits.web.connection import NDJSON, RawConnection, length, lines
+from tests.kits.web.hostile import packed, repeated
 from tests.kits.web.memory import Memory
 from tests.kits.web.unread import all_read
 
@@ -48,24 +48,16 @@ def filled(size: int) -> bytes:
     return b"".join(line % number for number in range(BODY // size))
 
 
-def bomb(unit: bytes, size: int, start: bytes = b"", end: bytes = b"") -> bytes:
-    """Return repeated text, compressed piece by piece."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    block = unit * (MB // len(unit))
-    parts = [
-        packer.compress(start),
-        *(packer.compress(block) for _ in range(size // len(block))),
-        packer.compress(end),
-    ]
-    return b"".join([*parts, packer.flush()])
-
-
 BODIES: dict[str, Callable[[], tuple[bytes, bytes, int]]] = {
     "array of zeros": lambda: (JSON, b"[" + b"0," * (BODY // 2 - 2) + b"0]", 413),
-    "array of zeros in gzip": lambda: (JSON + GZIP, bomb(b"0,", BODY - 2 * MB, b"[", b"0]"), 413),
+    "array of zeros in gzip": lambda: (
+        JSON + GZIP,
+        packed(repeated(b"0,", BODY - 2 * MB, b"[", b"0]")),
+        413,
+    ),
     "array of brackets": lambda: (JSON, b"[[" + b"[]," * (BODY // 3 - 2) + b"[]]]", 400),
     "lines of zeros": lambda: (NDJSON, b"0\n" * (BODY // 2), 413),
-    "lines of zeros in gzip": lambda: (NDJSON + GZIP, bomb(b"0\n", BODY), 413),
+    "lines of zeros in gzip": lambda: (NDJSON + GZIP, packed(b"0\n" * (BODY // 2)), 413),
     "as many bad lines as are taken": lambda: (NDJSON, b"0\n" * 100_000, 400),
     "bad elements in a long array": lambda: (JSON, b"[" + b'{"a":[0,0,0]},' * 99_999 + b"0]", 400),
     "blank lines": lambda: (NDJSON, b"\n" * BODY, 400),
@@ -79,10 +71,9 @@ BODIES: dict[str, Callable[[], tuple[bytes, bytes, int]]] = {
         413,
     ),
     "one line": lambda: (NDJSON, b"a" * BODY, 400),
-    "gzip over the limit": lambda: (JSON + GZIP, bomb(b"\0", 250 * MB), 413),
+    "gzip over the limit": lambda: (JSON + GZIP, packed(bytes(250 * MB)), 413),
     "gzip members": lambda: (JSON + GZIP, members(BODY // 20), 413),
     "no gzip": lambda: (JSON + GZIP, b"\x1f\x8b" + b"\0" * (BODY - 2), 400),
-    "valid lines": lambda: (NDJSON, lines(100_000), 200),
     "valid lines of large operations in gzip": lambda: (
         NDJSON + GZIP,
         gzip.compress(filled(57_000), 1),
@@ -167,23 +158,23 @@ def test_an_answer_repeats_little_of_a_request(agent: Agent, content_type: str) 
 
 
 def test_unfinished_uploads_share_one_budget(agent: Agent) -> None:
-    """Of forty uploads of 16 MB without their last byte, the excess over the budget is refused at
+    """Of sixteen uploads of 16 MB without their last byte, the excess over the budget is refused at
     once.
     """
     memory = Memory(agent)
     part = b"a" * MB
     with ExitStack() as stack:
-        uploads = [stack.enter_context(RawConnection(agent)) for _ in range(40)]
+        uploads = [stack.enter_context(RawConnection(agent)) for _ in range(16)]
         refused: set[RawConnection] = set()
         for upload in uploads:
             upload.send(NDJSON + b"Content-Length: %d\r\n\r\n" % BODY)
         for _ in range(15):
             for upload in uploads:
                 upload.send(part)
-        while len(refused) < 36:
+        while len(refused) < 12:
             waiting = [upload.socket for upload in uploads if upload not in refused]
             answered, _, _ = select.select(waiting, [], [], DEADLINE)
-            assert answered, f"{len(refused)} of 40 uploads are refused"
+            assert answered, f"{len(refused)} of 16 uploads are refused"
             for upload in uploads:
                 if upload.socket not in answered:
                     continue

@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -50,14 +51,26 @@ class Hostile(NamedTuple):
     def wire(self) -> bytes:
         """Return the body as it is sent."""
         raw = self.body()
-        sent = _packed(raw) if self.packed else raw
+        sent = packed(raw) if self.packed else raw
         assert len(sent) <= WIRE_BYTES, (self.name, len(sent))
         return sent
 
 
-def _packed(raw: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    return packer.compress(raw) + packer.flush()
+# A multiple of the lengths of nearly all units that are repeated here.
+_PIECE = 420 * 801
+
+
+def packed(raw: bytes) -> bytes:
+    """Return the body in gzip. A piece that equals the one before it is compressed once."""
+    parts, last, packed = [b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"], b"", b""
+    for at in range(0, len(raw), _PIECE):
+        piece = raw[at : at + _PIECE]
+        if piece != last:
+            packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+            last, packed = piece, packer.compress(piece) + packer.flush(zlib.Z_FULL_FLUSH)
+        parts.append(packed)
+    end = b"\x03\0"  # an empty last block
+    return b"".join([*parts, end, struct.pack("<II", zlib.crc32(raw), len(raw))])
 
 
 def repeated(unit: bytes, size: int, before: bytes = b"", after: bytes = b"") -> bytes:
@@ -173,7 +186,7 @@ def is_too_long(agent: Agent) -> bool:
     that is too long each time it is measured tells of the request.
     """
     turn: float = agent.status()["loop"]["longest_turn_seconds_last_minute"]
-    return turn > _allowed_turn()
+    return turn > TURN_SECONDS and turn > _allowed_turn()
 
 
 def _allowed_turn() -> float:

@@ -64,10 +64,11 @@ BROKEN: dict[str, tuple[dict[str, Callable[..., object]], range]] = {
         range(40),
     ),
     "a key is free at the acknowledgement": ({_FLOW: FreeAtAcknowledgement}, range(40)),
-    "a purge judges by the id": ({f"{_WORLD}.purge": purge_by_id}, range(60)),
+    # The 26 schedules before these do not show it.
+    "a purge judges by the id": ({f"{_WORLD}.purge": purge_by_id}, range(26, 60)),
     "rows are known and purged by their ids": (
         {_FLOW: PassesKnownRows, f"{_WORLD}.purge": purge_by_id},
-        range(60),
+        range(26, 60),
     ),
     "a mark passes over locked rows": ({f"{_WORLD}.mark": mark_around_locks}, range(60)),
 }

@@ -13,7 +13,8 @@ from oplogd.stream.ring.frames import Framer
 from oplogd.stream.ring.ring import Ring
 from tests.kits.models.operations import entry, operation
 
-BYTES = 600_000
+# Many views of few entries take as much as many entries.
+BYTES = {"with many listed parents": 600_000}
 PARENTS = [f"p{number}" for number in range(1000)]
 
 SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
@@ -39,7 +40,8 @@ SHAPES: dict[str, tuple[Callable[[int], Operation], Filter]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_ring_takes_no_more_memory_than_it_counts(shape: str) -> None:
     make, filter_ = SHAPES[shape]
-    ring = Ring(Framer().route, 10**9, BYTES, lambda waiters: None)
+    most = BYTES.get(shape, 200_000)
+    ring = Ring(Framer().route, 10**9, most, lambda waiters: None)
     ring.restart(Mark(0, 0))
     ring.view(filter_)
     offset = 0
@@ -59,6 +61,6 @@ def test_the_ring_takes_no_more_memory_than_it_counts(shape: str) -> None:
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert BYTES // 2 < ring.window.size <= BYTES
+    assert most // 2 < ring.window.size <= most
     assert len(ring.window) < offset, "nothing was dropped"
     assert ring.window.size // 2 < taken <= ring.window.size * 1.05
