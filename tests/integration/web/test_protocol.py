@@ -14,7 +14,9 @@ WEBSOCKET = (
 )
 OFFERS = {"h2c": H2C, "websocket": WEBSOCKET, "none": b""}
 # Operations for more than a megabyte: many packets, and many pieces for the parser.
-LARGE = 2_000
+LARGE = 500
+# Of a hundred requests with it, the agent's reader and the kernel cannot hold all.
+PADDING = b"X-Padding: " + b"p" * 1_000 + b"\r\n"
 
 
 @pytest.mark.parametrize("offer", OFFERS)
@@ -46,7 +48,7 @@ def test_a_body_is_stored_whole_whatever_upgrade_is_offered(
 def test_a_large_body_behind_an_offer_is_stored_whole(
     agent: Agent, stored: Growth, framing: str
 ) -> None:
-    body = lines(LARGE).replace(b"}", b',"parents":["%s"]}' % (b"p" * 500))
+    body = lines(LARGE).replace(b"}", b',"parents":["%s"]}' % (b"p" * 2_000))
     assert len(body) > 1_000_000
     raw = (
         length(body) + body
@@ -88,14 +90,14 @@ def test_a_request_within_a_body_is_not_executed(agent: Agent, stored: Growth) -
 
 
 @pytest.mark.parametrize("offer", OFFERS)
-@pytest.mark.parametrize("count", [5, 500])
+@pytest.mark.parametrize("count", [5, 100])
 def test_pipelined_requests_are_answered_in_their_order(
     agent: Agent, stored: Growth, offer: str, count: int
 ) -> None:
     raw = b""
     for number in range(1, count + 1):
         body = lines(number % 7 + 1)
-        raw += NDJSON + OFFERS[offer] + length(body) + body
+        raw += NDJSON + PADDING + OFFERS[offer] + length(body) + body
     with RawConnection(agent) as connection:
         connection.send(raw)
         answers = [connection.reply().json["ingested"] for _ in range(count)]
@@ -147,10 +149,10 @@ def test_rubbish_behind_whole_requests_costs_none_of_their_answers(
     assert stored() == count
 
 
-@pytest.mark.parametrize("count", [1, 2, 300])
+@pytest.mark.parametrize("count", [1, 2, 100])
 def test_a_client_that_ends_its_side_is_answered(agent: Agent, stored: Growth, count: int) -> None:
     with RawConnection(agent) as connection:
-        connection.send((NDJSON + length(lines(1)) + lines(1)) * count).socket.shutdown(1)
+        connection.send((NDJSON + PADDING + length(lines(1)) + lines(1)) * count).socket.shutdown(1)
         assert [connection.reply().json for _ in range(count)] == [{"ingested": 1}] * count
         assert connection.rest() == b""
     assert stored() == count

@@ -5,6 +5,15 @@ import pytest
 from tests.kits.pipe.messages import owner
 from tests.kits.pipe.targets import OwnedSink, Target, new_target
 
+# Rows from which a test with `early_copy` uses COPY.
+EARLY_COPY = 500
+
+
+@pytest.fixture
+def early_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the sink of PostgreSQL use COPY for few rows."""
+    monkeypatch.setattr("oplog_pipe.sinks.postgres.rows.COPY_FROM", EARLY_COPY)
+
 
 @pytest.fixture(params=["postgres", "mongodb", "elasticsearch"])
 def target(request: pytest.FixtureRequest) -> Target:

@@ -14,8 +14,8 @@ from oplog_pipe.sinks.parts.fence import Fence
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres import fence as fences
 from oplog_pipe.sinks.postgres.lanes import LANES
-from oplog_pipe.sinks.postgres.rows import COPY_FROM
 from oplog_pipe.sinks.postgres.sink import PostgresSink
+from tests.integration.pipe.sinks.conftest import EARLY_COPY
 from tests.kits.pipe.messages import message, owner
 from tests.kits.pipe.targets import PostgresTarget
 from tests.kits.servers.postgres import PostgresServer
@@ -45,10 +45,11 @@ def sinks(target: PostgresTarget) -> Iterator[Sinks]:
         yield opened
 
 
+@pytest.mark.usefixtures("early_copy")
 def test_a_large_batch_that_comes_too_late_writes_nothing(
     target: PostgresTarget, sinks: Sinks
 ) -> None:
-    count = COPY_FROM * LANES
+    count = EARLY_COPY * LANES + 400
     driver = sinks()
     term = driver.begin_term()
     driver.move_fence(Fence(term, 0))

@@ -15,17 +15,20 @@ from oplog_pipe.errors import ConfigError, SinkError, TargetError
 from oplog_pipe.message import Message
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.lanes import LANES, SPLIT_FROM, Lanes
-from oplog_pipe.sinks.postgres.rows import COPY_FROM, Statement
+from oplog_pipe.sinks.postgres.rows import Statement
 from oplog_pipe.sinks.postgres.session import Session
 from oplog_pipe.sinks.postgres.sink import PostgresSink
+from tests.integration.pipe.sinks.conftest import EARLY_COPY
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.waiting import attempts
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import PostgresTarget, opened
 from tests.kits.servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.usefixtures("early_copy")
+
 # More than enough for COPY on each connection, however the ids are divided.
-COPIED = LANES * COPY_FROM + 1000
+COPIED = LANES * EARLY_COPY + 400
 SIZES = pytest.mark.parametrize("size", [SPLIT_FROM, COPIED])
 
 
@@ -225,29 +228,33 @@ def test_a_message_that_is_no_json_is_named_in_a_batch_that_is_split(
     assert count(target) == SPLIT_FROM
 
 
-@pytest.mark.parametrize("refused", list(combinations([3, 50, 199], 2)))
 @pytest.mark.parametrize("fault", ["json", "owner", "both"])
 def test_of_several_messages_that_are_refused_the_first_one_is_named(
-    fault: str, refused: tuple[int, int], target: PostgresTarget
+    fault: str, target: PostgresTarget
 ) -> None:
-    messages = batch(SPLIT_FROM, first=1)
-    for each in refused if fault == "json" else refused[1:] if fault == "both" else ():
-        messages[each].data = {"x": object()}
-    with opened(target.sink(), owner("other")) as other:
-        other.write([message(0, f"id{each}") for each in ("x", *refused)])
-    if fault == "json":
-        target.run("DELETE FROM video")
-    with opened(target.sink()) as sink, pytest.raises(SinkError) as caught:
-        sink.write(messages)
-    assert caught.value.index == refused[0]
+    for refused in combinations([3, 50, 199], 2):
+        messages = batch(SPLIT_FROM, first=1)
+        for each in refused if fault == "json" else refused[1:] if fault == "both" else ():
+            messages[each].data = {"x": object()}
+        with opened(target.sink(), owner("other")) as other:
+            other.write([message(0, f"id{each}") for each in ("x", *refused)])
+        if fault == "json":
+            target.run("DELETE FROM video")
+        with opened(target.sink()) as sink, pytest.raises(SinkError) as caught:
+            sink.write(messages)
+        assert caught.value.index == refused[0]
+        target.run("DROP TABLE video")
 
 
 @pytest.mark.parametrize("error", [MemoryError, asyncio.CancelledError, ConfigError])
 @pytest.mark.parametrize("place", ["build", "send", "finish"])
 def test_no_connection_is_left_within_a_transaction_by_an_error_between_the_two(
-    place: str, error: type[BaseException], target: PostgresTarget, monkeypatch: pytest.MonkeyPatch
+    place: str,
+    error: type[BaseException],
+    postgres: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lanes = Lanes(target.url, DEADLINE, creates=True)
+    lanes = Lanes(postgres.url(), DEADLINE, creates=True)
     assert lanes.count(SPLIT_FROM) == LANES
     with monkeypatch.context() as patch:
 

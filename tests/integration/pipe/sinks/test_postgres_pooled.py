@@ -7,8 +7,8 @@ import pytest
 
 from oplog_pipe.sinks.postgres import PostgresOptions
 from oplog_pipe.sinks.postgres.lanes import SPLIT_FROM
-from oplog_pipe.sinks.postgres.rows import COPY_FROM
 from oplog_pipe.sinks.postgres.sink import PostgresSink
+from tests.integration.pipe.sinks.conftest import EARLY_COPY
 from tests.kits.pipe.messages import OPLOG, message, owner, version
 from tests.kits.pipe.targets import PostgresTarget, opened
 from tests.kits.proxies.pooling import TransactionPool
@@ -40,7 +40,8 @@ def test_two_sinks_share_the_connections_of_a_pool(target: PostgresTarget, poole
     assert sorted(target.objects("second_video")) == ["b7"]
 
 
-@pytest.mark.parametrize("size", [SPLIT_FROM, 2 * COPY_FROM + 100])
+@pytest.mark.usefixtures("early_copy")
+@pytest.mark.parametrize("size", [SPLIT_FROM, 2 * EARLY_COPY + 400])
 def test_large_batches_pass_through_a_pool(size: int, target: PostgresTarget, pooled: str) -> None:
     with opened(PostgresSink(PostgresOptions(pooled))) as sink:
         sink.write([message(each, f"id{each}") for each in range(size)])
