@@ -261,11 +261,12 @@ UNPAIRED = "is not valid JSON: unexpected end of escaped utf-16 surrogate pair (
         (b"x", "is not valid JSON: invalid character (byte "),
     ],
 )
-@pytest.mark.parametrize("before", [0, 1, 60_000])
+@pytest.mark.parametrize("before", [0, 1, 600])
 @pytest.mark.parametrize("behind", [0, 1])
 def test_an_element_that_is_no_json_is_named(
-    element: bytes, reason: str, before: int, behind: int
+    element: bytes, reason: str, before: int, behind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(json_walk, "MANY_COMMAS", 500)
     parts = [*[encoded(GOOD)] * before, element, *[encoded(GOOD)] * behind]
     with pytest.raises(InvalidBodyError) as error:
         read(b"[" + b",".join(parts) + b"]", JSON, most=100_000)
@@ -328,8 +329,8 @@ def test_a_body_longer_than_a_piece_is_decompressed_completely() -> None:
 
 
 def test_a_gzip_bomb_is_refused_before_it_is_decompressed() -> None:
-    bomb = gzip.compress(b"\0" * 100_000_000)
-    assert len(bomb) < 200_000
+    bomb = gzip.compress(b"\0" * 20_000_000)
+    assert len(bomb) < 40_000
     with pytest.raises(TooLargeError, match="more than 1,000 bytes when decompressed"):
         decompress(bomb, 1000)
 

@@ -7,11 +7,12 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oplog_pipe.commitlog import CommitLog, Compaction, LogEntry, Mode, NewEntry, OffsetLog
 from oplog_pipe.errors import LogDamagedError, LogError, LogLockedError
+from tests.kits.models.properties import examples
 from tests.kits.processes import forked
 
 
@@ -79,11 +80,11 @@ def test_an_offset_log_compacts_itself_and_may_go_backwards(tmp_path: Path) -> N
     offsets = OffsetLog.open(tmp_path, "a/b .")
     assert (offsets.offset, OffsetLog.names(tmp_path)) == (None, [])
     sizes = set()
-    for each in range(2500):
+    for each in range(1500):
         offsets.write({"AB"[each % 2]: each})
         sizes.add((tmp_path / "offsets" / "a%2Fb%20..log").stat().st_size)
     assert max(sizes) < 1030 * 40
-    assert OffsetLog.open(tmp_path, "a/b .").offsets == {"A": 2498, "B": 2499}
+    assert OffsetLog.open(tmp_path, "a/b .").offsets == {"A": 1498, "B": 1499}
     offsets.replace({"A": -1})
     assert OffsetLog.view(tmp_path, "a/b .").offset == -1
     assert OffsetLog.names(tmp_path) == ["a/b ."]
@@ -107,8 +108,8 @@ STEPS = st.lists(
 
 
 @pytest.mark.thorough
+@examples(2)
 @given(STEPS)
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_log_does_as_a_list(steps: list[tuple[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

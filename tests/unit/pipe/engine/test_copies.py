@@ -210,7 +210,7 @@ class History:
 
 
 @pytest.mark.thorough
-@examples(4)
+@examples(2)
 @given(st.integers(0, 1 << 32))
 def test_every_target_equals_its_source_or_is_told_not_to_be_whole(seed: int) -> None:
     history = History(seed)

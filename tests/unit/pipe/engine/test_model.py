@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplog_pipe.commitlog import CommitLog, OffsetLog
@@ -13,6 +13,7 @@ from oplog_pipe.deliver.steps import Steps
 from oplog_pipe.deliver.worker import Worker
 from oplog_pipe.folder.keeper import ManagedSink, SinkKeeper
 from oplog_pipe.model.settings import BatchLimits
+from tests.kits.models.properties import examples
 from tests.kits.pipe.disk import Disk
 from tests.unit.pipe.engine.engine import DEADLINE, LONG, RecordingSink, change, sink
 
@@ -49,7 +50,7 @@ rounds = st.builds(
 
 
 @pytest.mark.thorough
-@settings(max_examples=60, deadline=None)
+@examples()
 @given(st.lists(rounds, min_size=1, max_size=5))
 @example([Round("abcabcab", {2}, 3, 2, True), Round("ab", set(), 0, 2, True)])
 def test_every_sink_gets_all_of_its_messages_in_order_from_its_flushed_offset_on(
