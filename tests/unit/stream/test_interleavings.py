@@ -160,7 +160,7 @@ all_sizes = st.builds(
 
 
 @pytest.mark.thorough
-@examples()
+@examples(4)
 @given(
     sizes=all_sizes,
     rare=st.frozensets(st.sampled_from(RARE)),
