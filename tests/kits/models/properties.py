@@ -10,7 +10,7 @@ import random
 
 from hypothesis import HealthCheck, settings
 
-EXAMPLES = int(os.environ.get("OPLOG_TEST_EXAMPLES") or 25)
+EXAMPLES = int(os.environ.get("OPLOG_TEST_EXAMPLES") or 50)
 IS_RANDOM = bool(os.environ.get("OPLOG_TEST_RANDOM"))
 
 # Slow examples are allowed, because the machine may be busy. Examples may share a fixture.

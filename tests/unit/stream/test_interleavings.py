@@ -160,7 +160,7 @@ all_sizes = st.builds(
 
 
 @pytest.mark.thorough
-@examples(4)
+@examples(2)
 @given(
     sizes=all_sizes,
     rare=st.frozensets(st.sampled_from(RARE)),
