@@ -66,6 +66,14 @@ def test_a_few_consumers_are_woken_at_once() -> None:
     assert not ring.wake_more()
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_any_entry_wakes_a_consumer_without_a_filter(committed: bool) -> None:
+    ring, sleeper = make_ring(), Sleeper()
+    ring.view(Filter(committed=committed)).waiting[sleeper] = None
+    follow_on(ring, [OF_ALL])
+    assert woken([sleeper]) == 1
+
+
 def test_the_next_operation_does_not_forget_who_is_left() -> None:
     ring = make_ring()
     sleepers = waiting_for_one_each(ring)
