@@ -188,6 +188,24 @@ def test_a_new_checkpoint_writes_a_mirror_anew_with_other_columns(
     assert rows_of(spark, tmp_path / "mirror", "id", "more") == [("2", 1), ("3", 1)]
 
 
+def test_the_copy_of_one_source_leaves_the_rows_of_the_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folders = tmp_path / "one", tmp_path / "two"
+    for each in folders:
+        each.mkdir()
+    with Agent(folders[0], *SMALL_LOG) as one, Agent(folders[1]) as two:
+        sources = [{"name": "a", "agents": [one.url]}, {"name": "b", "agents": [two.url]}]
+        pipe = SparkFolder(spark, tmp_path, [], [MIRROR], sources=sources)
+        assert one.post([operation("insert", n) for n in (1, 2)]) == 200
+        assert two.post([operation("insert", n, type="b") for n in (1, 2)]) == 200
+        assert pipe.run() == 0
+        assert one.post([operation("update", 2) for _ in range(MANY)]) == 200  # a gap
+        assert pipe.run() == 0
+    found = rows_of(spark, tmp_path / "mirror", "source", "type", "id")
+    assert found == [("a", "a", "1"), ("a", "a", "2"), ("b", "b", "1"), ("b", "b", "2")]
+
+
 def test_a_second_driver_ends_the_first_one_of_a_mirror(
     spark: SparkSession, tmp_path: Path
 ) -> None:
