@@ -33,7 +33,7 @@ def java_class(name: str) -> Any:
     """Return a class of the Java that runs, by its full name, such as ``java.util.TimeZone``.
 
     For a name in steps (``jvm.java.util.TimeZone``), Java searches Spark's 250 archives for a class
-    ``java`` in each package that PySpark imports: 10 ms.
+    ``java`` in each package that PySpark imports: 2 ms instead of 0.1.
     """
     assert SparkContext._jvm is not None
     return getattr(SparkContext._jvm, name)
