@@ -40,10 +40,12 @@ def java_class(name: str) -> Any:
 
 
 def hadoop_configuration(spark: SparkSession) -> Any:
+    """Return the settings of Hadoop in a session."""
     return spark.sparkContext._jsc.hadoopConfiguration()
 
 
 def hadoop_path(path: str) -> Any:
+    """Return Hadoop's object for a path. Raises PySparkException if it cannot be one."""
     return java_class("org.apache.hadoop.fs.Path")(path)
 
 

@@ -140,10 +140,8 @@ class SinkBatches(Batches):
         self._let_late_ones_end(held)
         versions = self._versions
         newest = versions.newest(number)
-        work, rows = (
-            self._work.at(fence, newest),
-            versions.give(rows, number, versions.planned(number)),
-        )
+        work = self._work.at(fence, newest)
+        rows = versions.give(rows, number, versions.planned(number))
         if work.sink.select is None:
             found = told(rows, work, held.sink, self._tasks).collect()
         else:

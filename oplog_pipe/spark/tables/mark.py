@@ -35,7 +35,7 @@ def note(folders: Folders, path: str, mark: Mark) -> None:
 def mark_of(folders: Folders, path: str) -> Mark | None:
     """Return the mark of a table. None: there is none, or a driver was killed in the first note."""
     file = f"{path}/{_FILE}"
-    if not folders.exists(file):  # PySpark takes 20 times as long to make an error of this
+    if not folders.exists(file):  # else PySpark would ask Java 40 times to make an error of it
         return None
     try:
         text = folders.read(file)

@@ -82,9 +82,9 @@ def _share_dependencies() -> None:
 
     def analyze(*, param_name: str, annotation: Any, value: Any, path_param_names: set[str]) -> Any:
         given = {"param_name": param_name, "annotation": annotation, "value": value}
-        key = (param_name, id(annotation), type(value), repr(value), *sorted(path_param_names))
         if not isinstance(value, type | str | int | None):
             return find_out(**given, path_param_names=path_param_names)
+        key = (param_name, id(annotation), type(value), repr(value), *sorted(path_param_names))
         if key not in found:  # it also holds the annotation: its id is not used again
             found[key] = find_out(**given, path_param_names=path_param_names), annotation
         return found[key][0]

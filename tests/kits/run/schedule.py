@@ -25,7 +25,6 @@ _LONGEST = (
     "deploy/test_checkout",
     "integration/clients/js/",
     "browser/",
-    "unit/web/test_attempts",
 )
 
 

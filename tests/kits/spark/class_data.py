@@ -16,8 +16,10 @@ from oplog_sync.classes import SILENCE, SPARK, find_archive
 from oplog_sync.jvm import check_java
 from tests.kits.paths import CACHE, ROOT
 
-# Modules of the job that write the archive. If they change, it writes another one.
-_WRITER = ("classes.py", "cli.py", "jvm.py", "session.py")
+# Files of the job that write the archive, or lines meanwhile. If they change, it writes another.
+_WRITER = (
+    "classes.py", "cli.py", "job.py", "jvm.py", "log4j2.properties", "report.py", "session.py",
+)  # fmt: skip
 _WRITTEN = CACHE / "spark-classes.json"
 _ROW = '{"timestamp":"2020-01-01T00:00:00.000Z","type":"a","id":"1","parents":[]}\n'
 
@@ -38,7 +40,7 @@ class Written(msgspec.Struct):
 
 @cache
 def written() -> Written:
-    """Let the job write the archive, unless it is there and the job's modules are the same."""
+    """Let the job write the archive, unless it is there and those files are the same."""
     modules = b"".join((ROOT / "oplog_sync" / each).read_bytes() for each in _WRITER)
     versions = f"{SPARK} {pyspark.__version__} {check_java()}".encode()
     writer = hashlib.sha256(modules + versions).hexdigest()
