@@ -14,10 +14,10 @@ from oplog_kit.wording import counted
 from oplog_sync.backend import Backend, make_backend
 from oplog_sync.comparison import Comparison, Look
 from oplog_sync.comparison.diff import CORRECTIONS, decide
-from oplog_sync.dump.files import spool
 from oplog_sync.dump.local import is_small
 from oplog_sync.dump.reading import raw_rows
 from oplog_sync.dump.rows import faulty_rows, rows_before
+from oplog_sync.dump.stdin import spool
 from oplog_sync.emit import emit
 from oplog_sync.errors import (
     EXIT_EMPTY_DUMP,

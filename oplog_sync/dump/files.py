@@ -3,13 +3,11 @@
 It ignores files in nested folders, files named ``_x`` or ``.x`` and empty files.
 """
 
-import io
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -77,20 +75,6 @@ def check(spark: SparkSession, files: Sequence[DumpFile], format_: str) -> None:
         if not _is_whole(spark, file):
             fault = "ends too early, or has other data behind its end; copy or export it again"
             raise DumpError(f"{file.shown} {fault}")
-
-
-def spool(source: BinaryIO, folder: Path) -> str:
-    """Copy standard input to a file for Spark and return its name."""
-    head = source.read(4)
-    suffix = next((name for magic, name in MAGIC.items() if head.startswith(magic)), "")
-    with tempfile.NamedTemporaryFile(
-        dir=folder, prefix="stdin.", suffix=f".jsonl{suffix}", delete=False
-    ) as file:
-        file.write(head)
-        # Not read(): it may wait for a whole chunk, and signals would wait too.
-        while chunk := cast(io.BufferedReader, source).read1(1 << 20):
-            file.write(chunk)
-    return file.name
 
 
 def columns_in_folders(file: DumpFile) -> dict[str, str]:
