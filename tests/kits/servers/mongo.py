@@ -235,8 +235,8 @@ def go_program() -> str:
             )
         except AssertionError as error:
             raise UnavailableError(
-                "FerretDB, the tests' MongoDB, is built with Go 1.22 or later: install it"
-                f" (apt: golang).\n{error}"
+                "FerretDB, the tests' MongoDB, and the benchmarks' load are built with Go 1.22 or"
+                f" later: install it (apt: golang).\n{error}"
             ) from None
     return str(program)
 

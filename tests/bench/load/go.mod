@@ -1,0 +1,3 @@
+module oplog-bench-load
+
+go 1.22
