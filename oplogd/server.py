@@ -31,7 +31,7 @@ from oplogd.host.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, S
 from oplogd.listen import open_listeners
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
-from oplogd.web.app import create_app
+from oplogd.web.app import create_web
 from oplogd.web.connection.edge import Edge
 from oplogd.web.connection.protocol import protocol_class
 
@@ -246,10 +246,11 @@ class _Server(uvicorn.Server):
 
 
 def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
+    app, short_way = create_web(agent)
     config = uvicorn.Config(
-        Edge(create_app(agent), os.environ),
+        Edge(app, os.environ),
         proxy_headers=False,  # Edge reads them, after it has unmapped the peer's address
-        http=protocol_class(settings, agent.descriptors),
+        http=protocol_class(settings, agent.descriptors, short_way),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -41,6 +41,10 @@ class MemoryBudget:
     def share(self) -> "Share":
         return Share(self)
 
+    def has_room(self, size: int) -> bool:
+        """Return whether a body of this size could be taken now."""
+        return self.used + size <= self.total
+
     def make_room(self, size: int) -> None:
         """Give up the oldest slow bodies, as many as needed. Each frees its room when it ends."""
         due = self.clock.monotonic() - self.seconds

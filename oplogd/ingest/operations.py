@@ -58,17 +58,27 @@ class Body(NamedTuple):
 
 
 def decoding(
-    body: Buffer, media_type: str, arrival: str, most: int, on_unknown: OnUnknown = None
+    body: Buffer,
+    media_type: str,
+    arrival: str,
+    most: int,
+    on_unknown: OnUnknown = None,
+    *,
+    is_brief: bool = False,
 ) -> Pieces[Body]:
     """Return all operations of a body. ``on_unknown``: see ``decode``.
 
     Raises InvalidBodyError for bad lines, TooManyError for more than ``most`` lines (before it
-    decodes any), and OperationError for a batch without operations.
+    decodes any), and OperationError for a batch without operations. ``is_brief``: raises
+    FaultyError for the first bad line.
     """
+    faults: Faults[BadLine] = Faults(is_brief=is_brief)
     if media_type == NDJSON:
         if body.count(b"\n") >= most:
             yield from _count(_lines(body), most)
-        return Body((yield from _decode_lines(_lines(body), arrival, on_unknown)), batch=True)
+        return Body(
+            (yield from _decode_lines(_lines(body), arrival, on_unknown, faults)), batch=True
+        )
     if not begins(body, b"["):
         try:
             return Body([decode(body, arrival, on_unknown)], batch=False)
@@ -88,7 +98,9 @@ def decoding(
         raise _bad_body("operation", reason) from None
     if len(found) > most:
         raise TooManyError(len(found), most)
-    return Body((yield from _decode_lines(_numbered(found), arrival, on_unknown)), batch=True)
+    return Body(
+        (yield from _decode_lines(_numbered(found), arrival, on_unknown, faults)), batch=True
+    )
 
 
 def _elements(body: Buffer, most: int) -> Pieces[Extents | list[msgspec.Raw]]:
@@ -106,10 +118,9 @@ def _bad_body(field: str, reason: str) -> InvalidBodyError:
 
 
 def _decode_lines(
-    blocks: Iterator[_Block], arrival: str, on_unknown: OnUnknown
+    blocks: Iterator[_Block], arrival: str, on_unknown: OnUnknown, bad: Faults[BadLine]
 ) -> Pieces[list[Operation]]:
     operations: list[Operation] = []
-    bad: Faults[BadLine] = Faults()
     count = 0
     for block in blocks:
         for number, line in block:

@@ -92,31 +92,38 @@ class Intake:
         self.counters.received += count
         self.counters.discarded += count
 
-    async def store(self, operations: Sequence[Operation], fence: Fence | None = None) -> None:
-        """Queue operations together and wait until they are durable.
+    def submit(
+        self, operations: Sequence[Operation], fence: Fence | None = None
+    ) -> "asyncio.Future[None]":
+        """Queue operations together. The future resolves when they are durable.
 
-        Raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
+        It raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
         StaleFenceError if the fence does not hold.
         """
+        try:
+            return self._submit(operations, fence)
+        except (TooLargeError, QueueFullError, StoreUnavailableError) as error:
+            self.counters.discarded += len(operations)
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done.set_exception(error)
+            return done
+
+    def _submit(
+        self, operations: Sequence[Operation], fence: Fence | None
+    ) -> "asyncio.Future[None]":
         queue = self.queue
         self.counters.received += len(operations)
-        try:
-            if not queue.could_hold(len(operations), size_of(operations)):
-                raise TooLargeError(
-                    f"the {len(operations):,} operations are more than the queue holds"
-                    f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
-                    " send fewer at a time"
-                )
-            if fence is not None:
-                done = self.fenced.submit(operations, fence)
-            elif trouble := self.writer.trouble:
-                raise StoreUnavailableError(trouble)
-            else:
-                done = queue.submit(operations)
-        except (TooLargeError, QueueFullError, StoreUnavailableError):
-            self.counters.discarded += len(operations)
-            raise
-        await done
+        if not queue.could_hold(len(operations), size_of(operations)):
+            raise TooLargeError(
+                f"the {len(operations):,} operations are more than the queue holds"
+                f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
+                " send fewer at a time"
+            )
+        if fence is not None:
+            return self.fenced.submit(operations, fence)
+        if trouble := self.writer.trouble:
+            raise StoreUnavailableError(trouble)
+        return queue.submit(operations)
 
 
 def size_of(operations: Sequence[Operation]) -> int:

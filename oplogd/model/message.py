@@ -10,7 +10,7 @@ import msgspec
 
 from oplogd.decode.buffers import Text
 from oplogd.decode.pieces import at_once
-from oplogd.decode.typed import Rules, naming, read
+from oplogd.decode.typed import FAULTS, Rules, naming, read
 from oplogd.decode.walk import MAX_VALUE_BYTES, begins, elements
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.model.operation import escape_line_ends
@@ -203,7 +203,7 @@ def _headers(given: msgspec.Raw) -> list[tuple[str, str]] | None:
             )
     try:
         return _decode_headers(text)
-    except msgspec.DecodeError as error:
+    except FAULTS as error:
         if found := _HEADER.search(str(error)):
             place = f"headers[{found[1]}]"
             if found[2]:

@@ -1,6 +1,6 @@
 """The FastAPI app: composes the endpoints of the wire contract."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi_offline import FastAPIOffline
@@ -11,18 +11,21 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.queue import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
+from oplogd.web.connection.direct import ShortWay
 from oplogd.web.describe.document import INTRODUCTION, add_document
 from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.error_handlers import add_error_handlers
+from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
-from oplogd.web.oplog.ingest import add_ingest
+from oplogd.web.http.plain import Begin
+from oplogd.web.oplog.ingest import INGEST_PATHS, Ingest, add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
 from oplogd.web.oplog.page import add_docs
 from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
+from oplogd.web.v1.plain import PlainMessages
 from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.requests import Api
 from oplogd.web.v1.stream import add_topic_stream
@@ -34,8 +37,15 @@ from oplogd.web.v1.transactions import add_transactions
 _NO_TELEMETRY = {"tracing": False, "metrics": False, "logs": False}
 
 
-def create_app(agent: Agent) -> FastAPI:
-    """Return the app of an agent. Each group of endpoints gets only the parts it uses."""
+class Web(NamedTuple):
+    """``short_way``: answers the most frequent requests before the app sees them."""
+
+    app: FastAPI
+    short_way: ShortWay
+
+
+def create_web(agent: Agent) -> Web:
+    """Return the endpoints of an agent. Each group of them gets only the parts it uses."""
     settings = agent.settings
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
@@ -53,7 +63,8 @@ def create_app(agent: Agent) -> FastAPI:
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    refused_bodies = add_error_handlers(app, private_files)
+    refusals = Refusals(private_files)
+    add_error_handlers(app, refusals)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     bodies = BodyReader(
         Budgets.of(settings.max_upload_memory, settings.body_timeout, agent.clock),
@@ -64,17 +75,18 @@ def create_app(agent: Agent) -> FastAPI:
     api = Api(rights, bodies, agent.appends, is_stopping)
     topics = agent.topics
     # The router tries its routes one after another, so the most frequent requests come first.
-    add_ingest(app, writers, intake, agent.ignored, bodies, is_stopping)
+    ingest = Ingest(writers, intake, agent.ignored, bodies, is_stopping)
+    add_ingest(app, ingest)
     add_publish(app, api, topics.publisher, agent.pointers, intake, agent.ignored)
     add_poll(app, api, topics.poller, topics.oplog)
     streams = Streams(agent.hub, is_stopping, settings.max_filter_values)
     add_stream(app, readers, streams)
 
-    def refusals() -> dict[str, Any]:
+    def refused() -> dict[str, Any]:
         passwords = {"read": readers.refused, "write": writers.refused}
-        return {"bodies_refused": dict(refused_bodies), "passwords_refused": passwords}
+        return {"bodies_refused": dict(refusals.bodies), "passwords_refused": passwords}
 
-    add_monitoring(app, readers, StatusReport(agent, private_files, refusals), is_stopping)
+    add_monitoring(app, readers, StatusReport(agent, private_files, refused), is_stopping)
     add_session(app, readers)
     add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
     add_topic_stream(app, rights, topics.known, streams)
@@ -85,4 +97,10 @@ def create_app(agent: Agent) -> FastAPI:
     add_document(app)
     add_preflight(app)
     add_head(app)
-    return app
+    plain = PlainMessages(topics.publisher, topics.poller, bodies, readers, writers, is_stopping)
+    ingest_paths = {path.encode() for path in INGEST_PATHS}
+
+    def find(path: bytes) -> Begin | None:
+        return ingest.begin if path in ingest_paths else plain.find(path)
+
+    return Web(app, ShortWay(find, refusals))

@@ -31,7 +31,7 @@ from oplogd import server
 from oplogd.agent import Agent as Parts
 from oplogd.config.settings import Settings
 from oplogd.model.operation import EVENTS
-from oplogd.web.app import create_app
+from oplogd.web.app import create_web
 from oplogd.web.figures.metrics import METRICS
 from tests.kits.agents.agent import DEADLINE, Agent, Event, fold
 from tests.kits.clients.restart import agent_on
@@ -144,7 +144,7 @@ def endpoints() -> str:
 async def described_api() -> dict[str, Any]:
     settings = Settings()
     parts = Parts(settings, server.make_store(settings), [])
-    return create_app(parts).openapi()
+    return create_web(parts).app.openapi()
 
 
 def errors() -> str:

@@ -187,12 +187,13 @@ def _whole(given: Any, most: int, field: str) -> int:
 
 
 def reading_publish(
-    codec: Codec, raw: Buffer, check: Callable[[Any], _T], most: int
+    codec: Codec, raw: Buffer, check: Callable[[Any], _T], most: int, *, is_brief: bool = False
 ) -> Pieces[tuple[int | None, list[_T]]]:
     """Return the pointer of a publish or a store, None without one, and its checked messages.
 
     Without a pointer there is at least one message. Raises InvalidMessagesError, MessageError, and
-    TooLargeError for more than ``most`` messages.
+    TooLargeError for more than ``most`` messages. ``is_brief``: raises FaultyError for the first
+    bad message.
     """
     limit = Most(
         most,
@@ -203,18 +204,24 @@ def reading_publish(
     pointer, given = yield from codec.decode_publish(raw, limit)
     if given is None:
         return pointer, []
-    return pointer, (yield from checking(given, check, "messages", limit))
+    checked = yield from checking(given, check, "messages", limit, is_brief=is_brief)
+    return pointer, checked
 
 
 def checking(
-    given: Iterable[_Given], check: Callable[[_Given], _T], list_name: str, most: Most
+    given: Iterable[_Given],
+    check: Callable[[_Given], _T],
+    list_name: str,
+    most: Most,
+    *,
+    is_brief: bool = False,
 ) -> Pieces[list[_T]]:
     """Return the checked items of a request. ``list_name``: the name of their list.
 
     Raises InvalidMessagesError, MessageError if the list is empty, and the error of ``most``.
     """
     checked: list[_T] = []
-    bad: Faults[BadMessage] = Faults()
+    bad: Faults[BadMessage] = Faults(is_brief=is_brief)
     index = 0
     too_large = False
     for group in pieces(given):

@@ -23,6 +23,7 @@ from oplogd.host.senders import SenderEpisodes
 from oplogd.web.access.attempts import AttemptLimiter
 from oplogd.web.access.origin import is_from_page, is_own_host
 from oplogd.web.access.signing import ExpiringSigner, Purpose
+from oplogd.web.http.plain import PlainRequest
 from oplogd.web.http.problem import Problem
 
 COOKIE = "oplog"
@@ -108,13 +109,35 @@ class Authenticator:
                 {"Retry-After": str(math.ceil(wait))},
             )
         if self._expected is None or hmac.compare_digest(attempt, self._expected):
-            self._guessing.end()
-            self._refused.ended()
-            self._limiter.succeeded(address)
+            self._succeeded(address)
             return
         self._limiter.failed(address, attempt)
         self._refused.occurred(address, "it is wrong")
         raise self._unauthorized(challenge)
+
+    def admits_plain(self, request: PlainRequest) -> bool:
+        """Return whether a request of the short way passes ``require``.
+
+        Counts nothing for one that does not.
+        """
+        if self._expected is None:
+            return True
+        address = request.address
+        given = _basic_password(request.headers.get(b"authorization", b"").decode("latin-1"))
+        if given is None:
+            return False
+        attempt = self._digest(given)
+        if self._limiter.wait_seconds(address, attempt):
+            return False
+        if not hmac.compare_digest(attempt, self._expected):
+            return False
+        self._succeeded(address)
+        return True
+
+    def _succeeded(self, address: str) -> None:
+        self._guessing.end()
+        self._refused.ended()
+        self._limiter.succeeded(address)
 
     def _unauthorized(self, challenge: dict[str, str]) -> Problem:
         return Problem(

@@ -9,9 +9,15 @@ from oplogd.config.settings import Settings
 from oplogd.host.logs import Episode
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.forwarded import plain_address
-from oplogd.web.connection.framing import whole_answer
-from oplogd.web.connection.timing import MIN_BODY_RATE, BodyDeadline, Timer, TimerPurpose
-from oplogd.web.connection.unsent import AnswerWatch
+from oplogd.web.connection.framing import RawHeader, whole_answer
+from oplogd.web.connection.timing import (
+    MIN_BODY_RATE,
+    BodyDeadline,
+    IdleTimer,
+    Timer,
+    TimerPurpose,
+)
+from oplogd.web.connection.unsent import AnswerWatch, unsent_bytes
 from oplogd.web.http.problem import Problem
 
 # Time for a refused client to read its answer. An immediate close would reset the connection and
@@ -34,6 +40,9 @@ class AnsweringProtocol(HttpToolsProtocol):
         self._unparsed = 0
         self._body_deadline = BodyDeadline(self.settings.body_timeout)
         self._timer = Timer(self.loop, self._on_timeout)
+        self._idle: Any = IdleTimer(
+            self.loop, self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
         # Pipelined requests, not yet parsed.
         self._held = b""
         # A refusal to send after the present answer.
@@ -48,6 +57,29 @@ class AnsweringProtocol(HttpToolsProtocol):
         raise NotImplementedError
 
     # Requests and answers
+
+    def _scope(self, headers: list[RawHeader]) -> Any:
+        """Return the scope of a request, still without its method and path."""
+        transport = self.transport
+        # The stream cuts off a consumer that takes nothing. ASGI has no message for that.
+        extensions = {
+            "oplog.abort": transport.abort,
+            "oplog.end": self._end_after_answer,
+            "oplog.unsent": lambda: unsent_bytes(transport),
+            "oplog.watch": self._answer_watch.expect_parts,
+        }
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": self.root_path,
+            "headers": headers,
+            "state": self.app_state.copy(),
+            "extensions": extensions,
+        }
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._running = cycle
@@ -75,7 +107,17 @@ class AnsweringProtocol(HttpToolsProtocol):
         self._answer_watch.pause(self.transport)
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        """Begin the next request, as uvicorn does, or wait for it."""
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self._unset_keepalive_if_required()
+            self.flow.resume_reading()
+            if self.pipeline:
+                cycle, app = self.pipeline.pop()
+                self._start_asgi_task(cycle, app)
+            else:
+                self._idle.restart()
+                self.timeout_keep_alive_task = self._idle
         self._answer_watch.start(self.transport)
         if self._is_refused:  # by this answer
             return

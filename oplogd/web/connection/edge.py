@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from oplogd.web.connection.forwarded import LOOPBACK, VARIABLE, TrustedProxies, set_client
-from oplogd.web.http.problem import RETRY_AFTER, Problem
+from oplogd.web.http.problem import not_confirmed_at_stop
 
 
 class Edge:
-    """Sets the client of each request, and answers one that the end of the server cancels with 503.
-
-    uvicorn would log a traceback and answer with 500 as plain text.
-    """
+    """Sets the client of each request, and ends those at work at the end of the server."""
 
     def __init__(self, app: ASGIApp, environ: Mapping[str, str]) -> None:
         self._app = app
@@ -21,23 +18,26 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         set_client(scope, self._proxies)
-        begun = False
+        await end_in_order(self._app, scope, receive, send)
 
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
 
-        try:
-            await self._app(scope, receive, sending)
-        except asyncio.CancelledError:
-            if begun:
-                scope["extensions"]["oplog.abort"]()
-                await asyncio.sleep(0)  # the connection notes its end
-            else:
-                problem = Problem(
-                    503,
-                    "not confirmed, it may still be stored: the agent is stopping; try again",
-                    RETRY_AFTER,
-                )
-                await problem.response()(scope, receive, send)
+async def end_in_order(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    """Run an app for a request. If the end of the server cancels it, answer with 503.
+
+    uvicorn would log a traceback and answer with 500 as plain text.
+    """
+    begun = False
+
+    async def sending(message: Message) -> None:
+        nonlocal begun
+        begun = True
+        await send(message)
+
+    try:
+        await app(scope, receive, sending)
+    except asyncio.CancelledError:
+        if begun:
+            scope["extensions"]["oplog.abort"]()
+            await asyncio.sleep(0)  # the connection notes its end
+        else:
+            await not_confirmed_at_stop().response()(scope, receive, send)

@@ -1,6 +1,6 @@
 """Rules on the framing headers of a request, and answers to requests against the rules. No I/O."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
@@ -33,12 +33,20 @@ def head_without_upgrade(
     return b"\r\n".join([*lines, b"", b""])
 
 
-def plain_cookies(value: bytes) -> bytes:
-    """Return a header ``Cookie`` without backslashes, which no cookie may hold.
+def with_plain_cookies(headers: Sequence[RawHeader]) -> list[RawHeader]:
+    """Return the headers with each ``Cookie`` without backslashes, which no cookie may hold.
 
     ``http.cookies`` of Python before 3.11.10 takes seconds to read 60 KB of escapes.
     """
-    return value.replace(b"\\", b"")
+    return [
+        (name, value.replace(b"\\", b"")) if name == b"cookie" else (name, value)
+        for name, value in headers
+    ]
+
+
+def expects_100_continue(headers: Iterable[RawHeader]) -> bool:
+    """Return whether the client waits for ``100 Continue`` before it sends the body."""
+    return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
 
 
 def wants_stream(headers: Iterable[RawHeader]) -> bool:

@@ -19,18 +19,18 @@ from oplogd.config.settings import Settings
 from oplogd.errors import StartupError
 from oplogd.host.descriptors import Descriptors
 from oplogd.host.logs import Episode
-from oplogd.web.connection.answering import AnsweringProtocol
+from oplogd.web.connection.direct import DirectProtocol, ShortWay
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import (
+    expects_100_continue,
     framing_problem,
     head_without_upgrade,
     incomplete_body,
     not_http,
-    plain_cookies,
     wants_stream,
     whole_answer,
+    with_plain_cookies,
 )
-from oplogd.web.connection.unsent import unsent_bytes
 from oplogd.web.http.problem import RETRY_AFTER, Problem
 
 MAX_HEADERS = 256
@@ -51,7 +51,7 @@ _PARTS = ("_start_asgi_task", "_unset_keepalive_if_required", "on_response_compl
 logger = logging.getLogger("oplogd.http")
 
 
-class HttpProtocol(AnsweringProtocol):
+class HttpProtocol(DirectProtocol):
     """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
 
     descriptors: Descriptors
@@ -83,6 +83,7 @@ class HttpProtocol(AnsweringProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.stop()
+        self._idle.stop()
         self._answer_watch.stop()
         self._held = b""
         if (running := self._unanswered()) is not None:
@@ -148,7 +149,9 @@ class HttpProtocol(AnsweringProtocol):
                 at += self._parse_piece(data[at : at + _PIECE])
             except httptools.HttpParserError as error:
                 self._refuse(self._fault or not_http(str(error)))
+                self._begin_plain()
                 return
+        self._begin_plain()
         self._watch()
 
     def _parse_piece(self, piece: bytes) -> int:
@@ -160,7 +163,8 @@ class HttpProtocol(AnsweringProtocol):
         except httptools.HttpParserUpgrade as offer:
             used = offer.args[0]
             self._parse_without_upgrade()
-        self._require_small_headers(self._unparsed)
+        if self._unparsed:
+            self._require_small_headers(self._unparsed)
         return used
 
     def _parse_without_upgrade(self) -> None:
@@ -181,16 +185,8 @@ class HttpProtocol(AnsweringProtocol):
     # Callbacks of the parser
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        transport = self.transport
-        # The stream cuts off a consumer that takes nothing. ASGI has no message for that.
-        extensions: Any = {
-            "oplog.abort": transport.abort,
-            "oplog.end": self._end_after_answer,
-            "oplog.unsent": lambda: unsent_bytes(transport),
-            "oplog.watch": self._answer_watch.expect_parts,
-        }
-        self.scope["extensions"] = extensions
+        self.url = b""
+        self.headers = []
         self._waits_for = "headers"
         self._head_bytes = 0
 
@@ -201,13 +197,8 @@ class HttpProtocol(AnsweringProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._waits_for == "body":  # a trailer is not a header
             return
-        name = name.lower()
         self._head_bytes += len(name) + len(value) + 4
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        elif name == b"cookie":
-            value = plain_cookies(value)
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value))
         if len(self.headers) > MAX_HEADERS:
             self._fail(Problem(431, f"the request has more than {MAX_HEADERS} headers"))
 
@@ -220,6 +211,11 @@ class HttpProtocol(AnsweringProtocol):
         self._unparsed = 0
         self._waits_for = "body"
         self._body_deadline.restart(self.loop.time())
+        if self._take_short_way():
+            return
+        self.expect_100_continue = expects_100_continue(self.headers)
+        self.headers = with_plain_cookies(self.headers)
+        self.scope = self._scope(self.headers)
         super().on_headers_complete()
         if not self.cycle.keep_alive:
             self.cycle.transport = LastAnswerTransport(self.transport, self._close_after_body)
@@ -256,7 +252,9 @@ class HttpProtocol(AnsweringProtocol):
         raise httptools.HttpParserError(fault.detail)
 
 
-def protocol_class(agent_settings: Settings, agent_descriptors: Descriptors) -> type[HttpProtocol]:
+def protocol_class(
+    agent_settings: Settings, agent_descriptors: Descriptors, agent_short_way: ShortWay
+) -> type[HttpProtocol]:
     """Return the class for uvicorn's option ``http``.
 
     Raises StartupError if uvicorn lacks a part: without it requests would have no bound on their
@@ -271,6 +269,7 @@ def protocol_class(agent_settings: Settings, agent_descriptors: Descriptors) -> 
     class LimitedHttpProtocol(HttpProtocol):
         descriptors = agent_descriptors
         settings = agent_settings
+        short_way = agent_short_way
         refused_requests = Episode(
             logger, "refused a request", quiet=_QUIET_SECONDS, level=logging.INFO
         )

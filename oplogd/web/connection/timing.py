@@ -39,6 +39,48 @@ class Timer:
         self._on_timeout(purpose)
 
 
+class IdleTimer:
+    """A timer that is restarted and cancelled by each request of a connection.
+
+    The timer of the event loop stays: it looks at its end whether it is over.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, on_timeout: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._on_timeout = on_timeout
+        self._handle: asyncio.TimerHandle | None = None
+        # None: it is cancelled.
+        self._due: float | None = None
+
+    def restart(self) -> None:
+        self._due = self._loop.time() + self._seconds
+        if self._handle is None:
+            self._handle = self._loop.call_at(self._due, self._look)
+
+    def cancel(self) -> None:
+        self._due = None
+
+    def stop(self) -> None:
+        """Cancel it for good, with the timer of the event loop."""
+        self._due = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _look(self) -> None:
+        self._handle = None
+        if self._due is None:
+            return
+        if self._due > self._loop.time():
+            self._handle = self._loop.call_at(self._due, self._look)
+        else:
+            self._due = None
+            self._on_timeout()
+
+
 class BodyDeadline:
     """Time at which a body is too slow. Every byte moves it, to at most ``seconds`` from now."""
 

@@ -22,6 +22,9 @@ _SLICE_SECONDS = 0.003
 
 _MAX_SMALL_BODY = 16 * 1024
 
+# The work on a body of this size, up to its first fault, takes less than a slice.
+_MAX_AT_ONCE = 16 * 1024
+
 _T = TypeVar("_T")
 
 
@@ -36,10 +39,15 @@ class BodyReader:
         self._budgets = budgets
         self._max_size = max_size
         self._decoding_large = asyncio.Lock()
+        # A formatted time.
+        self._arrival = (-1, "")
 
     def arrival(self) -> str:
         """Return the timestamp of operations arriving now without one."""
-        return format_ms(self._clock.now_ms())
+        now = self._clock.now_ms()
+        if now != self._arrival[0]:
+            self._arrival = now, format_ms(now)
+        return self._arrival[1]
 
     @asynccontextmanager
     async def received(
@@ -69,6 +77,11 @@ class BodyReader:
             if encoding == "gzip":
                 body = await self.work(decompressing(body, limit, share.take))
             yield body
+
+    def takes_at_once(self, size: int, *, is_poll: bool = False) -> bool:
+        """Return whether a whole body of this size may be worked on without ``received``."""
+        budget = self._budgets.polls if is_poll else self._budgets.writes
+        return size <= min(_MAX_AT_ONCE, self._max_size) and budget.has_room(size)
 
     async def _receive(self, request: Request, share: Share, limit: int, plural: str) -> Buffer:
         """Return the whole body. Raises TooLargeError and NoRoomError before it holds too much."""

@@ -1,12 +1,13 @@
 """Answers to failed requests: every error becomes a Problem."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 
 from oplog_kit.wording import shortened
 from oplogd.decode.compressed import TooLargeError
@@ -83,39 +84,54 @@ def problem_of(error: OplogError) -> Problem:
     return Problem(status, str(error), RETRY_AFTER if status == 503 else None)
 
 
-def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> Mapping[str, int]:
-    """Handle all exceptions. Messages never name the folders of ``private_files``.
+class Refusals:
+    """Answers failed requests. Its messages never name the folders of ``private_files``.
 
-    Return the present numbers of requests refused for their body or their other
-    parameters, by reason. ``no_room``: --max-upload-memory was used up.
+    ``bodies``: the present numbers of requests refused for their body or their other parameters,
+    by reason. ``no_room``: --max-upload-memory was used up.
     """
-    refused = {"invalid": 0, "too_large": 0, "type": 0, "no_room": 0}
 
-    @app.exception_handler(Problem)
-    async def on_problem(request: Request, problem: Problem) -> Response:
-        if request.method in _WITH_BODY and (reason := _REASONS.get(problem.status)):
-            refused[reason] += 1
-        problem.detail = without_folders(problem.detail, private_files)
-        if problem.status == 413:
+    def __init__(self, private_files: Collection[Path | None] = ()) -> None:
+        self._private_files = private_files
+        self.bodies = {"invalid": 0, "too_large": 0, "type": 0, "no_room": 0}
+
+    def answer(self, scope: Scope, error: Exception) -> Response:
+        """Return the answer to a request that ended with an error, and count it.
+
+        Raises the error if it is one of the agent that no request brings about.
+        """
+        if isinstance(error, NoRoomError):
+            self.bodies["no_room"] += 1
+        if isinstance(error, OplogError):
+            error = problem_of(error)
+        if not isinstance(error, Problem):
+            return Problem(500, "internal error of the agent; see its log").response()
+        if scope["method"] in _WITH_BODY and (reason := _REASONS.get(error.status)):
+            self.bodies[reason] += 1
+        error.detail = without_folders(error.detail, self._private_files)
+        if error.status == 413:
             # Without an end of the connection the agent would read the rest of the body.
-            end = (request.scope.get("extensions") or {}).get("oplog.end")
+            end = (scope.get("extensions") or {}).get("oplog.end")
             if end is not None:
                 end()
-            problem.headers["Connection"] = "close"
-        return problem.response()
+            error.headers["Connection"] = "close"
+        return error.response()
 
+
+def add_error_handlers(app: FastAPI, refusals: Refusals) -> None:
+    """Handle all exceptions."""
+
+    @app.exception_handler(Problem)
     @app.exception_handler(OplogError)
-    async def on_error(request: Request, error: OplogError) -> Response:
-        if isinstance(error, NoRoomError):
-            refused["no_room"] += 1
-        return await on_problem(request, problem_of(error))
+    @app.exception_handler(Exception)
+    async def on_error(request: Request, error: Exception) -> Response:
+        return refusals.answer(request.scope, error)
 
     @app.exception_handler(RequestValidationError)
     async def on_invalid(request: Request, error: RequestValidationError) -> Response:
         # Not FastAPI's answer, which repeats the value.
-        return await on_problem(
-            request, Problem(400, f"{error.errors()[0]['loc'][-1]}: is invalid")
-        )
+        problem = Problem(400, f"{error.errors()[0]['loc'][-1]}: is invalid")
+        return refusals.answer(request.scope, problem)
 
     @app.exception_handler(HTTPException)
     async def on_http_exception(request: Request, error: HTTPException) -> Response:
@@ -138,9 +154,3 @@ def add_error_handlers(app: FastAPI, private_files: Collection[Path | None]) -> 
     @app.exception_handler(ClientDisconnect)
     async def on_disconnect(_: Request, __: ClientDisconnect) -> Response:
         return Response(status_code=400)  # never sent; the connection has logged the reason
-
-    @app.exception_handler(Exception)
-    async def on_exception(_: Request, __: Exception) -> Response:
-        return Problem(500, "internal error of the agent; see its log").response()
-
-    return refused

@@ -65,3 +65,12 @@ def refuse_stopping(is_stopping: Callable[[], bool]) -> None:
     """Raise Problem 503 for a write while the agent stops."""
     if is_stopping():
         raise Problem(503, "the agent is stopping; send to another agent or try again", RETRY_AFTER)
+
+
+def not_confirmed_at_stop() -> Problem:
+    """Return the Problem 503 for a request that the end of the agent cut off."""
+    return Problem(
+        503,
+        "not confirmed, it may still be stored: the agent is stopping; try again",
+        RETRY_AFTER,
+    )

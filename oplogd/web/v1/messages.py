@@ -46,6 +46,7 @@ from oplogd.web.v1.requests import (
     Api,
     codec_for,
     name_of,
+    poll_headers,
     read_messages,
     refuse_reserved,
     require_known,
@@ -97,7 +98,7 @@ def add_publish(
         require_known(name)
         if name == OPLOG:
             found = Ignored()
-            await intake.store(await operations(request, codec_for(request), found), fence)
+            await intake.submit(await operations(request, codec_for(request), found), fence)
             return Response(
                 status_code=200, headers=HEADERS | note_ignored(request, found, ignored)
             )
@@ -193,10 +194,8 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
         require_known(name)
         codec, asked = await read(request)
         answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))
-        headers = {**HEADERS, "Oplog-Gap": "1"} if answer.gap else HEADERS
-        if answer.held_by is not None:
-            headers = {**headers, "Oplog-Held-By": str(answer.held_by)}
-        return Response(codec.encode(answer.messages), 200, headers, codec.media_type)
+        content = codec.encode(answer.messages)
+        return Response(content, 200, poll_headers(answer), codec.media_type)
 
     async def read(request: Request) -> tuple[Codec, PollRequest]:
         isolation = isolation_of(request.query_params)

@@ -17,6 +17,7 @@ from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.model.transaction import is_group_log
 from oplogd.topics.codec.codec import Codec, InvalidMessagesError, reading_publish
 from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
+from oplogd.topics.poll import PollAnswer
 from oplogd.topics.publish import PublishService
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.origin import is_from_page
@@ -131,6 +132,14 @@ def answer(body: Any, headers: dict[str, str] = HEADERS, status: int = 200) -> R
 def shown(body: Any) -> Response:
     """Return the answer to a read: pages of other origins may read it."""
     return answer(body, COMMON_HEADERS)
+
+
+def poll_headers(answer: PollAnswer) -> dict[str, str]:
+    """Return the headers of the answer to a poll."""
+    headers = {**HEADERS, "Oplog-Gap": "1"} if answer.gap else HEADERS
+    if answer.held_by is not None:
+        headers = {**headers, "Oplog-Held-By": str(answer.held_by)}
+    return headers
 
 
 def topic_name(namespace: str, topic: str) -> TopicName:

@@ -213,6 +213,11 @@ def test_a_bad_message_is_refused_with_the_part_at_fault(
     assert refusal(given_) == (field, reason)
 
 
+def test_bytes_that_are_no_text_in_a_header_are_refused() -> None:
+    with pytest.raises(MessageError, match=r"^headers: is not UTF-8 "):
+        decode_message(b'{"payload":"x","headers":[["a\xff","b"]]}')
+
+
 @pytest.mark.parametrize(
     "text", ["a", "ab=", "ab=c", "YQ", "YQ==\n", " YQ==", "YQ==YQ==", "é", "-_8="]
 )

@@ -73,7 +73,7 @@ class Bench:
         self.intake = Intake(self.plain, self.queue, self.counters, writer)
 
     def storing(self, operations: list[Operation], fence: Fence) -> "asyncio.Task[None]":
-        return asyncio.create_task(self.intake.store(operations, fence))
+        return asyncio.ensure_future(self.intake.submit(operations, fence))
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
@@ -125,7 +125,7 @@ async def test_a_stale_request_is_told_so_and_the_others_are_stored() -> None:
     async with bench.writing():
         assert await errors_of(tasks) == [StaleFenceError, None]
         with pytest.raises(StaleFenceError, match="term 1 of the lease l is over; nothing was"):
-            await bench.intake.store(numbered(1, 4), OLD)
+            await bench.intake.submit(numbered(1, 4), OLD)
     assert bench.store.log == numbered(1, 3)
     assert bench.counters == IngestCounters(received=4, ingested=1, stale=3)
     assert bench.leases.counts.stale_publishes == 2
@@ -146,7 +146,7 @@ async def test_operations_of_a_failed_request_are_never_stored(error: Exception)
         assert await errors_of([in_flight, waiting]) == [NotConfirmedError, StoreUnavailableError]
         assert bench.health.trouble is not None
         bench.store.trouble = None
-        await bench.intake.store(numbered(1, 6), NEW)
+        await bench.intake.submit(numbered(1, 6), NEW)
     assert bench.store.log == numbered(1, 6)
     assert bench.health.trouble is None
     assert bench.counters == IngestCounters(received=6, ingested=1, discarded=5)
@@ -175,13 +175,13 @@ async def test_a_trouble_ends_without_another_request(monkeypatch: pytest.Monkey
     bench.store.trouble = StoreUnavailableError("the disk is full")
     async with bench.writing():
         with pytest.raises(NotConfirmedError):
-            await bench.intake.store(numbered(1), NEW)
+            await bench.intake.submit(numbered(1), NEW)
         assert bench.health.trouble is not None
         async with asyncio.timeout(DEADLINE):
             while bench.health.trouble is not None:
                 await asyncio.sleep(0)
         bench.store.trouble = None
-        await bench.intake.store(numbered(1), NEW)
+        await bench.intake.submit(numbered(1), NEW)
     assert bench.store.log == numbered(1)
 
 
@@ -189,12 +189,12 @@ async def test_the_queue_is_bounded_and_refused_operations_are_counted() -> None
     bench = Bench(most=3)
     bench.store.gate.clear()
     with pytest.raises(TooLargeError, match="more than the queue holds"):
-        await bench.intake.store(numbered(4), NEW)
+        await bench.intake.submit(numbered(4), NEW)
     async with bench.writing():
         stored = bench.storing(numbered(2), NEW)
         await bench.store.arrived.wait()
         with pytest.raises(QueueFullError):
-            await bench.intake.store(numbered(2, 3), NEW)
+            await bench.intake.submit(numbered(2, 3), NEW)
         bench.store.gate.set()
         await stored
     assert bench.counters == IngestCounters(received=8, ingested=2, discarded=6)
@@ -204,7 +204,7 @@ async def test_fenced_operations_do_not_wait_for_the_writer_of_the_others() -> N
     bench = Bench()
     bench.health.part("writer").bad("the spool is full")
     async with bench.writing():
-        await bench.intake.store(numbered(1), NEW)
+        await bench.intake.submit(numbered(1), NEW)
         with pytest.raises(OplogError, match="the spool is full"):
-            await bench.intake.store(numbered(1, 2))
+            await bench.intake.submit(numbered(1, 2))
     assert bench.store.log == numbered(1)

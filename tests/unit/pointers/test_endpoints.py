@@ -23,7 +23,7 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.room import RecordRoom
 from oplogd.watch.health import Health
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.error_handlers import add_error_handlers
+from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.messages import add_publish
 from oplogd.web.v1.pointers import add_pointers
@@ -88,7 +88,7 @@ class Bench:
         publisher = PublishService(known, MessageQueue(100, 10_000, "messages"), counters)
         bodies = BodyReader(Budgets.of(4 << 20, 30.0), 4 << 20)
         self.app = FastAPI()
-        add_error_handlers(self.app, ())
+        add_error_handlers(self.app, Refusals())
 
         def stopping() -> bool:
             return self.stopping

@@ -18,7 +18,7 @@ from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.watch.health import Health
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.error_handlers import add_error_handlers
+from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import Api
 from oplogd.web.v1.transactions import TXNS, add_transactions
@@ -70,7 +70,7 @@ async def app_with_topics() -> FastAPI:
         MemoryTransactions(topics), topics, KnownTopics(topics), RecordLimits()
     )
     app = FastAPI()
-    add_error_handlers(app, ())
+    add_error_handlers(app, Refusals())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
     api = Api(RightsOfTopics(), bodies, Appends(Health()), lambda: False)
     add_transactions(app, api, service, IgnoredMembers(IngestCounters()))

@@ -1,0 +1,223 @@
+"""The short way: a connection answers plain requests itself, see ``oplogd.web.http.plain``.
+
+A plain request is looked at once all bytes at hand are parsed: bytes that are not HTTP behind it
+refuse it, as they refuse a request of the app. One that the short way does not answer becomes a
+request of the app as if nothing had happened.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from oplogd.errors import OplogError
+from oplogd.web.connection.answering import AnsweringProtocol
+from oplogd.web.connection.edge import end_in_order
+from oplogd.web.connection.forwarded import plain_address
+from oplogd.web.http.error_handlers import Refusals
+from oplogd.web.http.plain import Begin, PlainRequest, Work
+from oplogd.web.http.problem import not_confirmed_at_stop
+
+# Requests with any other header go to the app.
+_PLAIN_HEADERS = frozenset(
+    b"accept accept-encoding accept-language authorization cache-control connection content-length"
+    b" content-type host pragma traceparent tracestate user-agent x-request-id".split()
+)
+_KEEP_ALIVE = frozenset((b"keep-alive", b"Keep-Alive"))
+
+
+class ShortWay:
+    """Says which requests take it. ``find`` returns the endpoint of a path, None without one."""
+
+    def __init__(self, find: Callable[[bytes], Begin | None], refusals: Refusals) -> None:
+        self.find = find
+        self.refusals = refusals
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._lines = b""
+
+    def lines(self, default_headers: list[tuple[bytes, bytes]]) -> bytes:
+        """Return the lines of the headers of all answers. They change once per second."""
+        if default_headers is not self._headers:
+            self._headers = default_headers
+            self._lines = b"".join(
+                b"%s: %s\r\n" % (name.lower(), value) for name, value in default_headers
+            )
+        return self._lines
+
+
+class PlainCycle:
+    """A plain request and its answer. The names are those of uvicorn's RequestResponseCycle."""
+
+    __slots__ = (
+        "begin", "body", "disconnected", "fields", "is_begun", "keep_alive", "more_body",
+        "response_complete", "response_started", "scope", "url", "waiting_for_100_continue",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        begin: Begin,
+        url: bytes,
+        headers: list[tuple[bytes, bytes]],
+        fields: dict[bytes, bytes],
+    ) -> None:
+        self.begin = begin
+        self.url = url
+        self.fields = fields
+        self.scope = {"headers": headers}
+        self.body = bytearray()
+        self.more_body = self.keep_alive = True
+        self.is_begun = self.disconnected = self.waiting_for_100_continue = False
+        self.response_started = self.response_complete = False
+
+    @property
+    def message_event(self) -> "PlainCycle":
+        return self
+
+    def set(self) -> None:
+        """Do nothing: nobody waits for the body."""
+
+    def is_set(self) -> bool:
+        """Return whether the body still has to be read."""
+        return not self.is_begun
+
+
+class DirectProtocol(AnsweringProtocol):
+    """Answers plain requests."""
+
+    short_way: ShortWay
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # A plain request that is not yet looked at.
+        self._plain: PlainCycle | None = None
+
+    def _take_short_way(self) -> bool:
+        """Return whether the request whose headers have come is plain. Then hold it."""
+        parser = self.parser
+        if (
+            self._unanswered() is not None
+            or parser.get_method() != b"POST"
+            or parser.get_http_version() != "1.1"
+            or not parser.should_keep_alive()
+            or (begin := self.short_way.find(self.url)) is None
+        ):
+            return False
+        fields = dict(self.headers)
+        if (
+            len(fields) != len(self.headers)
+            or not fields.keys() <= _PLAIN_HEADERS
+            or fields.get(b"connection", b"keep-alive") not in _KEEP_ALIVE
+        ):
+            return False
+        cycle: Any = PlainCycle(begin, self.url, self.headers, fields)
+        self._plain = self.cycle = self._running = cycle
+        return True
+
+    def _begin_plain(self) -> None:
+        """Begin to answer the plain request. The app answers it if it is not whole."""
+        if (cycle := self._plain) is None:
+            return
+        self._plain = None
+        if cycle.disconnected:  # refused for the bytes behind it
+            return
+        work = None
+        if not cycle.more_body:
+            address = plain_address(self.client[0]) if self.client else None
+            try:
+                work = cycle.begin(PlainRequest(cycle.fields, cycle.body, address or ""))
+            except Exception as error:
+                self._leave(cycle, self._refusing(error))
+                return
+        if work is None:
+            self._leave(cycle, self.app)
+            return
+        cycle.is_begun = True
+        cycle.body = bytearray()
+        done: Any = work.done
+        self.tasks.add(done)
+        done.add_done_callback(lambda _: self._done(cycle, work))
+
+    def _done(self, cycle: PlainCycle, work: Work) -> None:
+        done: Any = work.done
+        self.tasks.discard(done)
+        error: Exception | None
+        if done.cancelled():
+            error = not_confirmed_at_stop()
+        elif (error := done.exception()) is not None:
+            error = work.refusal(error) if isinstance(error, OplogError) else error
+        if error is not None:
+            self._leave(cycle, self._refusing(error))
+        elif self.flow.write_paused and not cycle.disconnected:
+            drained = self.loop.create_task(self.flow.drain())
+            self.tasks.add(drained)
+            drained.add_done_callback(lambda _: self._drained(cycle, work, drained))
+        else:
+            self._send(cycle, work)
+
+    def _drained(self, cycle: PlainCycle, work: Work, task: "asyncio.Task[None]") -> None:
+        self.tasks.discard(task)
+        if task.cancelled():  # by the end of the agent
+            self.transport.abort()
+        else:
+            self._send(cycle, work)
+
+    def _send(self, cycle: PlainCycle, work: Work) -> None:
+        answer = work.answer()
+        if cycle.disconnected:
+            return
+        self.transport.write(
+            b"".join(
+                (
+                    STATUS_LINE[answer.status],
+                    self.short_way.lines(self.server_state.default_headers),
+                    answer.lines,
+                    b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n",
+                    answer.body,
+                )
+            )
+        )
+        cycle.response_started = cycle.response_complete = True
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+    def _leave(self, plain: PlainCycle, app: ASGI3Application) -> None:
+        """Let an app answer a plain request."""
+        scope = self._scope(plain.scope["headers"])
+        path = plain.url.decode("ascii")
+        scope |= {"method": "POST", "path": path, "raw_path": plain.url, "query_string": b""}
+        cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=False,
+            keep_alive=plain.keep_alive,
+            on_response=self.on_response_complete,
+        )
+        cycle.body, cycle.more_body = plain.body, plain.more_body
+        cycle.disconnected = plain.disconnected
+        if cycle.body or not cycle.more_body:
+            cycle.message_event.set()
+        current: Any = self.cycle
+        if current is plain:
+            self.cycle = cycle
+        self._start_asgi_task(cycle, app)
+
+    def _refusing(self, error: Exception) -> ASGI3Application:
+        """Return the app that answers with an error, as FastAPI's app does."""
+        refusals = self.short_way.refusals
+
+        async def refuse(scope: Any, receive: Any, send: Any) -> None:
+            response = refusals.answer(scope, error)
+            await end_in_order(response, scope, receive, send)
+            if response.status_code == 500:
+                raise error  # uvicorn logs it
+
+        return refuse

@@ -1,0 +1,106 @@
+"""The short way of publish and poll, for JSON."""
+
+import asyncio
+import re
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from oplogd.decode.faults import FaultyError
+from oplogd.decode.media_types import JSON
+from oplogd.decode.pieces import at_once
+from oplogd.errors import OplogError
+from oplogd.model.message import Message
+from oplogd.model.names import SYSTEM, TopicName, is_name
+from oplogd.topics.codec.codec import PollRequest, reading_publish
+from oplogd.topics.codec.json_codec import JsonCodec
+from oplogd.topics.poller import Poller
+from oplogd.topics.publish import PublishService
+from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
+from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.plain import Answer, Begin, PlainRequest, Work, header_lines
+from oplogd.web.v1.requests import HEADERS, poll_headers
+
+_PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/(publish|poll)")
+_TYPE = JSON.encode()
+_PUBLISHED = Answer(200, header_lines(HEADERS, b""))
+
+_codec = JsonCodec()
+
+
+class PlainMessages:
+    """Publishes and polls by the short way. ``find`` returns the endpoint of a path."""
+
+    def __init__(
+        self,
+        publisher: PublishService,
+        poller: Poller,
+        bodies: BodyReader,
+        readers: ReadAuthenticator,
+        writers: WriteAuthenticator,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._publisher = publisher
+        self._poller = poller
+        self._bodies = bodies
+        self._readers = readers
+        self._writers = writers
+        self._is_stopping = is_stopping
+
+    def find(self, path: bytes) -> Begin | None:
+        parts = _PATH.fullmatch(path)
+        if parts is None or not path.isascii():
+            return None
+        name = TopicName(parts[1].decode(), parts[2].decode())
+        if name.namespace == SYSTEM or not is_name(name.namespace) or not is_name(name.topic):
+            return None
+        return partial(self._publish if parts[3] == b"publish" else self._poll, name)
+
+    def _publish(self, name: TopicName, request: PlainRequest) -> Work | None:
+        if (
+            request.headers.get(b"content-type") != _TYPE
+            or self._is_stopping()
+            or not self._bodies.takes_at_once(len(request.body))
+            or not self._writers.admits_plain(request)
+        ):
+            return None
+        publisher = self._publisher
+        reading = reading_publish(
+            _codec,
+            request.body,
+            lambda each: _codec.message(each, None),
+            publisher.max_messages,
+            is_brief=True,
+        )
+        try:
+            pointer, messages = at_once(reading)
+        except (OplogError, FaultyError):
+            return None
+        return _work(self._published(name, messages)) if pointer is None else None
+
+    async def _published(self, name: TopicName, messages: list[Message]) -> Answer:
+        await self._publisher.publish(name, messages)
+        return _PUBLISHED
+
+    def _poll(self, name: TopicName, request: PlainRequest) -> Work | None:
+        if (
+            request.headers.get(b"content-type") != _TYPE
+            or not self._bodies.takes_at_once(len(request.body), is_poll=True)
+            or not self._readers.admits_plain(request)
+        ):
+            return None
+        try:
+            asked = at_once(_codec.decoding_poll(request.body))
+        except OplogError:
+            return None
+        return _work(self._polled(name, asked)) if asked.snapshot is None else None
+
+    async def _polled(self, name: TopicName, asked: PollRequest) -> Answer:
+        answer = await self._poller.poll(name, asked)
+        content = _codec.encode(answer.messages)
+        return Answer(200, header_lines(poll_headers(answer), content, JSON), content)
+
+
+def _work(answering: Coroutine[Any, Any, Answer]) -> Work:
+    task = asyncio.get_running_loop().create_task(answering)
+    return Work(task, task.result, lambda error: error)
