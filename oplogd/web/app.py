@@ -11,7 +11,7 @@ from oplogd.ingest.budget import Budgets
 from oplogd.ingest.queue import Intake
 from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
-from oplogd.web.connection.direct import ShortWay
+from oplogd.web.connection.short_way import ShortWay
 from oplogd.web.describe.document import INTRODUCTION, add_document
 from oplogd.web.figures.status import StatusReport
 from oplogd.web.http.bodies import BodyReader

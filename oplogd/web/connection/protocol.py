@@ -19,7 +19,6 @@ from oplogd.config.settings import Settings
 from oplogd.errors import StartupError
 from oplogd.host.descriptors import Descriptors
 from oplogd.host.logs import Episode
-from oplogd.web.connection.direct import DirectProtocol, ShortWay
 from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
 from oplogd.web.connection.framing import (
     expects_100_continue,
@@ -31,6 +30,7 @@ from oplogd.web.connection.framing import (
     whole_answer,
     with_plain_cookies,
 )
+from oplogd.web.connection.short_way import ShortWay, ShortWayProtocol
 from oplogd.web.http.problem import RETRY_AFTER, Problem
 
 MAX_HEADERS = 256
@@ -46,12 +46,17 @@ _STOP_LINGER_SECONDS = 1.0
 _QUIET_SECONDS = 60.0
 
 # Parts of uvicorn that ``HttpProtocol`` overrides or calls although they are not public.
-_PARTS = ("_start_asgi_task", "_unset_keepalive_if_required", "on_response_complete")
+_PARTS = (
+    "_start_asgi_task",
+    "_unset_keepalive_if_required",
+    "on_response_complete",
+    "timeout_keep_alive_handler",
+)
 
 logger = logging.getLogger("oplogd.http")
 
 
-class HttpProtocol(DirectProtocol):
+class HttpProtocol(ShortWayProtocol):
     """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
 
     descriptors: Descriptors

@@ -94,8 +94,8 @@ class LongAgent(Agent):
 
     program = (
         "-c",
-        "from oplogd.web.connection.direct import DirectProtocol\n"
-        "DirectProtocol._take_short_way = lambda self: False\n"
+        "from oplogd.web.connection.short_way import ShortWayProtocol\n"
+        "ShortWayProtocol._take_short_way = lambda self: False\n"
         "from oplogd.cli import main\n"
         "main()",
     )

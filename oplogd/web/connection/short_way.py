@@ -83,7 +83,7 @@ class PlainCycle:
         return not self.is_begun
 
 
-class DirectProtocol(AnsweringProtocol):
+class ShortWayProtocol(AnsweringProtocol):
     """Answers plain requests."""
 
     short_way: ShortWay

@@ -12,8 +12,8 @@ from uvicorn.server import ServerState
 from oplogd.config.settings import Settings
 from oplogd.errors import TopicNotFoundError
 from oplogd.host.descriptors import Descriptors
-from oplogd.web.connection.direct import ShortWay
 from oplogd.web.connection.protocol import HttpProtocol, protocol_class
+from oplogd.web.connection.short_way import ShortWay
 from oplogd.web.http.error_handlers import Refusals
 from oplogd.web.http.plain import Answer, PlainRequest, Work
 
