@@ -1,8 +1,7 @@
 """The short way: a connection answers plain requests itself, see ``oplogd.web.http.plain``.
 
-A plain request is looked at once all bytes at hand are parsed: bytes that are not HTTP behind it
-refuse it, as they refuse a request of the app. One that the short way does not answer becomes a
-request of the app as if nothing had happened.
+A plain request begins when all received bytes are parsed: bytes behind it that are not HTTP refuse
+it, as they refuse a request of the app. A request that its endpoint leaves becomes one of the app.
 """
 
 import asyncio
