@@ -148,10 +148,14 @@ class Pair:
         return short
 
     def figures(self) -> list[dict[str, Any]]:
-        names = ("events_", "bodies_", "passwords_", "topics", "messages_")
+        """Return the counters of both: not the figures that are a moment old."""
+        names = ("events_", "bodies_", "passwords_", "messages_", "publishes", "polls")
         header = {"Authorization": "Basic OnNlY3JldA=="}
         told = [agent.request("GET", "/status", headers=header).json for agent in self.agents]
-        return [{k: v for k, v in each.items() if k.startswith(names)} for each in told]
+        return [
+            {k: v for k, v in (each | each["topics"]).items() if k.startswith(names)}
+            for each in told
+        ]
 
     def close(self) -> None:
         self._stack.close()
