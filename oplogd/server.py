@@ -37,9 +37,9 @@ from oplogd.web.connection.protocol import protocol_class
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 
-# How long the event loop may keep the GIL from the store's threads. With Python's default of 5 ms
-# an append takes 30 ms.
-SWITCH_SECONDS = 0.0005
+# How long the event loop may keep the GIL from the store's threads. An append waits for it about
+# five times: with Python's default of 5 ms it takes 30 ms beside a busy loop.
+SWITCH_SECONDS = 0.0001
 # After this time a store that does not open is named in the log.
 OPENING_SECONDS = 8.0
 # How long a stop waits for a stream whose consumer does not read.

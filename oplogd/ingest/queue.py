@@ -49,14 +49,6 @@ class IngestQueue(BoundedQueue[IngestItem]):
         """Add operations stored together. Raises QueueFullError and DiskFullError."""
         self.add(IngestItem(operations, None))
 
-    def submit(
-        self, operations: Sequence[Operation], fence: Fence | None = None
-    ) -> "asyncio.Future[None]":
-        """As ``put``. The future resolves when they are durable, or raises StaleFenceError."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.add(IngestItem(operations, done, fence))
-        return done
-
     def let_go(self, items: Sequence[IngestItem], count: int) -> None:
         """Free the room of the first ``count`` operations of taken items: the spool has them."""
         for item in items:
@@ -100,30 +92,29 @@ class Intake:
         It raises TooLargeError, QueueFullError, NotConfirmedError, StoreUnavailableError, and
         StaleFenceError if the fence does not hold.
         """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.counters.received += len(operations)
         try:
-            return self._submit(operations, fence)
+            self._add(IngestItem(operations, done, fence))
         except (TooLargeError, QueueFullError, StoreUnavailableError) as error:
             self.counters.discarded += len(operations)
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             done.set_exception(error)
-            return done
+        return done
 
-    def _submit(
-        self, operations: Sequence[Operation], fence: Fence | None
-    ) -> "asyncio.Future[None]":
+    def _add(self, item: IngestItem) -> None:
         queue = self.queue
-        self.counters.received += len(operations)
-        if not queue.could_hold(len(operations), size_of(operations)):
+        if not queue.could_hold(item.count, item.size):
             raise TooLargeError(
-                f"the {len(operations):,} operations are more than the queue holds"
+                f"the {item.count:,} operations are more than the queue holds"
                 f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
                 " send fewer at a time"
             )
-        if fence is not None:
-            return self.fenced.submit(operations, fence)
-        if trouble := self.writer.trouble:
+        if item.fence is not None:
+            self.fenced.add(item)
+        elif trouble := self.writer.trouble:
             raise StoreUnavailableError(trouble)
-        return queue.submit(operations)
+        else:
+            queue.add(item)
 
 
 def size_of(operations: Sequence[Operation]) -> int:

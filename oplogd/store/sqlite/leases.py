@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from oplogd.clock import Clock
 from oplogd.model.lease import Fence
 from oplogd.store.leases import Lease, LeaseRequest, LeaseRow, no_lease, polled, released
-from oplogd.store.sqlite.file.connection import ConnectionPool, transaction
+from oplogd.store.sqlite.file.connection import transaction
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.pool import ConnectionPool
 
 _FIND = "SELECT holder, term, ends, ttl, note FROM leases WHERE name = ?"
 _SELECT = """

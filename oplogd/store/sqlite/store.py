@@ -9,7 +9,6 @@ import asyncio
 import dataclasses
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,14 +31,16 @@ from oplogd.store.base import (
 from oplogd.store.cached_count import CachedCount
 from oplogd.store.corrections import Correction, CorrectionResult
 from oplogd.store.sqlite.file import statements as sql
-from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile, snapshot
+from oplogd.store.sqlite.file.connection import StoreFile, snapshot
 from oplogd.store.sqlite.file.disk import Disk
+from oplogd.store.sqlite.file.pool import ConnectionPool, Pools
 from oplogd.store.sqlite.file.space import SqliteSpace
 from oplogd.store.sqlite.interface.pointers import SqlitePointers
 from oplogd.store.sqlite.interface.topics import SqliteTopics
 from oplogd.store.sqlite.interface.transactions import SqliteTransactions
 from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.log import clock_rows, log
+from oplogd.store.sqlite.log.hand_over import HandOver
 from oplogd.store.sqlite.topics import statements as topic_statements
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
@@ -94,7 +95,8 @@ class SqliteStore:
         # Pools of their own: neither a connect nor /status waits for pages of states.
         self._lookups = ConnectionPool(file, "store-lookup", 1, sql.SMALL_CACHE)
         self._figures = ConnectionPool(file, "store-stats", 1, sql.SMALL_CACHE)
-        self._appended = threading.Event()
+        self._hand_over = HandOver()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
         pools = Pools(self._writer, self._readers, self._lookups)
@@ -111,6 +113,7 @@ class SqliteStore:
 
         All other failures are raised.
         """
+        self._loop = asyncio.get_running_loop()
         is_new = not await asyncio.to_thread(self._path.exists)
         await asyncio.to_thread(self._file.disk.prepare)
         try:
@@ -123,7 +126,7 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._closing = True
-        self._appended.set()
+        self._hand_over.add([])
         await self.topics.close()
         await self.space.close()
         for pool in (self._readers, self._lookups, self._figures, self._counter):
@@ -135,7 +138,8 @@ class SqliteStore:
         self, operations: Sequence[Operation], batch_id: BatchId | None = None
     ) -> None:
         if operations:  # one transaction: a failed append leaves nothing
-            await self._write(lambda db: log.append(db, operations, self._clock))
+            append = self._writer.run(lambda db: log.append(db, operations, self._clock))
+            self._hand_over.add(await append)
 
     async def append_fenced(self, batches: Sequence[FencedBatch]) -> list[bool]:
         return await self._write(lambda db: log.append_fenced(db, batches, self._clock))
@@ -149,7 +153,16 @@ class SqliteStore:
         self, after: int, limit: int, seconds: float, at_ms: int | None = None
     ) -> list[Entry]:
         deadline = time.monotonic() + seconds
-        return await self._follower.run(lambda db: self._follow(db, after, limit, deadline, at_ms))
+        hand_over = self._hand_over
+        while True:
+            entries = hand_over.take(after, at_ms, limit)
+            left = deadline - time.monotonic()
+            if not entries and (left <= 0 or hand_over.must_read(POLL_SECONDS)):
+                entries = await self._follower.run(lambda db: log.read(db, after, limit, at_ms))
+                hand_over.has_read(entries)
+            if entries or left <= 0 or self._closing:
+                return entries
+            await hand_over.wait(min(POLL_SECONDS, left))
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))
@@ -211,30 +224,16 @@ class SqliteStore:
         self.identity = log.read_identity(db)
 
     def _wake(self) -> None:
-        """Let the followers of the log and of the topics look for entries."""
-        self._appended.set()
+        """Let the followers of the log and of the topics look for entries. Called in a thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._hand_over.add, ())
         self.topics.wake()
 
     async def _write(self, call: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Call in the writer's thread, then wake the follower's without the busy event loop."""
-
-        def write(db: sqlite3.Connection) -> _T:
-            result = call(db)
-            self._appended.set()
-            return result
-
-        return await self._writer.run(write)
-
-    def _follow(
-        self, db: sqlite3.Connection, after: int, limit: int, deadline: float, at_ms: int | None
-    ) -> list[Entry]:
-        while True:
-            self._appended.clear()
-            entries = log.read(db, after, limit, at_ms)
-            left = deadline - time.monotonic()
-            if entries or left <= 0 or self._closing:
-                return entries
-            self._appended.wait(min(POLL_SECONDS, left))
+        """Call in the writer's thread, then let the follower look for entries."""
+        result = await self._writer.run(call)
+        self._hand_over.add([])
+        return result
 
     def _stats(self, db: sqlite3.Connection, counts: tuple[int, int] | None) -> StoreStats:
         with snapshot(db):

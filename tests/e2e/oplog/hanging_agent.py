@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from oplogd.store.sqlite.file.connection import ConnectionPool
+from oplogd.store.sqlite.file.pool import ConnectionPool
 
 PERIOD = 0.04
 

@@ -18,7 +18,7 @@ from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.processes.logged import DEADLINE
-from tests.unit.ingest.writing import HUGE, FailingStore
+from tests.unit.ingest.writing import HUGE, FailingStore, submit
 from tests.unit.topics.publishing import NAME
 from tests.unit.topics.publishing import Bench as TopicBench
 
@@ -67,7 +67,7 @@ async def test_an_append_that_hangs_is_a_trouble_with_one_line_until_it_returns(
 ) -> None:
     caplog.set_level("INFO")
     bench = Hanging()
-    done = bench.queue.submit(numbered(1))
+    done = submit(bench.queue, numbered(1))
     async with bench.writing():
         bench.pass_seconds(HANGING_SECONDS - 0.1)
         assert bench.health.trouble is None
@@ -86,7 +86,7 @@ async def test_an_append_that_hangs_is_a_trouble_with_one_line_until_it_returns(
 
 async def test_the_time_for_which_the_process_was_stopped_does_not_count() -> None:
     bench = Hanging()
-    done = bench.queue.submit(numbered(1))
+    done = submit(bench.queue, numbered(1))
     async with bench.writing():
         bench.time.move(3600)
         bench.appends.look()
@@ -98,9 +98,9 @@ async def test_requests_of_a_hanging_append_are_answered_and_its_operations_are_
     None
 ):
     bench = Hanging()
-    written = bench.queue.submit(numbered(1))
+    written = submit(bench.queue, numbered(1))
     async with bench.writing():
-        waiting = bench.queue.submit(numbered(1, first=2))
+        waiting = submit(bench.queue, numbered(1, first=2))
         bench.queue.put(numbered(1, first=3))  # a datagram: no request waits
         bench.pass_seconds(ANSWER_SECONDS)
         with pytest.raises(NotConfirmedError, match="not confirmed an append within 30 s"):
@@ -108,7 +108,7 @@ async def test_requests_of_a_hanging_append_are_answered_and_its_operations_are_
         with pytest.raises(StoreUnavailableError) as dropped:
             await waiting
         assert dropped.type is StoreUnavailableError, "it has left the queue"
-        later = bench.queue.submit(numbered(1, first=4))
+        later = submit(bench.queue, numbered(1, first=4))
         bench.pass_seconds(1)
         with pytest.raises(StoreUnavailableError):
             await later

@@ -13,6 +13,7 @@ from oplogd.model.operation import Operation
 from tests.kits.models.operations import numbered, operation
 from tests.kits.models.properties import examples
 from tests.kits.processes.logged import DEADLINE
+from tests.unit.ingest.writing import submit
 
 HUGE = 10**9
 
@@ -28,7 +29,7 @@ def flat(items: list[IngestItem]) -> list[Operation]:
 async def test_operations_come_out_in_the_order_they_went_in() -> None:
     queue = IngestQueue(HUGE, HUGE)
     queue.put(numbered(2))
-    queue.submit(numbered(1, first=3))
+    submit(queue, numbered(1, first=3))
     assert flat(await queue.take(HUGE, HUGE)) == numbered(3)
 
 
@@ -77,7 +78,7 @@ async def test_operations_that_can_never_fit_are_recognised() -> None:
 
 async def test_a_waiting_request_is_answered_when_its_operations_are_durable() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    done = queue.submit(numbered(1))
+    done = submit(queue, numbered(1))
     items = await queue.take(HUGE, HUGE)
     assert not done.done()
     queue.finish(items)
@@ -95,7 +96,7 @@ async def test_a_waiting_take_returns_the_next_operations() -> None:
 
 async def test_waiting_requests_are_refused_and_leave_while_other_operations_stay() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    waiting = queue.submit(numbered(2))
+    waiting = submit(queue, numbered(2))
     queue.put(numbered(1, first=3))
     error = StoreUnavailableError("away")
     assert queue.refuse_waiting(error) == 2
@@ -107,7 +108,7 @@ async def test_waiting_requests_are_refused_and_leave_while_other_operations_sta
 
 async def test_a_cancelled_request_does_no_harm() -> None:
     queue = IngestQueue(HUGE, HUGE)
-    gone, refused = queue.submit(numbered(1)), queue.submit(numbered(1))
+    gone, refused = submit(queue, numbered(1)), submit(queue, numbered(1))
     assert gone is not None
     assert refused is not None
     gone.cancel()
@@ -154,7 +155,7 @@ async def test_the_counts_match_the_contents(
             fits = len(inside) + count <= most and size_of(inside + made) <= most_bytes
             try:
                 if step == "submit":
-                    waiting.append((made, queue.submit(made)))
+                    waiting.append((made, submit(queue, made)))
                 else:
                     queue.put(made)
                     waiting.append((made, None))

@@ -9,7 +9,7 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import StoreUnavailableError
 from oplogd.ingest import writer
 from oplogd.ingest.counters import IngestCounters
-from oplogd.ingest.queue import IngestQueue
+from oplogd.ingest.queue import IngestItem, IngestQueue
 from oplogd.ingest.spool import Spool
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId, Store
@@ -17,6 +17,13 @@ from oplogd.watch.health import Health
 from tests.kits.processes.logged import DEADLINE
 
 HUGE = 10**9
+
+
+def submit(queue: IngestQueue, operations: Sequence[Operation]) -> "asyncio.Future[None]":
+    """Queue operations whose sender waits for the future."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    queue.add(IngestItem(operations, done))
+    return done
 
 
 class FailingStore:
@@ -67,7 +74,7 @@ class Bench:
 
     def submit(self, operations: list[Operation]) -> "asyncio.Future[None]":
         self.counters.received += len(operations)
-        return self.queue.submit(operations)
+        return submit(self.queue, operations)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:

@@ -1,14 +1,11 @@
 """Connections to the SQLite file, each used by one thread at a time, and their errors."""
 
-import asyncio
 import contextlib
 import os
 import sqlite3
-import threading
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from oplogd.clock import now_ms
 from oplogd.errors import StoreError, StoreUnavailableError
@@ -22,7 +19,7 @@ from oplogd.store.sqlite.file.wal import WriteAheadLog
 BUSY_SECONDS = 5.0
 
 _MINIMUM_SQLITE = (3, 35)
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")
+DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")
 _NOT_WRITABLE = (
     "it cannot be written; check the permissions of the file, of its -wal and -shm, and of its"
     " folder"
@@ -61,13 +58,13 @@ class StoreFile:
 
     def connect(self, pragmas: str) -> tuple[sqlite3.Connection, Identity | None]:
         """Return a connection and the identity of its file. Only the first call may create it."""
-        before = _identity(self.path)
+        before = identity_of(self.path)
         if before is None and self._seen is not None:
             self._seen = _GONE  # the next file may get the same inode
         db = connect(self.path, create=self._seen is None, present_ms=self._present_ms)
         try:
             db.executescript(pragmas)
-            identity = _identity(self.path)
+            identity = identity_of(self.path)
             if before not in (None, identity):  # it is unknown which of the two was opened
                 raise StoreUnavailableError(
                     f"store {self.path}: another file took its place while it was opened"
@@ -81,130 +78,7 @@ class StoreFile:
         return db, identity
 
 
-class ConnectionPool:
-    """Threads with a connection each. A connection that failed is replaced at the next call.
-
-    ``writes``: a call fails if the file has left its path when the call returns, because its work
-    would be lost. ``prepare`` is called before the first call, until it succeeds.
-    """
-
-    def __init__(
-        self,
-        file: StoreFile,
-        name: str,
-        threads: int,
-        pragmas: str = "",
-        *,
-        writes: bool = False,
-        prepare: Callable[[sqlite3.Connection], None] | None = None,
-    ) -> None:
-        self._file = file
-        self._pragmas = pragmas
-        self._writes = writes
-        self._prepare = prepare
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._local = threading.local()
-        self._open: set[sqlite3.Connection] = set()
-        self._closing = False
-
-    async def run(
-        self, call: Callable[[sqlite3.Connection], _T], *, frees_space: bool = False
-    ) -> _T:
-        """Call in one of the threads. Raises StoreUnavailableError for every SQLite error.
-
-        A call that ``frees_space`` is made again if the disk was full and the reserve was freed.
-        """
-        if self._closing:
-            raise self._closed()
-        try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._pool, self._run, call, frees_space
-            )
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._closing and not (task and task.cancelling()):  # `close` cancelled the call
-                raise self._closed() from None
-            raise
-
-    def _closed(self) -> StoreUnavailableError:
-        return StoreUnavailableError(f"store {self._file.path}: it is closed")
-
-    def method(
-        self, call: Callable[Concatenate[sqlite3.Connection, _P], _T]
-    ) -> Callable[_P, Coroutine[Any, Any, _T]]:
-        """Return a method that does ``run`` with a call and its other arguments."""
-
-        async def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-            return await self.run(lambda db: call(db, *args, **kwargs))
-
-        return run
-
-    @property
-    def is_prepared(self) -> bool:
-        return self._prepare is None
-
-    async def close(self, *, interrupt: bool = False) -> None:
-        """Drop waiting calls and wait for running ones. ``interrupt``: those raise."""
-        self._closing = True
-        if interrupt:
-            for db in tuple(self._open):
-                with contextlib.suppress(sqlite3.ProgrammingError):  # just closed after a failure
-                    db.interrupt()
-        await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
-        while self._open:
-            self._open.pop().close()
-
-    def _run(self, call: Callable[[sqlite3.Connection], _T], frees_space: bool) -> _T:
-        db: sqlite3.Connection | None = getattr(self._local, "db", None)
-        try:
-            if db is not None and (
-                self._local.damage_count != self._file.damage_count
-                or _identity(self._file.path) != self._local.identity
-            ):
-                self._forget(db)  # writes to a file that was moved away are lost
-                db = None
-            if db is None:
-                self._local.damage_count = self._file.damage_count
-                db, self._local.identity = self._file.connect(self._pragmas)
-                self._local.db = db
-                self._open.add(db)
-            if self._prepare is not None:
-                self._prepare(db)
-                self._prepare = None
-            result = call(db)
-            if self._writes:
-                if _identity(self._file.path) != self._local.identity:
-                    self._forget(db)
-                    raise StoreUnavailableError(
-                        f"store {self._file.path}: the file was moved away while it was written to"
-                    )
-                self._file.wal.look()
-            return result
-        except sqlite3.Error as error:
-            if db is not None:
-                self._forget(db)
-            if getattr(error, "sqlite_errorname", "").startswith(_DAMAGE):
-                self._file.damage_count += 1
-            is_full = self._file.disk.is_refusal(error)
-            if is_full and frees_space and self._file.disk.free_reserve():
-                return self._run(call, frees_space=False)
-            raise _translate(error, self._file.path, is_full=is_full) from error
-
-    def _forget(self, db: sqlite3.Connection) -> None:
-        self._open.discard(db)
-        self._local.db = None
-        db.close()
-
-
-class Pools(NamedTuple):
-    """The threads shared by the parts of a store. No look-up waits for a page of entries."""
-
-    writer: ConnectionPool
-    readers: ConnectionPool
-    lookups: ConnectionPool
-
-
-def _identity(path: Path) -> Identity | None:
+def identity_of(path: Path) -> Identity | None:
     """Return the identity of the file at a path, None if there is none."""
     try:
         found = path.stat()
@@ -222,7 +96,7 @@ def connect(
         raise StoreError(
             f"Python's SQLite is {sqlite3.sqlite_version}, oplog needs {needed} or later"
         )
-    if not create and _identity(path) is None:
+    if not create and identity_of(path) is None:
         raise StoreUnavailableError(
             f"store {path}: the file is gone; put it back, or restart the agent to begin a new one"
         )
@@ -240,7 +114,7 @@ def connect(
     return db
 
 
-def _translate(error: sqlite3.Error, path: Path, *, is_full: bool) -> StoreUnavailableError:
+def translated(error: sqlite3.Error, path: Path, *, is_full: bool) -> StoreUnavailableError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         reason = f"another process holds a lock on it for more than {BUSY_SECONDS:g} s"

@@ -12,7 +12,8 @@ from oplogd.clock.ages import Present
 from oplogd.clock.guard import GuardedClock
 from oplogd.errors import OplogError
 from oplogd.store.sqlite.file import ages as age_statements
-from oplogd.store.sqlite.file.connection import Pools, savepoint, transaction
+from oplogd.store.sqlite.file.connection import savepoint, transaction
+from oplogd.store.sqlite.file.pool import Pools
 from oplogd.store.transactions import Decisions
 
 # A transaction takes no further steps after this time: other writers wait for it.

@@ -9,7 +9,8 @@ from functools import partial
 from oplogd.errors import StoreUnavailableError
 from oplogd.store.space import SpaceFigures
 from oplogd.store.sqlite.file import statements as sql
-from oplogd.store.sqlite.file.connection import ConnectionPool, StoreFile
+from oplogd.store.sqlite.file.connection import StoreFile
+from oplogd.store.sqlite.file.pool import ConnectionPool
 
 # A reader that stays in an old state delays no look.
 _PATIENCE = "; PRAGMA busy_timeout = 250"

@@ -47,7 +47,8 @@ def advance(ts: str, count: str) -> str:
 # the event loop, which at full load costs half a millisecond.
 APPENDER = f"""
     CREATE TEMP TABLE IF NOT EXISTS cut (seq INTEGER NOT NULL, total INTEGER NOT NULL);
-    CREATE TEMP VIEW batch AS SELECT 0 AS ts, '[["event", "key", "data"]]' AS body;
+    CREATE TEMP VIEW batch
+    AS SELECT 0 AS ts, '[["event", "key", "data"]]' AS body, 1 AS operations;
     CREATE TEMP TRIGGER append INSTEAD OF INSERT ON batch BEGIN
         INSERT INTO ops
         SELECT head + 1 + json.key, max(NEW.ts, head_ts), json_extract(value, '$[0]'),
@@ -57,8 +58,8 @@ APPENDER = f"""
         SELECT key, seq, ts, event = 'delete', data FROM ops
         WHERE seq > (SELECT head FROM logs WHERE name = 'ops') ORDER BY seq
         {REPLACE_STATE};
-        {end_opening("NEW.ts", "json_array_length(NEW.body)")};
-        {advance("NEW.ts", "json_array_length(NEW.body)")};
+        {end_opening("NEW.ts", "NEW.operations")};
+        {advance("NEW.ts", "NEW.operations")};
         INSERT INTO cut
         SELECT seq, total FROM (
             SELECT seq, sum(size) OVER (ORDER BY seq) AS total FROM (
@@ -78,8 +79,13 @@ APPENDER = f"""
         DELETE FROM cut;
     END;
 """
-APPEND = "INSERT INTO batch VALUES (?, ?)"
-TRIM = "INSERT INTO batch VALUES (0, '[]')"
+# Returns the new head, its time, and the time of the entry before the batch: NULL if it has left.
+APPEND = """
+    INSERT INTO batch VALUES (:now, :body, :operations) RETURNING
+    (SELECT head FROM logs WHERE name = 'ops'), (SELECT head_ts FROM logs WHERE name = 'ops'),
+    (SELECT ts FROM ops WHERE seq = (SELECT head FROM logs WHERE name = 'ops') - :operations)
+"""
+TRIM = "INSERT INTO batch VALUES (0, '[]', 0)"
 LAST_OPERATIONS = """
     SELECT key, n, deleted, data FROM states WHERE key IN (SELECT value FROM json_each(?))
 """

@@ -9,7 +9,8 @@ from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.model.names import TopicName, no_topic
 from oplogd.model.pointer import DEFAULT_RULES, Decision, PointerRules
-from oplogd.store.sqlite.file.connection import ConnectionPool, Pools, StoreFile
+from oplogd.store.sqlite.file.connection import StoreFile
+from oplogd.store.sqlite.file.pool import ConnectionPool, Pools
 from oplogd.store.sqlite.pointers import rows as pointer_rows
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import entries as topic_entries

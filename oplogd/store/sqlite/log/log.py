@@ -33,6 +33,7 @@ from oplogd.store.sqlite.file.schema import CREATE_OPS
 from oplogd.store.sqlite.file.template import READ_CHARACTERS
 from oplogd.store.sqlite.leases import holding
 from oplogd.store.sqlite.log import clock_rows
+from oplogd.store.sqlite.log.hand_over import Written
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.topics import epoch as topic_epoch
 from oplogd.store.sqlite.topics.bound_statements import SET_MAX, TOTAL_LOG
@@ -79,18 +80,36 @@ def record_replacement(db: sqlite3.Connection, path: Path) -> None:
         db.execute(sql.OPENED)
 
 
-def append(db: sqlite3.Connection, operations: Sequence[Operation], clock: Clock = SYSTEM) -> None:
+def append(
+    db: sqlite3.Connection, operations: Sequence[Operation], clock: Clock = SYSTEM
+) -> list[Written]:
     """Append all operations or none, in the open transaction or in one of its own.
 
-    A large batch takes several statements, since Python and SQLite copy a statement's input.
+    Return the entries behind one that is still in the log. A large batch takes several statements,
+    since Python and SQLite copy a statement's input.
     """
+    written: list[Written] = []
     chunks = list(parts(operations, lambda operation: len(operation.data)))
     now = clock.now_ms()  # all operations of a batch share their time
     needs_transaction = len(chunks) > 1 and not db.in_transaction
     with transaction(db) if needs_transaction else contextlib.nullcontext():
         for chunk in chunks:  # each statement appends, folds and trims
             rows = [(event, key, msgspec.Raw(data)) for event, key, data in chunk]
-            db.execute(sql.APPEND, (now, as_json(rows)))
+            given = {"now": now, "body": as_json(rows), "operations": len(rows)}
+            # SQLite commits the statement behind its last row.
+            ((head, ms, before_ms),) = db.execute(sql.APPEND, given).fetchall()
+            if before_ms is not None:
+                before = Mark(head - len(rows), before_ms)
+                first = before.offset + 1
+                written.append(Written(before, _entries(chunk, first, ms)))
+    return written
+
+
+def _entries(operations: Sequence[Operation], first: int, ms: int) -> list[Entry]:
+    return [
+        Entry(offset, ms, event, data.decode())
+        for offset, (event, _, data) in enumerate(operations, first)
+    ]
 
 
 def append_fenced(

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from oplogd.store.sqlite.file.connection import ConnectionPool, StoreFile, snapshot
+from oplogd.store.sqlite.file.connection import StoreFile, snapshot
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.pool import ConnectionPool
 from oplogd.store.sqlite.file.statements import SMALL_CACHE
 from oplogd.store.sqlite.topics.bound_statements import GONE_SINCE
 from oplogd.store.topics import News

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from oplogd.clock.guard import GuardedClock
 from oplogd.store.bounds import slack
-from oplogd.store.sqlite.file.connection import Pools, transaction
+from oplogd.store.sqlite.file.connection import transaction
+from oplogd.store.sqlite.file.pool import Pools
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
 from oplogd.store.sqlite.upkeep import leaving, room, sweep

@@ -15,8 +15,9 @@ from oplogd.model.pointer import decided_by
 from oplogd.model.transaction import decode_marker
 from oplogd.store.numbers import may_follow
 from oplogd.store.sqlite.file import ages as age_statements
-from oplogd.store.sqlite.file.connection import ConnectionPool, transaction
+from oplogd.store.sqlite.file.connection import transaction
 from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.pool import ConnectionPool
 from oplogd.store.sqlite.pointers import statements as pointer_statements
 from oplogd.store.sqlite.pointers import steps as pointer_steps
 from oplogd.store.sqlite.topics import entries as topic_entries

@@ -1,0 +1,157 @@
+"""New entries reach the follower without a read of the file, and are those of the file."""
+
+import asyncio
+from itertools import product
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from oplogd.errors import LogReplacedError
+from oplogd.model.operation import decode
+from oplogd.store.base import Entry
+from oplogd.store.sqlite import SqliteStore
+from oplogd.store.sqlite import store as sqlite_store
+from oplogd.store.sqlite.file import parts
+from oplogd.store.sqlite.log import log
+from tests.kits.clock.virtual import VirtualClock
+from tests.kits.models.operations import numbered
+from tests.kits.processes.logged import DEADLINE
+from tests.kits.store.kits import log_of
+from tests.kits.store.sqlite_files import made_at, opened, put_in_place
+
+# Characters that JSON, UTF-8 or the lines of a read could change.
+_CHARACTERS = 'aé€😀"\\/ \n\u2028\x7f'
+TIME = "2026-11-29T10:00:00.000Z"
+
+
+class Follower:
+    """Follows the log of a store and counts the reads of the file."""
+
+    def __init__(self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = store
+        self.entries: list[Entry] = []
+        self.reads = 0
+        read = log.read
+
+        def counted(*given: object) -> list[Entry]:
+            self.reads += 1
+            return read(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(log, "read", counted)
+        monkeypatch.setattr(sqlite_store, "POLL_SECONDS", 3600.0)
+
+    async def begin(self) -> None:
+        """Read the file to its end: from now on only others' entries need a read."""
+        (bounds, entries) = await self.store.locate(), await log_of(self.store)
+        self.entries = entries
+        self._mark = (bounds.head.offset, bounds.head.ms)
+        assert await self.store.follow(*self._given(0)) == []
+        self.reads = 0
+
+    async def upto(self, offset: int, limit: int = 2000) -> None:
+        while self._mark[0] < offset:
+            async with asyncio.timeout(DEADLINE):
+                found = await self.store.follow(*self._given(DEADLINE, limit))
+            assert 0 < len(found) <= limit
+            self.entries += found
+            self._mark = (found[-1].offset, found[-1].ms)
+
+    def _given(self, seconds: float, limit: int = 2000) -> tuple[int, int, float, int]:
+        return self._mark[0], limit, seconds, self._mark[1]
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+async def test_own_entries_are_followed_without_a_read(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        for batch in range(20):
+            clock.move(0.001 * (batch % 3))
+            await store.append(numbered(1 + batch, first=100 * batch))
+            await follower.upto(1 + (batch + 1) * (batch + 2) // 2)
+        assert follower.reads == 0
+        assert follower.entries == await log_of(store)
+
+
+async def test_entries_are_cut_at_the_limit(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = parts.STATEMENT_OPERATIONS + 7
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        await store.append(numbered(count, first=2))
+        await follower.upto(1 + count, limit=1000)
+        assert follower.reads == 0
+        assert follower.entries == await log_of(store)
+
+
+async def test_entries_of_others_between_own_ones_are_read_in_their_order(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path, clock) as store, opened(path, clock) as other:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        for first in range(10, 60, 10):
+            await other.append(numbered(2, first))
+            await store.append(numbered(3, first + 2))
+        await follower.upto(1 + 5 * 5)
+        assert follower.reads
+        await store.append(numbered(1, 90))
+        await follower.upto(27)
+        assert follower.entries == await log_of(store)
+
+
+async def test_a_follower_does_not_continue_in_another_file_of_the_same_length(
+    path: Path, clock: VirtualClock, tmp_path: Path
+) -> None:
+    aside = tmp_path / "aside.db"
+    await made_at(aside, numbered(3))
+    async with opened(path, clock) as store:
+        await store.append(numbered(3))
+        head = (await store.locate()).head
+        put_in_place(path, aside)
+        await store.append(numbered(1, first=4))
+        assert (await store.locate()).head.offset == head.offset + 1
+        with pytest.raises(LogReplacedError):
+            await store.follow(head.offset, 10, DEADLINE, head.ms)
+
+
+async def test_a_slow_follower_reads_what_is_too_much_to_keep(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.store.sqlite.log.hand_over.MOST_BYTES", 10_000)
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        for first in range(2, 202, 10):
+            await store.append(numbered(10, first))
+        await follower.upto(201)
+        assert follower.reads
+        assert follower.entries == await log_of(store)
+
+
+async def test_entries_are_those_of_the_file(path: Path) -> None:
+    made = [
+        decode(msgspec.json.encode({"event": "update", "type": "video", "id": id_, **more}), TIME)
+        for id_ in map("".join, product(_CHARACTERS, repeat=2))
+        for more in ({}, {"parents": [id_, "x"]}, {"timestamp": "2014-11-06T11:04:39+02:00"})
+    ]
+    async with opened(path) as store:
+        await store.append(numbered(1))
+        head = (await store.locate()).head
+        await store.append(made)
+        handed = await store.follow(head.offset, len(made), 0, head.ms)
+        assert handed == await store.read(head.offset, len(made))
+        assert len(handed) == len(made)
