@@ -17,15 +17,13 @@ from oplogd.model.operation import Data
 from oplogd.model.transaction import Isolation
 from oplogd.store import Entry, State, decode_stored
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
-from oplogd.stream.ring.postings import Index, Posting
+from oplogd.stream.ring.postings import Index
+from oplogd.stream.ring.window import Routed
 
 HEARTBEAT = b":\n"
 RESET = b"id: 1\nevent: reset\ndata:\n\n"
 # Some messages behind the consumer's position are gone. The id means: from the oldest message.
 TOPIC_RESET = b"id: 0\nevent: reset\ndata:\n\n"
-
-# The mark of an entry, its block (empty: for no reader), and its postings.
-Routed: TypeAlias = tuple[Mark, bytes, tuple[Posting, ...]]
 
 # Returns an entry's mark, block and postings, by the postings of its ring.
 Route: TypeAlias = Callable[[Any, Index], Routed]

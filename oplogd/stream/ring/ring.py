@@ -5,7 +5,7 @@ of one filter when a consumer asks. Consumers with equal filters share it. A vie
 the cost of an operation depends on its listed values, not on the number of views.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from oplogd.stream.ring.frames import Route
 from oplogd.stream.ring.holds import Holds
 from oplogd.stream.ring.postings import Index, Posting, Waiter
 from oplogd.stream.ring.view import Slices, View
-from oplogd.stream.ring.window import Window
+from oplogd.stream.ring.window import Routed, Window
 
 # Filters without postings: every entry concerns their views.
 _EVERYTHING = (Filter(), Filter(committed=True))
@@ -87,24 +87,31 @@ class Ring:
         Blocks the event loop meanwhile. The caller appends a long batch in pieces, and calls
         ``wake_more`` after each.
         """
-        before, window, touched = self.head, self.window, self._touched
+        route, index = self._route, self.index
+        routed: list[Routed] = []
         try:
             for entry in entries:
-                mark, frame, postings = self._route(entry, self.index)
-                window.append(mark, frame, postings)
-                self.head = mark
-                for posting in postings:
-                    posting.add(mark.offset)
-                    touched[posting] = None
-                while len(window) > 1 and (
-                    len(window) > self.max_entries or window.size > self.max_bytes
-                ):
-                    self.drop()
+                routed.append(route(entry, index))
         finally:
-            if self.head != before:
+            if routed:
+                self._hold(routed)
                 self.slices.clear()
                 self._wake_followers_of_all()
                 self.wake_more()
+
+    def _hold(self, routed: Sequence[Routed]) -> None:
+        """Hold new entries, and drop the oldest if there are too many."""
+        window, touched = self.window, self._touched
+        window.extend(routed)
+        self.head = routed[-1][0]
+        for mark, _, postings in routed:
+            for posting in postings:
+                posting.add(mark.offset)
+                touched[posting] = None
+        if len(window) > self.max_entries or window.size > self.max_bytes:
+            for offset, dropped in window.trim(self.max_entries, self.max_bytes):
+                for posting in dropped:
+                    posting.drop(offset)
 
     def wake_more(self) -> bool:
         """Wake more consumers of new entries. Return whether some are left: then call it again."""

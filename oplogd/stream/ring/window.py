@@ -2,6 +2,8 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.holds import Undecided
@@ -15,9 +17,12 @@ _POSTED_BYTES = 24
 _TUPLE_BYTES = 64
 _COMPACT = 64
 
+# The mark of an entry, its block (empty: for no reader), and its postings.
+Routed: TypeAlias = tuple[Mark, bytes, tuple[Posting, ...]]
+
 
 class Window:
-    """Finds entries by an index, which is valid until the next ``append`` or ``drop``."""
+    """Finds entries by an index, which is valid until the next ``extend`` or ``drop``."""
 
     __slots__ = (
         "_base",
@@ -81,16 +86,23 @@ class Window:
         """The index past the newest entry."""
         return len(self.frames)
 
-    def append(self, mark: Mark, frame: bytes, postings: tuple[Posting, ...]) -> None:
-        self.ends.append((self.ends[-1] if self.ends else 0) + len(frame))
-        self.times.append(mark.ms)
+    def extend(self, routed: Sequence[Routed]) -> None:
+        """Append entries."""
+        ends, times, frames, posted = self.ends, self.times, self.frames, self.postings
+        end = ends[-1] if ends else 0
+        size = 0
+        for mark, frame, postings in routed:
+            end += len(frame)
+            ends.append(end)
+            times.append(mark.ms)
+            frames.append(frame)
+            posted.append(postings)
+            size += _cost(frame, postings)
+            if not frame:
+                self.voids += 1
+        self.size += size
         if self.sequences is not None:
-            self.sequences.append(mark.sequence)
-        if not frame:
-            self.voids += 1
-        self.frames.append(frame)
-        self.postings.append(postings)
-        self.size += _cost(frame, postings)
+            self.sequences.extend([mark.sequence for mark, _, _ in routed])
 
     def drop(self) -> tuple[Posting, ...]:
         """Drop the oldest entry. Return its postings. The lists shrink now and then."""
@@ -109,6 +121,33 @@ class Window:
         self.frames[index] = b""
         self.postings[index] = ()
         self._gone += 1
+        self._compact()
+        return postings
+
+    def trim(self, max_entries: int, max_bytes: int) -> list[tuple[int, tuple[Posting, ...]]]:
+        """Drop the oldest entries beyond bounds. Return the offsets and postings of posted ones.
+
+        Only in a window without sequences and substitutes. One entry stays.
+        """
+        frames, posted, gone = self.frames, self.postings, self._gone
+        dropped = []
+        last = len(frames) - 1
+        enough = len(frames) - max_entries
+        while gone < last and (gone < enough or self.size > max_bytes):
+            frame, postings = frames[gone], posted[gone]
+            if postings:
+                dropped.append((self._zero + gone + 1, postings))
+                posted[gone] = ()
+            self.size -= _cost(frame, postings)
+            if not frame:
+                self.voids -= 1
+            frames[gone] = b""
+            gone += 1
+        self._gone = gone
+        self._compact()
+        return dropped
+
+    def _compact(self) -> None:
         if self._gone >= _COMPACT and self._gone * 8 > len(self.frames):
             gone = self._gone
             del self.frames[:gone], self.postings[:gone], self.ends[:gone], self.times[:gone]
@@ -116,7 +155,6 @@ class Window:
                 del self.sequences[:gone]
             self._zero += gone
             self._gone = 0
-        return postings
 
     def substitute(self, offset: int, frame: bytes | None, records: int) -> None:
         """Set the frame of an entry for committed readers: see ``Substitutes.add``."""
@@ -210,5 +248,7 @@ class Window:
 
 
 def _cost(frame: bytes, postings: tuple[Posting, ...]) -> int:
+    if not postings:
+        return len(frame) + ENTRY_BYTES
     bytes_ = len(frame) + ENTRY_BYTES + _POSTED_BYTES * len(postings)
     return bytes_ + _TUPLE_BYTES if len(postings) > 1 else bytes_
