@@ -1,16 +1,16 @@
 """Compare the CPU time that the agents of two checkouts take for the same work, in turns.
 
 The other checkout is the state before a change, such as a git worktree. Prints for each kind of
-work the median of microseconds of the agent's CPU time for an operation, message or event, with
-the smallest and the largest, and the ratio of the medians: below 1, this checkout takes less.
+work the microseconds of the agent's CPU time for an operation, message or event, and the ratio to
+the other checkout: below 1, this one takes less.
 
     python -m tests.bench.bench_change OTHER [--turns 5] [--only "publish 1"]
 """
 
 import asyncio
+import functools
 import os
 import socket
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -137,17 +137,12 @@ def main() -> None:
     parser.add_argument("--only", choices=WORK, action="append", help="may be repeated")
     args = parser.parse_args()
     trees = {"other": args.other.resolve(), "this": kit.ROOT}
+    figures = []
     for name in args.only or WORK:
-        found: dict[str, list[float]] = {tree: [] for tree in trees}
-        for _ in range(args.turns):
-            for tree, path in trees.items():
-                found[tree].append(measure(path, WORK[name]))
-        other, this = (statistics.median(found[tree]) for tree in trees)
-        spread = ", ".join(
-            f"{tree} {statistics.median(times):.2f} ({min(times):.2f} to {max(times):.2f})"
-            for tree, times in found.items()
-        )
-        print(f"{name:<12} µs: {spread}; ratio {this / other:.3f}", flush=True)
+        kinds = {tree: functools.partial(measure, path, WORK[name]) for tree, path in trees.items()}
+        found = kit.in_turn(kinds, args.turns, f"{name}, ")
+        figures.append(kit.compared(name, "µs of CPU", "this", found, float))
+    kit.finish("CPU time of the agent for an operation, message or event", figures, args)
 
 
 if __name__ == "__main__":

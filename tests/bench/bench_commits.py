@@ -74,9 +74,6 @@ class Result(NamedTuple):
     seconds: float
     cpu_seconds: float
 
-    def __str__(self) -> str:
-        return f"{self.seconds:.2f} s, {self.cpu_seconds:.2f} s of CPU"
-
 
 async def measure(agent: Agent, args: argparse.Namespace) -> tuple[Result, Result]:
     streams = Streams(args.streams)
@@ -130,10 +127,23 @@ def main() -> None:
     args = parser.parse_args()
     with agent_with(1) as agent:
         plain, commit = uvloop.run(measure(agent, args))
-    print(f"{args.streams} committed streams, {args.records:,} messages of {PAYLOAD_BYTES} bytes:")
-    print(f"  plain messages: {plain}")
-    print(f"  one commit: {commit}")
-    print(f"One commit takes {commit.cpu_seconds / plain.cpu_seconds:.2f} of the agent's CPU time")
+    heading = (
+        f"{args.streams} committed streams, {args.records:,} messages of {PAYLOAD_BYTES} bytes"
+    )
+    found = {"a commit": [commit], "plain messages": [plain]}
+    figures = [
+        kit.compared(
+            "one commit: agent", "CPU s", "a commit", found, lambda each: each.cpu_seconds
+        ),
+        kit.compared(
+            "one commit: until the last stream has all",
+            "s",
+            "a commit",
+            found,
+            lambda each: each.seconds,
+        ),
+    ]
+    kit.finish(heading, figures, args)
 
 
 if __name__ == "__main__":

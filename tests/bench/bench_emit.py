@@ -145,20 +145,24 @@ def main(given: argparse.Namespace) -> None:
         print(f"{given.corrections:,} of {given.objects:,} objects, {given.posts} posts per second")
         found: dict[Way | None, EmissionFigures] = {}
         for way in (None, *WAYS):
-            figures = found[way] = measure(folder / "run", folder / "made.db", given, way)
+            beside = found[way] = measure(folder / "run", folder / "made.db", given, way)
             print(
                 f"  {way.title if way else 'no emission':<30}"
-                f" {figures.per_second:>8,.0f} corrections/s, posts: p50 {figures.p50_ms:6.1f} ms,"
-                f" p99 {figures.p99_ms:7.1f} ms of {figures.posts:,}",
+                f" {beside.per_second:>8,.0f} corrections/s, posts: p50 {beside.p50_ms:6.1f} ms,"
+                f" p99 {beside.p99_ms:7.1f} ms of {beside.posts:,}",
                 flush=True,
             )
-    by_key, by_hash = found[Way(True, SHORT, True)], found[Way(False, SHORT, True)]
-    print(f"by key {by_key.per_second / by_hash.per_second:.1f} times as fast as by hash")
-    print(f"duration of the posts compared with {WAYS[0].title}:")
-    for way in WAYS[1:]:
-        beside = found[way]
-        p50, p99 = beside.p50_ms / by_key.p50_ms, beside.p99_ms / by_key.p99_ms
-        print(f"  {way.title:<30} p50 {p50:5.1f}, p99 {p99:5.1f} times as long")
+    ways = {way.title: [found[way]] for way in WAYS}
+    posts = {"no emission": [found[None]], **ways}
+    ours = WAYS[0].title
+    figures = [
+        kit.compared(
+            f"corrections {ours}", "corrections/s", ours, ways, lambda each: each.per_second
+        ),
+        kit.compared(f"posts beside: p50, {ours}", "ms", ours, posts, lambda each: each.p50_ms),
+        kit.compared(f"posts beside: p99, {ours}", "ms", ours, posts, lambda each: each.p99_ms),
+    ]
+    kit.finish(f"{given.corrections:,} of {given.objects:,} objects", figures, given)
 
 
 if __name__ == "__main__":

@@ -240,7 +240,8 @@ def main() -> None:
         uvloop.run(bare_server())
         return
     if args.filters:
-        filters.measure(args.filters, args.operations)
+        figures = filters.measure(args.filters, args.operations)
+        kit.finish(f"{args.filters:,} consumers with a filter each", figures, args)
         return
     with tempfile.TemporaryDirectory() as folder, Agent(Path(folder)) as agent:
         ours = uvloop.run(measure(agent.port, agent.udp_port, agent.process.pid, args))
@@ -248,12 +249,16 @@ def main() -> None:
     with bare_process() as (http_port, udp_port, pid):
         bare = uvloop.run(measure(http_port, udp_port, pid, args))
     show("bare server", bare)
-    print(
-        f"Fan-out to {args.consumers:,} consumers at {args.rate:,} operations/s:"
-        f" {ours.events_per_second:,.0f} events/s, p99 {ours.p99_ms:.0f} ms, lost {ours.lost:,};"
-        f" {ours.server_cpu_seconds / bare.server_cpu_seconds:.1f} times the CPU of a bare server"
-        f" that only writes (its p99 {bare.p99_ms:.0f} ms)"
-    )
+    found = {"agent": [ours], "bare server that only writes": [bare]}
+    figures = [
+        kit.compared("events", "events/s", "agent", found, lambda each: each.events_per_second),
+        kit.compared("latency p50", "ms", "agent", found, lambda each: each.p50_ms),
+        kit.compared("latency p99", "ms", "agent", found, lambda each: each.p99_ms),
+        kit.compared("lost events", "events", "agent", found, lambda each: each.lost),
+        kit.compared("server", "CPU s", "agent", found, lambda each: each.server_cpu_seconds),
+    ]
+    heading = f"Fan-out to {args.consumers:,} consumers at {args.rate:,} operations/s"
+    kit.finish(heading, figures, args)
 
 
 if __name__ == "__main__":

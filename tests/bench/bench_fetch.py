@@ -68,8 +68,9 @@ def objects(answer: Answer) -> Iterator[tuple[str, list[str]]]:
 
 def run(
     what: str, answer: Answer, count: int, seconds: float, starts: int = 1, **sink: Any
-) -> None:
+) -> list[kit.Figure]:
     """Run a pipe until the file has all objects but those that are dead, or for some seconds."""
+    figures = []
     with (
         objects(answer) as (url, asked),
         tempfile.TemporaryDirectory() as name,
@@ -111,6 +112,14 @@ def run(
                 f" at most {peak:.0f} MiB, exit code {code}",
                 flush=True,
             )
+            title = what if starts == 1 else f"{what}, start {start + 1}"
+            figures += [
+                kit.Figure(f"{title}: objects written", "objects", [_ids(out)]),
+                kit.Figure(f"{title}: dead letters", "objects", [_ids(dead)]),
+                kit.Figure(f"{title}: requests so far", "requests", [len(asked)]),
+                kit.Figure(f"{title}: largest memory", "MiB", [peak]),
+            ]
+    return figures
 
 
 def _ids(path: Path) -> int:
@@ -136,9 +145,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="at most, for each start")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     args: argparse.Namespace = parser.parse_args()
+    figures: list[kit.Figure] = []
     large = b'{"x":"' + b"x" * args.bytes + b'"}'
     if "memory" in args.only:
-        run(
+        figures += run(
             f"memory, {args.bytes:,} bytes each", lambda id: (200, large), args.objects,
             args.seconds,
         )  # fmt: skip
@@ -150,13 +160,15 @@ def main() -> None:
                 time.sleep(5)
             return 200, b"{}"
 
-        run("hanging", hang, args.objects, args.seconds, fetch={"timeout": "1s"})
+        figures += run("hanging", hang, args.objects, args.seconds, fetch={"timeout": "1s"})
     if "broken" in args.only:
 
         def fail(id: str) -> tuple[int, bytes]:
             return (500, b"{}") if id == _BROKEN else (200, b"{}")
 
-        run("broken", fail, args.objects, args.seconds, 2, retry_for="5s", dead_letter="dead.jsonl")
+        policy = {"retry_for": "5s", "dead_letter": "dead.jsonl"}
+        figures += run("broken", fail, args.objects, args.seconds, 2, **policy)
+    kit.finish(f"The step fetch, {args.objects:,} objects", figures, args)
 
 
 if __name__ == "__main__":

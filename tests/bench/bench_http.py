@@ -15,11 +15,10 @@ import argparse
 import base64
 import functools
 import json
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +60,7 @@ class Target(NamedTuple):
 class Part(NamedTuple):
     """The requests of a part. ``nats_split``: the same content as ``BATCH`` messages."""
 
+    title: str
     http: Callable[[int], bytes]
     nats: Callable[[int], bytes]
     writes: bool = True
@@ -73,15 +73,23 @@ def oplog_payload(number: int, operations: int) -> bytes:
 
 PARTS = {
     "singles": Part(
+        "posts of one operation",
         lambda number: oplog_request(number, 1),
         lambda number: nats_server.publish(number, oplog_payload(number, 1)),
     ),
     "publish": Part(
+        "publishes of one message",
         lambda _: topic_request(0, 1),
         lambda number: nats_server.publish(number, b"x" * PAYLOAD_BYTES),
     ),
-    "poll": Part(lambda _: poll_request(0, 1), nats_server.get_oldest, writes=False),
+    "poll": Part(
+        "polls of the oldest message",
+        lambda _: poll_request(0, 1),
+        nats_server.get_oldest,
+        writes=False,
+    ),
     "batches": Part(
+        f"posts of {BATCH} operations",
         lambda number: oplog_request(number, BATCH),
         lambda number: nats_server.publish(number, oplog_payload(number, BATCH)),
         nats_split=lambda number: BATCH * nats_server.publish(number, oplog_payload(number, 1)),
@@ -158,52 +166,32 @@ def targets(part: Part, nats: Path | None, args: argparse.Namespace) -> dict[str
     found[BARE] = Target(bare_uvicorn, "http", part.http)
     if nats:
         run = functools.partial(nats_server.nats_server, nats)
-        found[JETSTREAM] = Target(run, "nats", part.nats)
+        whole = ", a batch as one message" if part.nats_split else ""
+        found[f"{JETSTREAM}{whole}"] = Target(run, "nats", part.nats)
         if part.writes:
-            found[SYNCED] = Target(functools.partial(run, "-sync-always"), "nats", part.nats)
+            found[f"{SYNCED}{whole}"] = Target(
+                functools.partial(run, "-sync-always"), "nats", part.nats
+            )
         if part.nats_split:
             found[SPLIT] = Target(run, "nats", part.nats_split, answers=BATCH)
     return found
 
 
-def compare(name: str, load: Path, nats: Path | None, args: argparse.Namespace) -> str:
-    compared = targets(PARTS[name], nats, args)
-    rates: dict[str, list[Rate]] = {server: [] for server in compared}
-    for _ in range(args.repeat):  # in turn, so that a change of the machine meets all
-        for server, target in compared.items():
-            with target.run() as (port, pid):
-                rates[server].append(measure(load, target, port, pid, args))
-            print(f"  {name}, {server}: {rates[server][-1]}", flush=True)
-    return summary(name, rates)
+def compare(name: str, load: Path, nats: Path | None, args: argparse.Namespace) -> list[kit.Figure]:
+    def rate(target: Target) -> Rate:
+        with target.run() as (port, pid):
+            return measure(load, target, port, pid, args)
 
-
-def summary(name: str, rates: Mapping[str, Sequence[Rate]]) -> str:
-    """Return the medians of the ratios of each turn, with the least and the greatest."""
-    ratios = []
-    for server, found in rates.items():
-        if server != AGENT:
-            turns = [
-                ours.requests / theirs.requests
-                for ours, theirs in zip(rates[AGENT], found, strict=True)
-            ]
-            ratios.append(f"{spread(turns, '.3g')} of {server}")
-    cpu = {server: [rate.cpu_us for rate in found] for server, found in rates.items()}
-    others = [
-        f"{server}: {statistics.median(found):,.0f}"
-        for server, found in cpu.items()
-        if server != AGENT
+    kinds = {
+        server: functools.partial(rate, target)
+        for server, target in targets(PARTS[name], nats, args).items()
+    }
+    rates = kit.in_turn(kinds, args.repeat, f"{name}, ")
+    title = PARTS[name].title
+    return [
+        kit.compared(title, "requests/s", AGENT, rates, lambda each: each.requests),
+        kit.compared(f"{title}: server", "µs of CPU", AGENT, rates, lambda each: each.cpu_us),
     ]
-    return (
-        f"{name}: {spread([rate.requests for rate in rates[AGENT]], ',.0f')} requests/s,"
-        f" {', '.join(ratios)}; {spread(cpu[AGENT], ',.0f')} µs of CPU ({', '.join(others)})"
-    )
-
-
-def spread(values: Sequence[float], form: str) -> str:
-    median = format(statistics.median(values), form)
-    if len(values) == 1:
-        return median
-    return f"{median} ({format(min(values), form)} to {format(max(values), form)})"
 
 
 def main() -> None:
@@ -228,10 +216,8 @@ def main() -> None:
         nats = go_build("nats")
     except UnavailableError as error:
         print(f"No comparison with NATS JetStream: {error}")
-    lines = [compare(name, load, nats, args) for name in args.only]
-    print(
-        f"{args.connections} connections, SQLite, {BATCH} operations in a batch:", *lines, sep="\n"
-    )
+    figures = [figure for name in args.only for figure in compare(name, load, nats, args)]
+    kit.finish(f"{args.connections} connections, SQLite, each waits for its answer", figures, args)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ the machine.
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,6 +35,7 @@ from tests.kits.pipe.processes import PipeFolder
 from tests.kits.servers.postgres import PostgresServer
 
 PARTS = ("rate", "memory")
+TAIL, FILE, COPY, POSTGRES = "oplog-tail", "file sink", "one COPY", "PostgreSQL sink"
 _DATA_BYTES = 10_000
 _BATCH = 1000
 _FORGET = """\
@@ -152,7 +152,7 @@ class Bench:
         return folder
 
 
-def rates(objects: int, turns: int) -> None:
+def rates(objects: int, turns: int) -> list[kit.Figure]:
     with (
         tempfile.TemporaryDirectory() as folder,
         PostgresServer(fsync=True) as server,
@@ -160,24 +160,26 @@ def rates(objects: int, turns: int) -> None:
     ):
         bench = Bench(agent, server, Path(folder), objects)
         kinds = {
-            "tail": bench.tail, "file": bench.file, "copy": bench.copy, "postgres": bench.postgres,
+            TAIL: bench.tail, FILE: bench.file, COPY: bench.copy, POSTGRES: bench.postgres,
         }  # fmt: skip
-        found: dict[str, list[Run]] = {name: [] for name in kinds}
-        for _ in range(turns):
-            for name, measure in kinds.items():
-                found[name].append(measure())
-                print(f"  {name}: {found[name][-1]}", flush=True)
-    tail, file, copy, postgres = (
-        statistics.median(run.rate for run in runs) for runs in found.values()
-    )
-    print(
-        f"{objects:,} objects, median of {turns}: file sink {file:,.0f} messages/s,"
-        f" {file / tail:.2f} of oplog-tail ({tail:,.0f}); PostgreSQL {postgres:,.0f},"
-        f" {postgres / copy:.2f} of COPY ({copy:,.0f})"
-    )
+        found = kit.in_turn(kinds, turns)
+
+    def figure(name: str, ours: str, other: str) -> list[kit.Figure]:
+        two = {each: found[each] for each in (ours, other)}
+        return [
+            kit.compared(name, "messages/s", ours, two, lambda run: run.rate),
+            kit.compared(
+                f"{name}: pipe", "µs of CPU", ours, {ours: found[ours]}, lambda run: run.cpu_us
+            ),
+        ]
+
+    return [
+        *figure("into a file", FILE, TAIL),
+        *figure("into PostgreSQL with fsync", POSTGRES, COPY),
+    ]
 
 
-def memory(gigabytes: float) -> None:
+def memory(gigabytes: float) -> list[kit.Figure]:
     """Fill a commit log, then let a pipe read all of it."""
     with tempfile.TemporaryDirectory() as name, Agent(Path(name)) as agent:
         folder = Path(name) / "pipe"
@@ -211,10 +213,12 @@ def memory(gigabytes: float) -> None:
             seconds = time.monotonic() - began
             after = kit.resident_mib(process.pid)
             assert process.stop() == 0
-        print(
-            f"{gigabytes:g} GB in the commit log: at most {peak:.0f} MiB resident while a sink"
-            f" reads all of it in {seconds:.0f} s, {after:.0f} MiB afterwards"
-        )
+    name = f"{gigabytes:g} GB in the commit log"
+    return [
+        kit.Figure(f"{name}: largest memory while a sink reads it", "MiB", [peak]),
+        kit.Figure(f"{name}: memory afterwards", "MiB", [after]),
+        kit.Figure(f"{name}: the read", "s", [seconds]),
+    ]
 
 
 def _lines(path: Path, count: int) -> bool:
@@ -233,10 +237,12 @@ def main() -> None:
     args: argparse.Namespace = parser.parse_args()
     if args.quick:
         args.objects, args.turns, args.gigabytes = 5_000, 1, 0.1
+    figures: list[kit.Figure] = []
     if "rate" in args.only:
-        rates(args.objects, args.turns)
+        figures += rates(args.objects, args.turns)
     if "memory" in args.only:
-        memory(args.gigabytes)
+        figures += memory(args.gigabytes)
+    kit.finish(f"{args.objects:,} objects from an agent on SQLite", figures, args)
 
 
 if __name__ == "__main__":

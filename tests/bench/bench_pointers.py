@@ -12,10 +12,10 @@ so on two cores server and load share the machine.
 import argparse
 import http.client
 import json
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 
 from oplogd.server import raise_file_limit
 from tests.bench import kit
@@ -25,21 +25,26 @@ from tests.kits.agents.agent import Agent
 
 PARTS = ("publish", "store", "held")
 POINTER = 7
+PLAIN, UNDER = "plain publishes", "under a pointer"
+HELD, FREE, ONE_HELD = "held", "as many that are not held", "one held stream"
 COMMITTED = "?isolation=read_committed"
 
 
-def publish(args: argparse.Namespace) -> str:
-    ratios = []
+def publish(args: argparse.Namespace) -> list[kit.Figure]:
+    def rate(kind: str, messages: int) -> Rate:
+        with agent_with(1) as agent:
+            return measure(kind, agent.port, agent.process.pid, 1, messages, args)
+
+    figures = []
     for messages in (1, 100):
-        rates: dict[str, list[Rate]] = {"topics": [], "pointers": []}
-        for _ in range(args.repeat):  # in turn, so that a change of the machine meets both
-            for kind, found in rates.items():
-                with agent_with(1) as agent:
-                    found.append(measure(kind, agent.port, agent.process.pid, 1, messages, args))
-                print(f"  {messages} per request, {kind}: {found[-1]}", flush=True)
-        plain, under = (statistics.median(r.messages for r in each) for each in rates.values())
-        ratios.append(f"{under / plain:.2f} of plain ({messages} per request)")
-    return f"Publishes under a pointer, {args.connections} connections: {', '.join(ratios)}"
+        kinds = {
+            PLAIN: partial(rate, "topics", messages),
+            UNDER: partial(rate, "pointers", messages),
+        }
+        found = kit.in_turn(kinds, args.repeat, f"{messages} per request, ")
+        name = f"publishes of {messages} under a pointer"
+        figures.append(kit.compared(name, "messages/s", UNDER, found, lambda each: each.messages))
+    return figures
 
 
 class Line:
@@ -60,54 +65,47 @@ class Line:
         self._connection.close()
 
 
-def store(args: argparse.Namespace) -> str:
+def store(args: argparse.Namespace) -> list[kit.Figure]:
     under = {"transactionWritePointer": POINTER}
     messages = {"messages": ["x" * PAYLOAD_BYTES] * args.batch}
-    took: dict[str, list[float]] = {"plain": [], "stored": []}
     publishes: list[float] = []
-    for _ in range(args.repeat):
-        for kind, found in took.items():
-            with agent_with(1) as agent, closing(Line(agent)) as line:
-                line.post("publish", messages)  # the first request of an agent takes longer
-                began = time.perf_counter()
-                for _ in range(args.messages // args.batch):
-                    if kind == "plain":
-                        line.post("publish", messages)
-                    else:
-                        line.post("store", {**under, **messages})
-                if kind == "stored":
-                    stored = time.perf_counter()
-                    line.post("publish", under)
-                    publishes.append(time.perf_counter() - stored)
-                found.append(time.perf_counter() - began)
-            print(f"  {args.messages:,} messages, {kind}: {found[-1]:.3f} s", flush=True)
-    plain, stored_ = (statistics.median(each) for each in took.values())
-    return (
-        f"Storing and publishing {args.messages:,} messages, {args.batch:,} per request:"
-        f" {stored_ / plain:.2f} of the time of plain publishes; the publish itself took"
-        f" {1000 * statistics.median(publishes):.1f} ms"
-    )
+
+    def seconds(kind: str) -> float:
+        with agent_with(1) as agent, closing(Line(agent)) as line:
+            line.post("publish", messages)  # the first request of an agent takes longer
+            began = time.perf_counter()
+            for _ in range(args.messages // args.batch):
+                if kind == PLAIN:
+                    line.post("publish", messages)
+                else:
+                    line.post("store", {**under, **messages})
+            if kind == UNDER:
+                stored = time.perf_counter()
+                line.post("publish", under)
+                publishes.append(1000 * (time.perf_counter() - stored))
+            return time.perf_counter() - began
+
+    kinds = {kind: partial(seconds, kind) for kind in (PLAIN, UNDER)}
+    found = kit.in_turn(kinds, args.repeat, f"seconds for {args.messages:,} messages, ")
+    name = f"storing {args.messages:,} messages, {args.batch:,} per request, and publishing them"
+    return [
+        kit.compared(name, "s", UNDER, found, float),
+        kit.Figure("the publish of these alone", "ms", publishes),
+    ]
 
 
-def held(args: argparse.Namespace) -> str:
+def held(args: argparse.Namespace) -> list[kit.Figure]:
     raise_file_limit()
-    costs: dict[str, list[float]] = {"one held": [], "held": [], "not held": []}
-    for _ in range(args.repeat):
-        for state, found in costs.items():
-            found.append(cost(args, state))
-            print(f"  {state}: {found[-1]:.2f} ms of CPU for each message", flush=True)
-    one, held_, free = (statistics.median(each) for each in costs.values())
-    return (
-        f"CPU time for a message beside {args.consumers:,} held committed streams:"
-        f" {held_ / free:.3f} of that beside as many that are not held,"
-        f" {held_ / one:.2f} of that beside one"
-    )
+    kinds = {state: partial(cost, args, state) for state in (HELD, FREE, ONE_HELD)}
+    found = kit.in_turn(kinds, args.repeat, "ms of CPU for a message, ")
+    name = f"a message beside {args.consumers:,} held committed streams"
+    return [kit.compared(name, "ms of CPU", HELD, found, float)]
 
 
 def cost(args: argparse.Namespace, state: str) -> float:
     """Return ms of CPU of the server for each plain message."""
     count = int(args.rate * args.seconds)
-    streams = 1 if state == "one held" else args.consumers
+    streams = 1 if state == ONE_HELD else args.consumers
     with (
         agent_with(1, "--max-clients", str(args.consumers + 1)) as agent,
         start("listen", agent.port, 1, streams, COMMITTED) as listeners,
@@ -116,13 +114,13 @@ def cost(args: argparse.Namespace, state: str) -> float:
         assert listeners.stdout is not None
         listeners.stdout.readline()
         line.post("publish", {"messages": ["a"]})
-        if state != "not held":
+        if state != FREE:
             line.post("publish", {"transactionWritePointer": POINTER, "messages": ["b"]})
             agent.wait_status(held_consumers=streams)
         cpu = kit.cpu_seconds(agent.process.pid)
         result(start("stamped", agent.port, args.rate, count))
         took = kit.cpu_seconds(agent.process.pid) - cpu
-        if state != "not held":
+        if state != FREE:
             agent.wait_status(held_consumers=streams)
         result(listeners)
     return 1000 * took / count
@@ -143,11 +141,11 @@ def main() -> None:
     args = parser.parse_args()
     if args.quick:
         args.seconds, args.messages, args.consumers, args.repeat = 1.0, 2_000, 50, 1
-    parts: dict[str, Callable[[argparse.Namespace], str]] = {
+    parts: dict[str, Callable[[argparse.Namespace], list[kit.Figure]]] = {
         "publish": publish, "store": store, "held": held,
     }  # fmt: skip
-    lines = [parts[name](args) for name in args.only]
-    print(f"Messages of {PAYLOAD_BYTES} bytes, SQLite:", *lines, sep="\n")
+    figures = [figure for name in args.only for figure in parts[name](args)]
+    kit.finish(f"Messages of {PAYLOAD_BYTES} bytes, SQLite", figures, args)
 
 
 if __name__ == "__main__":

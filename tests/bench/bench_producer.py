@@ -1,8 +1,8 @@
 """Compare a call of ``Producer.send`` with a bare ``socket.sendto`` of the same bytes.
 
-Both send to an unread UDP socket on this machine; the kernel drops the overflow. They alternate,
-and the best turn of each counts, since other work on the machine can only slow them down. Prints
-the microseconds per call and their ratio.
+Both send to an unread UDP socket on this machine; the kernel drops the overflow. They alternate.
+Prints the microseconds per call and their ratio. Other work on the machine can only slow them
+down, so the least is closest to the truth.
 
     python -m tests.bench.bench_producer [--calls 20000] [--turns 7]
 """
@@ -38,21 +38,18 @@ def main() -> None:
         sink.bind(("127.0.0.1", 0))
         address = sink.getsockname()
         with Producer(f"udp://127.0.0.1:{address[1]}") as producer:
-            turns = [
-                (
-                    microseconds(
-                        lambda n: producer.send("update", "video", names[n], parents=parents),
-                        args.calls,
-                    ),
-                    microseconds(lambda n: bare.sendto(lines[n], address), args.calls),
-                )
-                for _ in range(args.turns)
-            ]
-    ours, theirs = (min(column) for column in zip(*turns, strict=True))
-    print(
-        f"Producer.send over UDP: {ours:.1f} µs per call, {ours / theirs:.1f} times a bare sendto "
-        f"({theirs:.1f} µs)"
-    )
+            kinds = {
+                "Producer.send": lambda: microseconds(
+                    lambda n: producer.send("update", "video", names[n], parents=parents),
+                    args.calls,
+                ),
+                "bare sendto": lambda: microseconds(
+                    lambda n: bare.sendto(lines[n], address), args.calls
+                ),
+            }
+            found = kit.in_turn(kinds, args.turns, "µs, ")
+    figure = kit.compared("Producer.send over UDP", "µs", "Producer.send", found, float)
+    kit.finish(f"{args.calls:,} calls", [figure], args)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ and consumer share the machine.
 
 import argparse
 import asyncio
+import functools
 import json
 import re
 import statistics
@@ -41,6 +42,7 @@ from tests.kits.servers.postgres import PostgresServer
 
 TOPIC = "bench/t0"
 PARTS = ("rate", "latency")
+OURS, LOOP, LIMIT = "relay", "a plain loop", "PostgreSQL alone"
 _NUMBER = re.compile(rb'"payload":"(\d{19}) ')
 _INSERT = "INSERT INTO outbox (topic, key, value, header_keys, header_values)"
 _CONNECTIONS = 8
@@ -182,22 +184,19 @@ class Bench:
         return [(arrived[number] - committed[number]) / 1e6 for number in range(count)]
 
 
-def rates(bench: Bench, args: argparse.Namespace) -> None:
-    kinds = {"limit": bench.limit, "loop": bench.loop, "relay": bench.relay}
-    found: dict[str, list[Run]] = {name: [] for name in kinds}
-    for _ in range(args.turns):
-        for name, measure in kinds.items():
-            found[name].append(measure(args.rows))
-            print(f"  {name}: {found[name][-1]}", flush=True)
-    limit, loop, relay = (statistics.median(run.rate for run in runs) for runs in found.values())
-    print(
-        f"{args.rows:,} rows, {args.keys:,} keys, median of {args.turns}:"
-        f" relay {relay:,.0f} rows/s, {relay / loop:.2f} of the plain loop ({loop:,.0f}),"
-        f" {relay / limit:.2f} of PostgreSQL's limit ({limit:,.0f})"
+def rates(bench: Bench, args: argparse.Namespace) -> list[kit.Figure]:
+    kinds = {LIMIT: bench.limit, LOOP: bench.loop, OURS: bench.relay}
+    found = kit.in_turn(
+        {name: functools.partial(measure, args.rows) for name, measure in kinds.items()}, args.turns
     )
+    name = f"{args.rows:,} rows of {args.keys:,} keys"
+    return [
+        kit.compared(name, "rows/s", OURS, found, lambda run: run.rate),
+        kit.compared(f"{name}: process", "µs of CPU", OURS, found, lambda run: run.cpu_us),
+    ]
 
 
-def latencies(bench: Bench, args: argparse.Namespace) -> None:
+def latencies(bench: Bench, args: argparse.Namespace) -> list[kit.Figure]:
     with RelayProcess(bench.settings) as process:
         process.wait_leads()
         cpu, began = kit.cpu_seconds(process.pid), time.monotonic()
@@ -205,10 +204,13 @@ def latencies(bench: Bench, args: argparse.Namespace) -> None:
         busy = (kit.cpu_seconds(process.pid) - cpu) / (time.monotonic() - began)
         assert process.stop() == 0
     cuts = statistics.quantiles(found, n=100)
-    print(
-        f"{args.rate} rows/s for {args.seconds:g} s, commit to consumer: p50 {cuts[49]:.1f} ms,"
-        f" p99 {cuts[98]:.1f} ms, longest {max(found):.1f} ms; the relay takes {busy:.0%} of a core"
-    )
+    name = f"{args.rate} rows/s, commit to consumer"
+    return [
+        kit.Figure(f"{name}: p50", "ms", [cuts[49]]),
+        kit.Figure(f"{name}: p99", "ms", [cuts[98]]),
+        kit.Figure(f"{name}: longest", "ms", [max(found)]),
+        kit.Figure(f"{name}: relay", "% of a core", [100 * busy]),
+    ]
 
 
 def main() -> None:
@@ -232,10 +234,12 @@ def main() -> None:
         Agent(Path(folder)) as agent,
     ):
         bench = Bench(server, agent, Path(folder), args.keys, **args.limits)
+        figures: list[kit.Figure] = []
         if "rate" in args.only:
-            rates(bench, args)
+            figures += rates(bench, args)
         if "latency" in args.only:
-            latencies(bench, args)
+            figures += latencies(bench, args)
+    kit.finish("From the outbox to a consumer, PostgreSQL with fsync", figures, args)
 
 
 if __name__ == "__main__":

@@ -238,11 +238,18 @@ async def main(given: argparse.Namespace) -> None:
                 )
                 megabytes, live = end()
             show(f"{given.replications} replications", beside)
-    print(
-        f"replicated {megabytes / given.seconds:.0f} MB/s, {live} ended;"
-        f" live p99 {beside.p99_ms / alone.p99_ms:.1f} times,"
-        f" p50 {beside.p50_ms / alone.p50_ms:.1f} times"
-    )
+    print(f"  replicated {megabytes / given.seconds:.0f} MB/s, {live} ended")
+    found = {"beside": [beside], "without replications": [alone]}
+    figures = [
+        kit.compared("live p50", "ms", "beside", found, lambda each: each.p50_ms),
+        kit.compared("live p99", "ms", "beside", found, lambda each: each.p99_ms),
+        kit.compared("longest silence", "heartbeats", "beside", found, lambda each: each.silence),
+        kit.compared(
+            "longest answer of /status", "ms", "beside", found, lambda each: each.status_ms
+        ),
+        kit.compared("longest connect", "ms", "beside", found, lambda each: each.connect_ms),
+    ]
+    kit.finish(f"{given.replications} replications", figures, given)
 
 
 if __name__ == "__main__":

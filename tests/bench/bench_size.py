@@ -63,8 +63,9 @@ def on_disk(path: Path) -> int:
 def main() -> None:
     parser = kit.parser(__doc__)
     parser.add_argument("--objects", type=int, default=50_000)
-    count = parser.parse_args().objects
-    ratios = []
+    args = parser.parse_args()
+    count = args.objects
+    figures = []
     print("operation                     counted  in the log  in the states   (bytes each)")
     for name, make in (
         ("short id, 1 parent", short),
@@ -78,8 +79,10 @@ def main() -> None:
             asyncio.run(append(path, make, count))
             log = on_disk(path) - both
         print(f"{name:28s} {counted:8.0f} {log / count:11.0f} {(both - log) / count:14.0f}")
-        ratios.append(log / count / counted)
-    print(f"the log on disk is {min(ratios):.2f} to {max(ratios):.2f} times the counted bytes")
+        beside = {"the counted bytes": [counted]}
+        figures.append(kit.Figure(f"{name}: log on disk", "bytes", [log / count], beside))
+        figures.append(kit.Figure(f"{name}: states on disk", "bytes", [(both - log) / count]))
+    kit.finish("Bytes of an operation, SQLite", figures, args)
 
 
 if __name__ == "__main__":

@@ -84,14 +84,6 @@ def lines_of_agent(url: str, first: str) -> Iterable[bytes]:
             yield line[6:]
 
 
-def show(name: str, mine: float, plain: float) -> None:
-    print(
-        f"  {name:<12} Spark {mine:>10,.0f} rows/s   plain loop {plain:>10,.0f} rows/s   "
-        f"ratio {mine / plain:.2f}",
-        flush=True,
-    )
-
-
 def main() -> None:
     parser = kit.parser(__doc__)
     parser.add_argument("--operations", type=int, default=500_000)
@@ -108,7 +100,7 @@ def main() -> None:
         folder = Path(name)
         store = folder / "oplog.db"
         make_log(store, count + 1)
-        print(f"{count:,} operations")
+        figures: list[kit.Figure] = []
         measures: list[tuple[str, dict[str, str], Callable[[], Iterable[str | bytes]]]]
         with Agent(folder) as agent:
             log = spark.read.format("oplog").option("store", str(store))
@@ -119,8 +111,15 @@ def main() -> None:
                 ("agent", {"agent": agent.url}, lambda: lines_of_agent(agent.url, oldest[0])),
             ]
             for title, options, rows in measures:
-                show(title, spark_rate(spark, options, count + 1), loop_rate(rows(), count))
+                found = {
+                    "Spark": [spark_rate(spark, options, count + 1)],
+                    "a plain loop": [loop_rate(rows(), count)],
+                }
+                name = f"{count:,} operations from the {title}"
+                figures.append(kit.compared(name, "rows/s", "Spark", found, float))
+                print(f"  {figures[-1]}", flush=True)
     spark.stop()
+    kit.finish("A Spark stream of an oplog, one batch", figures, given)
 
 
 if __name__ == "__main__":

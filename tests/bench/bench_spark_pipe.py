@@ -28,6 +28,7 @@ from tests.kits.servers.postgres import PostgresServer
 from tests.kits.spark.large import make_store
 
 BATCH = {"messages": 20_000, "bytes": "32 MB"}
+RUN = "oplog-pipe run"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -133,13 +134,12 @@ def main() -> None:
             sink, url = bench.postgres()
             plain = bench.one_machine(sink, url)
             bench.check(url)
-    shown = ", ".join(
-        f"{rate:,.0f} with {cores}" for rate, cores in zip(rates, given.cores, strict=True)
-    )
-    print(
-        f"{given.objects:,} objects: PostgreSQL {shown} cores for Spark, {rates[-1] / plain:.2f} of"
-        f" oplog-pipe run ({plain:,.0f}); Parquet {parquet:,.0f}"
-    )
+    figures = [
+        kit.Figure(f"into PostgreSQL, {cores} cores for Spark", "objects/s", [rate], {RUN: [plain]})
+        for rate, cores in zip(rates, given.cores, strict=True)
+    ]
+    figures.append(kit.Figure("into Parquet", "objects/s", [parquet]))
+    kit.finish(f"{given.objects:,} objects", figures, given)
 
 
 if __name__ == "__main__":

@@ -81,10 +81,9 @@ def main() -> None:
         exactly = rate(spark, folder, agent, "once", once)
         beside = rate(spark, folder, agent, "beside", at_least_once)
         spark.stop()
-    print(
-        f"exactly once {exactly:,.0f} rows/s, at least once {beside:,.0f} rows/s,"
-        f" ratio {exactly / beside:.2f}"
-    )
+    other = {"foreachBatch, at least once": [beside]}
+    figure = kit.Figure("a query that publishes exactly once", "rows/s", [exactly], other)
+    kit.finish(f"{given.rows:,} rows, {given.batch:,} in a batch", [figure], given)
 
 
 if __name__ == "__main__":

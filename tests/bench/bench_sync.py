@@ -11,7 +11,6 @@ included (shared pages count once), and their ratios.
 
 import asyncio
 import json
-import math
 import os
 import subprocess
 import sys
@@ -184,7 +183,9 @@ def pss(pid: int) -> int:
     return 0
 
 
-def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> RunCost:
+def compare(
+    objects: int, memory: str, url: str | None, flags: list[str]
+) -> tuple[RunCost, list[kit.Figure]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         dump = folder / "dump"
@@ -226,19 +227,25 @@ def compare(objects: int, memory: str, url: str | None, flags: list[str]) -> Run
         print(
             f"  {title:<24} {cost.seconds:>8.1f} {cost.cpu_seconds:>8.1f} {cost.peak_mib:>10,.0f}"
         )
-    ratios = [mine / (other or math.inf) for mine, other in zip(job, plain, strict=True)]
-    print(f"  {'ratio':<24} {ratios[0]:>8.2f} {ratios[1]:>8.2f} {ratios[2]:>10.2f}", flush=True)
-    return job
+    costs = {"oplog-sync": [job], "one Python dictionary": [plain]}
+    name = f"{objects:,} objects"
+    return job, [
+        kit.compared(f"{name}: time", "s", "oplog-sync", costs, lambda cost: cost.seconds),
+        kit.compared(
+            f"{name}: CPU time", "CPU s", "oplog-sync", costs, lambda cost: cost.cpu_seconds
+        ),
+        kit.compared(f"{name}: memory", "MiB", "oplog-sync", costs, lambda cost: cost.peak_mib),
+    ]
 
 
-def least_heap(objects: int, memory: str, url: str | None, flags: list[str]) -> str:
-    """Return the smallest of the halves of a heap that works, for instance ``512m``."""
+def least_heap(objects: int, memory: str, url: str | None, flags: list[str]) -> int:
+    """Return the smallest of the halves of a heap that works, in MiB."""
     size = int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
     while True:
         try:
             compare(objects, f"{size // 2}m", url, flags)
         except FailedRun:
-            return f"{size}m"
+            return size
         size //= 2
 
 
@@ -272,14 +279,16 @@ def main() -> None:
         help="emit nothing: the tests' MongoDB stand-in is slow at corrections",
     )
     given = parser.parse_args()
-    small = compare(given.objects, given.memory, given.mongo_url, given.dry_run)
+    small, figures = compare(given.objects, given.memory, given.mongo_url, given.dry_run)
     if given.least_heap:
         least = least_heap(given.objects, given.memory, given.mongo_url, given.dry_run)
-        print(f"least heap of {given.objects:,} objects: {least}", flush=True)
+        figures.append(kit.Figure(f"{given.objects:,} objects: least heap", "MiB", [least]))
     if given.large:
-        large = compare(10 * given.objects, given.memory, given.mongo_url, given.dry_run)
+        large, more = compare(10 * given.objects, given.memory, given.mongo_url, given.dry_run)
         print(f"ten times the objects: {large.seconds / small.seconds:.1f} times the time, "
               f"{large.peak_mib / small.peak_mib:.2f} times the memory")  # fmt: skip
+        figures += more
+    kit.finish("oplog-sync on two cores", figures, given)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,13 @@ its own, so on two cores server and load share the machine.
 import argparse
 import http.client
 import json
-import statistics
 import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -134,53 +134,53 @@ def redis() -> Iterator[tuple[int, int]]:
         yield found
 
 
-def publish(args: argparse.Namespace) -> list[str]:
+def publish(args: argparse.Namespace) -> list[kit.Figure]:
     if not is_installed():
         print("No comparison: redis-server is missing (Debian: apt install redis-server).")
-    ratios = []
+    figures = []
     for messages, topics in SHAPES:
         name = f"{messages} per call, {topics} topics"
         with agent_with(topics) as agent:
             ours = measure("topics", agent.port, agent.process.pid, topics, messages, args)
         print(f"  {name}: agent {ours}", flush=True)
+        found = {"agent": [ours]}
         if is_installed():
             with redis() as (port, pid):
                 theirs = measure("redis", port, pid, topics, messages, args)
             print(f"  {name}: Redis {theirs}", flush=True)
-            ratios.append(f"{ours.messages / theirs.messages:.2f} of Redis ({name})")
-    return [f"Publishing, {args.connections} connections: {', '.join(ratios)}"] if ratios else []
+            found["Redis Streams"] = [theirs]
+        name = f"publishes: {name}"
+        figures.append(kit.compared(name, "messages/s", "agent", found, lambda rate: rate.messages))
+    return figures
 
 
-def oplog(args: argparse.Namespace) -> list[str]:
+def oplog(args: argparse.Namespace) -> list[kit.Figure]:
     if not args.before:
         print("No comparison of the oplog: --before names the checkout of another build.")
         return []
-    ratios = []
+
+    def rate(checkout: Path, messages: int) -> Rate:
+        environ = {"PYTHONPATH": str(checkout)}
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Agent(Path(folder), cwd=checkout, environ=environ) as agent,
+        ):
+            return measure("oplog", agent.port, agent.process.pid, 100, messages, args)
+
+    figures = []
     for messages in (1, 100):
-        # In turn, so that a change of the machine meets both builds.
-        rates: dict[Path, list[Rate]] = {kit.ROOT: [], args.before: []}
-        for _ in range(args.repeat):
-            for checkout, found in rates.items():
-                options: dict[str, Any] = {
-                    "cwd": checkout, "environ": {"PYTHONPATH": str(checkout)},
-                }  # fmt: skip
-                with (
-                    tempfile.TemporaryDirectory() as folder,
-                    Agent(Path(folder), **options) as agent,
-                ):
-                    found.append(
-                        measure("oplog", agent.port, agent.process.pid, 100, messages, args)
-                    )
-        for checkout, found in rates.items():
-            for rate in found:
-                print(f"  oplog, {messages} per call, {checkout.name}: {rate}", flush=True)
-        now, before = (statistics.median(r.messages for r in found) for found in rates.values())
-        ratios.append(f"{now / before:.2f} of the build before ({messages} per call)")
-    return [f"Posts to the oplog: {', '.join(ratios)}"]
+        kinds = {
+            "agent": partial(rate, kit.ROOT, messages),
+            "the build before": partial(rate, args.before, messages),
+        }
+        name = f"posts to the oplog: {messages} per call"
+        found = kit.in_turn(kinds, args.repeat, f"{name}, ")
+        figures.append(kit.compared(name, "messages/s", "agent", found, lambda r: r.messages))
+    return figures
 
 
-def read(args: argparse.Namespace) -> list[str]:
-    told = []
+def read(args: argparse.Namespace) -> list[kit.Figure]:
+    figures = []
     count = int(args.rate * args.seconds)
     for what in ("poll", "follow"):
         with agent_with(1) as agent:
@@ -198,15 +198,21 @@ def read(args: argparse.Namespace) -> list[str]:
         if what == "poll":
             answers = Times(found["latencies"])
             name = f"{len(answers) / took:,.0f} polls/s, each at once after the last ({answers})"
-        told.append(
-            f"{args.consumers} consumers at {args.rate:,} messages/s, {name}:"
-            f" {len(ages) / took:,.0f} events/s, {ages}, server CPU {busy:.0%}"
+        print(
+            f"  {args.consumers} consumers at {args.rate:,} messages/s, {name}:"
+            f" {len(ages) / took:,.0f} events/s, {ages}, server CPU {busy:.0%}",
+            flush=True,
         )
-        print(f"  {told[-1]}", flush=True)
-    return told
+        kind = "pollers" if what == "poll" else "streams"
+        name = f"{args.consumers} {kind} at {args.rate:,} messages/s"
+        figures += [
+            kit.Figure(f"{name}: p50", "ms", [ages.percentile(0.5)]),
+            kit.Figure(f"{name}: p99", "ms", [ages.percentile(0.99)]),
+        ]
+    return figures
 
 
-def memory(args: argparse.Namespace) -> list[str]:
+def memory(args: argparse.Namespace) -> list[kit.Figure]:
     """Compare an agent on a store with many topics with one on a store with a single topic."""
     raise_file_limit()
     flags = ("--max-clients", str(args.topics + 1))
@@ -224,14 +230,14 @@ def memory(args: argparse.Namespace) -> list[str]:
     for name, value in mib.items():
         print(f"  {name} topics: {value:.1f} MiB", flush=True)
 
-    def more(state: str) -> float:
-        return mib[f"{state} {args.topics}"] - mib[f"{state} 1"]
+    def figure(name: str, state: str) -> kit.Figure:
+        more = mib[f"{state} {args.topics}"] - mib[f"{state} 1"]
+        return kit.Figure(f"{args.topics:,} topics beside 1: {name}", "MiB more", [more])
 
     return [
-        f"Memory of {args.topics:,} topics beside 1: {more('idle'):.1f} MiB more when idle after a"
-        f" restart, {more('created'):.1f} MiB more in the agent that created and used all,"
-        f" {more('listened'):.1f} MiB more with {args.topics:,} streams, each of its own topic"
-        " beside all of one topic"
+        figure("idle after a restart", "idle"),
+        figure("in the agent that created and used all", "created"),
+        figure(f"a stream of each beside {args.topics:,} streams of one", "listened"),
     ]
 
 
@@ -270,13 +276,11 @@ def main() -> None:
         args.seconds, args.consumers, args.topics, args.repeat = 1.0, 10, 200, 1
     if args.before:
         args.before = args.before.resolve()
-    parts: dict[str, Callable[[argparse.Namespace], list[str]]] = {
+    parts: dict[str, Callable[[argparse.Namespace], list[kit.Figure]]] = {
         "publish": publish, "oplog": oplog, "read": read, "memory": memory,
     }  # fmt: skip
-    lines = []
-    for name in args.only:
-        lines += parts[name](args)
-    print(f"Messages of {PAYLOAD_BYTES} bytes, SQLite:", *lines, sep="\n")
+    figures = [figure for name in args.only for figure in parts[name](args)]
+    kit.finish(f"Messages of {PAYLOAD_BYTES} bytes, SQLite", figures, args)
 
 
 if __name__ == "__main__":

@@ -38,24 +38,26 @@ def rate(
     return len(took) / args.seconds, took
 
 
-def transactions(args: argparse.Namespace) -> str:
+def transactions(args: argparse.Namespace) -> list[kit.Figure]:
     if not is_installed():
         print("No comparison: redis-server is missing (Debian: apt install redis-server).")
-    ratios = []
+    figures = []
     for records, topics in SHAPES:
         name = f"{records:,} records in {topics} topics"
         with agent_with(topics) as agent:
             ours, took = rate("agent", agent.port, topics, records, args)
         print(f"  {name}: agent {ours:,.0f} transactions/s ({took})", flush=True)
+        beside = {}
         if is_installed():
             with redis() as (port, _):
                 theirs, took = rate("redis", port, topics, records, args)
             print(f"  {name}: Redis {theirs:,.0f} transactions/s ({took})", flush=True)
-            ratios.append(f"{ours / theirs:.2f} of Redis ({name})")
-    return f"Transactions, {args.connections} connections: {', '.join(ratios)}"
+            beside["Redis"] = [theirs]
+        figures.append(kit.Figure(name, "transactions/s", [ours], beside))
+    return figures
 
 
-def publishing(args: argparse.Namespace) -> str:
+def publishing(args: argparse.Namespace) -> kit.Figure:
     records, topics = BESIDE
     with agent_with(topics) as agent:
         alone = measure("topics", agent.port, agent.process.pid, topics, 1, args)
@@ -64,10 +66,8 @@ def publishing(args: argparse.Namespace) -> str:
         count = len(Times(result(beside)["latencies"])) / (args.seconds + 1)
     print(f"  publishing alone: {alone}", flush=True)
     print(f"  beside {count:,.0f} transactions/s: {during}", flush=True)
-    return (
-        f"Publishing one message a call beside {count:,.0f} transactions/s of {records} records:"
-        f" {during.messages / alone.messages:.2f} of its rate alone"
-    )
+    name = f"publishing one message a call beside transactions of {records} records"
+    return kit.Figure(name, "messages/s", [during.messages], {"it alone": [alone.messages]})
 
 
 def main() -> None:
@@ -79,8 +79,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.quick:
         args.seconds = 1.0
-    lines = [transactions(args), publishing(args)]
-    print(f"Records of {PAYLOAD_BYTES} bytes, SQLite:", *lines, sep="\n")
+    figures = [*transactions(args), publishing(args)]
+    kit.finish(f"Records of {PAYLOAD_BYTES} bytes, SQLite", figures, args)
 
 
 if __name__ == "__main__":

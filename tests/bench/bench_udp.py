@@ -2,7 +2,7 @@
 
 The rate rises in steps until operations are lost, or are not committed one second after the last
 datagram. The bare loop has the same sender on the same machine; it decodes and stores nothing, so
-it is the limit of the machine for a Python process. Prints both rates and their ratio in percent.
+it is the limit of the machine for a Python process. Prints both rates and their ratio.
 
     python -m tests.bench.bench_udp [--seconds 5] [--objects 5000]
 """
@@ -103,10 +103,9 @@ def main() -> None:
     args = parser.parse_args()
     agent = highest("agent", against_agent, args)
     bare = highest("bare recv loop", against_bare_loop, args)
-    print(
-        f"UDP ingest: {agent:,.0f} operations/s stored without loss, "
-        f"{agent / bare:.0%} of a bare recv loop ({bare:,.0f}/s)"
-    )
+    other = {"a bare recv loop": [bare]}
+    figure = kit.Figure("highest rate without loss", "operations/s", [agent], other)
+    kit.finish(f"UDP, {args.objects:,} objects", [figure], args)
 
 
 if __name__ == "__main__":

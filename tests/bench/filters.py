@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import uvloop
 
@@ -34,6 +35,14 @@ from tests.kits.agents.agent import Agent
 
 _SETTLE_SECONDS = 2.0
 _BATCH = 2_000
+
+
+class FilterCost(NamedTuple):
+    """CPU time per operation and the longest answer of /live, and the memory of a consumer."""
+
+    cpu_ms: float
+    longest_ms: float
+    consumer_kib: float
 
 
 class FilterReader(asyncio.Protocol):
@@ -74,8 +83,8 @@ class FilterCase:
         self.opened = asyncio.Semaphore(0)
         self.got = 0
 
-    async def run(self, operations: int) -> float:
-        """Print the figures. Return the server's CPU seconds per operation of a batch."""
+    async def run(self, operations: int) -> FilterCost:
+        """Print the figures. Return those of a batch."""
         pid = self.agent.process.pid
         resident = kit.resident_mib(pid)
         begun = time.monotonic()
@@ -90,23 +99,23 @@ class FilterCase:
         single = min(operations, 20 if self.matching else operations)
         await self.send("one by one", [[n] for n in range(single)])
         batch = max(1, operations // 2) if self.matching else operations
-        cost = await self.send("one batch", [list(range(batch))])
+        cpu, longest = await self.send("one batch", [list(range(batch))])
         print(
             f"  resident {resident:.0f} MiB before, {connected:.0f} connected,"
             f" {kit.resident_mib(pid):.0f} after"
         )
         async with Watch(self.agent) as watch:
-            cpu = kit.cpu_seconds(pid)
+            before = kit.cpu_seconds(pid)
             begun = time.monotonic()
             for reader in random.sample(readers, len(readers)):
                 reader.transport.abort()
             await asyncio.to_thread(self.agent.wait_status, clients=0)
             took = time.monotonic() - begun
         print(
-            f"  all left after {took:.2f} s, {kit.cpu_seconds(pid) - cpu:.2f} s CPU, {watch}",
+            f"  all left after {took:.2f} s, {kit.cpu_seconds(pid) - before:.2f} s CPU, {watch}",
             flush=True,
         )
-        return cost
+        return FilterCost(cpu * 1000, longest * 1000, (connected - resident) / self.filters * 1024)
 
     async def connect(self) -> list[FilterReader]:
         loop = asyncio.get_running_loop()
@@ -126,8 +135,11 @@ class FilterCase:
     def types(self, number: int) -> str:
         return f"own{number},sent" if self.matching else f"own{number}"
 
-    async def send(self, name: str, batches: list[list[int]]) -> float:
-        """Post operations and wait for all events. Return the CPU seconds per operation."""
+    async def send(self, name: str, batches: list[list[int]]) -> tuple[float, float]:
+        """Post operations and wait for all events.
+
+        Return the CPU seconds per operation, and those of the longest answer of /live.
+        """
         pid = self.agent.process.pid
         operations = sum(map(len, batches))
         wanted = self.got + operations * (self.filters if self.matching else 1)
@@ -147,7 +159,7 @@ class FilterCase:
             f" server CPU {cpu / operations * 1e6:,.0f} µs per operation, {watch}",
             flush=True,
         )
-        return cpu / operations
+        return cpu / operations, watch.longest
 
     def operation(self, number: int) -> dict[str, object]:
         type_ = "sent" if self.matching else f"own{number % self.filters}"
@@ -268,10 +280,10 @@ async def append(filters: int, matching: bool) -> None:
     )
 
 
-def measure(filters: int, operations: int) -> None:
-    """Run both cases and print the ratio of their CPU times per operation."""
+def measure(filters: int, operations: int) -> list[kit.Figure]:
+    """Run both cases."""
     raise_file_limit()
-    costs = []
+    found: dict[str, list[FilterCost]] = {}
     for matching in (False, True):
         print(
             f"{filters:,} consumers, {'matching' if matching else 'disjoint'} filters:", flush=True
@@ -283,12 +295,17 @@ def measure(filters: int, operations: int) -> None:
             tempfile.TemporaryDirectory() as folder,
             Agent(Path(folder), "--max-clients", "100000") as agent,
         ):
-            costs.append(uvloop.run(FilterCase(agent, filters, matching).run(operations)))
-    disjoint, matching_all = costs
-    print(
-        f"CPU of an operation that passes all {filters:,} filters: {matching_all / disjoint:,.1f}"
-        " times that of one that passes one filter"
-    )
+            cost = uvloop.run(FilterCase(agent, filters, matching).run(operations))
+            found["all match" if matching else "one matches"] = [cost]
+
+    def figure(name: str, unit: str, value: Callable[[FilterCost], float]) -> kit.Figure:
+        return kit.compared(name, unit, "all match", found, value)
+
+    return [
+        figure("operation of a batch that all filters match", "ms of CPU", lambda c: c.cpu_ms),
+        figure("longest answer of /live beside it", "ms", lambda c: c.longest_ms),
+        figure("memory of a consumer", "KiB", lambda c: c.consumer_kib),
+    ]
 
 
 if __name__ == "__main__":

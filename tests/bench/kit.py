@@ -1,21 +1,63 @@
-"""Parts that the benchmarks share: arguments, processes, and figures of a process."""
+"""Parts that the benchmarks share: arguments, turns, processes, and figures of a process."""
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import time
 from asyncio.subprocess import Process
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from tests.kits.figures.figure import Figure as Figure
+from tests.kits.figures.figure import shown
 from tests.kits.paths import ROOT as ROOT
+
+T = TypeVar("T")
 
 
 def parser(docstring: str | None) -> argparse.ArgumentParser:
     """Return a parser whose help is the docstring of the benchmark."""
-    return argparse.ArgumentParser(
+    made = argparse.ArgumentParser(
         description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    made.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to a file")
+    return made
+
+
+def in_turn(
+    kinds: Mapping[str, Callable[[], T]], repeats: int, title: str = ""
+) -> dict[str, list[T]]:
+    """Measure and print each kind in turn, so that a change of the machine meets all."""
+    found: dict[str, list[T]] = {name: [] for name in kinds}
+    for _ in range(repeats):
+        for name, measure in kinds.items():
+            value = measure()
+            found[name].append(value)
+            text = shown(value) if isinstance(value, float) else value
+            print(f"  {title}{name}: {text}", flush=True)
+    return found
+
+
+def compared(
+    name: str,
+    unit: str,
+    ours: str,
+    found: Mapping[str, Sequence[T]],
+    value: Callable[[T], float],
+) -> Figure:
+    """Return the figure of the kind ``ours`` beside the other kinds."""
+    values = {kind: [value(each) for each in repeats] for kind, repeats in found.items()}
+    return Figure(name, unit, values.pop(ours), values)
+
+
+def finish(heading: str, figures: Sequence[Figure], args: argparse.Namespace) -> None:
+    """Print the figures of a benchmark. Write them as JSON if its command asks for it."""
+    print(f"{heading}:", *figures, sep="\n  ", flush=True)
+    if args.json:
+        args.json.write_text(json.dumps([figure.stored() for figure in figures]), "utf-8")
 
 
 def command(module: str, *arguments: object) -> list[str]:
