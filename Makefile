@@ -12,6 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 # How long each long run of `make soak` lasts.
 MINUTES ?= 10
+# The names of the benchmarks that `make bench` runs, by default all, and the runs of each.
+ONLY ?=
+RUNS ?= 1
 
 ##@ Use
 demo: $(VENV)/.runtime ## start an agent with a small producer; prints commands to paste
@@ -37,10 +40,8 @@ test: tools $(VENV)/.dev $(VENV)/.release .cache/mongo-servers .cache/opensearch
 soak: tools $(VENV)/.dev .cache/mongo-servers ## repeat hard tests, MINUTES=10 for each subject
 	@OPLOG_SOAK_MINUTES=$(MINUTES) $(BIN)/python -m pytest tests/soak -s
 
-bench: $(VENV)/.dev ## run the benchmarks, one after another
-	@set -e; for file in $(sort $(wildcard tests/bench/bench_*.py)); do \
-		echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file; \
-	done
+bench: $(VENV)/.dev ## run benchmarks and write their page: make bench ONLY="http udp" RUNS=3
+	@$(BIN)/python -m tests.bench.report --runs $(RUNS) $(ONLY)
 
 ##@ Build
 docs: $(VENV)/.release ## build the documentation as a site in build/site; a broken link is an error

@@ -53,9 +53,11 @@ def plots_of(results: Results) -> dict[str, str]:
     found = {}
     for name, plot in PLOTS.items():
         result = results.get(plot.benchmark)
-        figures = [each for each in result.figures if each.unit in plot.units] if result else []
-        if figures:
-            found[name] = svg(plot.title, figures)
+        if result is None:
+            continue
+        if figures := [each for each in result.figures if each.unit in plot.units]:
+            subtitle = f"{result.conditions.moment}, {result.conditions.cpu}"
+            found[name] = svg(plot.title, subtitle, figures)
     return found
 
 
@@ -77,11 +79,15 @@ def part(results: Results) -> str:
 
 
 def _table(known: Results, numbers: Mapping[str, int]) -> Iterator[str]:
+    machines = _machines(known)
     yield "| measured | oplog | beside | repeats | run |"
     yield "|---|---|---|---|---|"
     for name, result in known.items():
-        failed = f"failed on {cell(result.failed)}" if result.failed else ""
-        yield f"| **{BENCHMARKS[name].title}** | {failed} | | | {numbers[name]} |"
+        told = [f"failed on {result.failed}"] if result.failed else []
+        if result.figures:
+            told.append(f"{result.conditions.moment}, on {machines[_machine(result.conditions)]}")
+        line = "<br>".join(map(cell, told))
+        yield f"| **{BENCHMARKS[name].title}** | {line} | | | {numbers[name]} |"
         yield from map(_row, result.figures)
 
 
@@ -92,16 +98,11 @@ def _row(figure: Figure) -> str:
 
 
 def _runs(known: Results, numbers: Mapping[str, int]) -> Iterator[str]:
-    machines = _machines(known)
-    yield "| run | command | date | load average | busy cores | seconds | machine |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| run | command | runs | seconds of one |"
+    yield "|---|---|---|---|"
     for name, result in known.items():
-        at = result.conditions
-        runs = f", {result.runs} runs" if result.runs > 1 else ""
-        yield (
-            f"| {numbers[name]} | `{BENCHMARKS[name].command}`{runs} | {at.date} | {at.load:g}"
-            f" | {at.busy:g} | {result.seconds:.0f} | {machines[_machine(at)]} |"
-        )
+        seconds = f"{result.seconds:.0f}" if result.figures else ""
+        yield f"| {numbers[name]} | `{BENCHMARKS[name].command}` | {result.runs} | {seconds} |"
 
 
 def _machines(known: Mapping[str, Result]) -> dict[str, str]:

@@ -33,14 +33,14 @@ class Bar(NamedTuple):
     spread: Spread
 
 
-def svg(title: str, figures: Sequence[Figure]) -> str:
+def svg(title: str, subtitle: str, figures: Sequence[Figure]) -> str:
     """Return the plot of at least one figure."""
     body: list[str] = []
-    y = 44
+    y = 60
     for figure in figures:
         body += _panel(figure, y)
         y += _height(figure)
-    description = ". ".join(map(str, figures))
+    description = ". ".join([subtitle, *map(str, figures)])
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}"'
         f' height="{y}" role="img" aria-labelledby="title desc">',
@@ -49,6 +49,7 @@ def svg(title: str, figures: Sequence[Figure]) -> str:
         f"<style>{_style()}</style>",
         f'<rect class="back" width="{WIDTH}" height="{y}" rx="6"/>',
         _text(MARGIN, 28, title, "title"),
+        _text(MARGIN, 46, subtitle, "unit"),
         *body,
         "</svg>",
     ]

@@ -13,6 +13,8 @@ from typing import Any
 from tests.kits.figures.figure import Figure
 from tests.kits.paths import ROOT
 
+# So many cores in use by other programs spoil a figure.
+BUSY = 0.2
 _STAT = Path("/proc/stat")
 STORE = ROOT / "docs/internals/benchmarks/results.json"
 
@@ -49,8 +51,14 @@ class Conditions:
             memory_gib=round(page * pages / (1 << 30), 1),
             python=f"{platform.python_implementation()} {platform.python_version()}",
             sqlite=sqlite3.sqlite_version,
-            kernel=f"{platform.system()} {platform.release()}",
+            kernel=f"{platform.system()} {platform.release().partition('-')[0]}",
         )
+
+    @property
+    def moment(self) -> str:
+        """Return the date and how busy the machine was."""
+        busy = ": a busy machine" if self.busy >= BUSY else ""
+        return f"{self.date}, load average {self.load:g}, {self.busy:g} cores busy{busy}"
 
     @property
     def machine(self) -> str:

@@ -144,6 +144,11 @@ def test_busy_cores_are_the_share_of_the_time_that_was_not_idle() -> None:
     assert busy_cores(before, before, 4) == 4.0
 
 
+def test_conditions_tell_how_busy_the_machine_was() -> None:
+    assert CONDITIONS.moment == "2026-01-31 12:00 UTC, load average 0.25, 0.01 cores busy"
+    assert LATER.moment.endswith("load average 3.5, 1.2 cores busy: a busy machine")
+
+
 def test_conditions_name_the_machine() -> None:
     assert CONDITIONS.machine == (
         "A CPU, 2 cores, 7.8 GiB, CPython 3.11.2, SQLite 3.40.1, Linux 6.1"

@@ -19,7 +19,7 @@ LETTER = 7.0
 
 
 def drawn(*figures: Figure) -> ElementTree.Element:
-    return ElementTree.fromstring(svg("A title", figures))
+    return ElementTree.fromstring(svg("A title", "A day, a machine", figures))
 
 
 def texts(root: ElementTree.Element) -> list[str]:
@@ -36,7 +36,12 @@ def rectangles(root: ElementTree.Element, kind: str) -> list[dict[str, float]]:
 
 def test_the_plot_has_its_title_names_values_and_unit() -> None:
     found = texts(drawn(POSTS))
-    assert {"A title", "posts: requests/s, more is better", "requests/s"} <= set(found)
+    assert {
+        "A title",
+        "A day, a machine",
+        "posts: requests/s, more is better",
+        "requests/s",
+    } <= set(found)
     assert {"oplog", "bare uvicorn", "NATS"} <= set(found)
     assert {"20 (10 to 30)", "40", "6 (5 to 7)"} <= set(found)
 
@@ -162,7 +167,7 @@ def test_text_and_bars_stand_out_in_both_themes(theme: dict[str, str]) -> None:
 
 
 def test_the_picture_has_both_themes_and_loads_nothing() -> None:
-    text = svg("A title", [POSTS])
+    text = svg("A title", "A day, a machine", [POSTS])
     light, _, dark = text.partition("@media (prefers-color-scheme:dark)")
     assert all(colour in light for colour in LIGHT.values())
     assert all(colour in dark for colour in DARK.values())
