@@ -13,7 +13,7 @@ from oplogd.decode.media_types import NDJSON
 from oplogd.decode.pieces import Pieces, pieces
 from oplogd.decode.walk import ElementError, Extents, begins, elements, is_long
 from oplogd.errors import MessageTooLargeError, OperationError, OplogError
-from oplogd.model.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, decode
+from oplogd.model.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, decode, decode_usual
 
 _LINES_PIECE = 4096
 _WHITE = b" \t\r\n"
@@ -84,6 +84,10 @@ def decoding(
             return Body([decode(body, arrival, on_unknown)], batch=False)
         except OperationError as error:
             raise _bad_body(error.field, error.reason) from None
+    if len(body) <= MAX_OPERATION_BYTES and (usual := decode_usual(bytes(body), arrival)):
+        if len(usual) > most:
+            raise TooManyError(len(usual), most)
+        return Body(usual, batch=True)
     try:
         found = yield from _elements(body, most)
     except MessageTooLargeError as error:

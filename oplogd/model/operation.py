@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from functools import lru_cache
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -11,6 +12,7 @@ from oplogd.decode.buffers import Text
 from oplogd.decode.nesting import is_too_deep
 from oplogd.decode.surrogates import explained
 from oplogd.errors import OperationError
+from oplogd.model.operation_errors import explained_error
 
 MAX_OPERATION_BYTES = 64 * 1024
 # No operation has a longer text as a string in JSON, even if all of it is escaped.
@@ -29,14 +31,9 @@ _RFC3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ]((?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:[0-5]\d)",
     re.ASCII,
 )
-_ERROR_PATH = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
-_WRONG_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_WORDS = {
-    "str": "a string", "str | null": "a string", "array": "a list", "array | null": "a list",
-    "object": "an object", "int": "a number", "float": "a number", "bool": "true or false",
-    "null": "null",
-}  # fmt: skip
+# Characters of the usual times.
+_SHORT = 32
+_NUL = b"\\u0000"
 # SSE parsers that split lines by Unicode's rules would cut the data at these three.
 _LINE_ENDS = (
     (b"\xc2\x85", b"\\u0085"),
@@ -100,6 +97,7 @@ class _Row(msgspec.Struct, gc=False):
 
 
 _decode_input: Callable[[bytes], _Input] = msgspec.json.Decoder(_Input).decode
+_decode_inputs: Callable[[bytes], list[_Input]] = msgspec.json.Decoder(list[_Input]).decode
 _decode_extended: Callable[[bytes], _Input] = msgspec.json.Decoder(_Extended).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_row: Callable[[bytes], _Row] = msgspec.json.Decoder(_Row).decode
@@ -139,6 +137,12 @@ def normalise_timestamp(text: str) -> str:
     return parse_timestamp(text).isoformat(timespec="milliseconds")[:23] + "Z"
 
 
+@lru_cache(16)
+def _short_timestamp(text: str) -> str:
+    """As ``normalise_timestamp``. Operations of one moment often have one time."""
+    return normalise_timestamp(text)
+
+
 def encode_data(timestamp: str, parents: list[str], type_: str, id_: str) -> bytes:
     """Encode an operation as JSON on one line, in the order of the wire contract."""
     data = _encode_data(Data(timestamp, parents, type_, id_))
@@ -166,6 +170,12 @@ def decode(raw: Text, arrival: str, on_unknown: OnUnknown = None) -> Operation:
     ``arrival``: its default timestamp, see ``format_ms``. ``on_unknown``: see ``OnUnknown``.
     """
     raw = _sized(raw)
+    try:
+        usual = _usual(_decode_input(raw), arrival)
+    except (msgspec.MsgspecError, UnicodeDecodeError, OperationError):
+        usual = None
+    if usual and _NUL not in raw:
+        return usual
     given = _read(_decode_input, raw, _decode_extended)
     event = _EVENT_BY_ANY_CASE.get(given.event) or given.event.lower()
     if event not in EVENTS:
@@ -180,6 +190,35 @@ def decode(raw: Text, arrival: str, on_unknown: OnUnknown = None) -> Operation:
     if on_unknown and type(given) is _Extended:
         on_unknown(raw)
     return Operation(event, f"{type_}/{id_}", encode_data(timestamp, parents, type_, id_))
+
+
+def decode_usual(body: bytes, arrival: str) -> list[Operation] | None:
+    """Decode a JSON array of operations without anything unusual, in less time than ``decode``.
+
+    None: let ``decode`` judge each element. ``body``: at most MAX_OPERATION_BYTES.
+    """
+    try:
+        found = [_usual(each, arrival) for each in _decode_inputs(body)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, OperationError):
+        return None
+    return None if None in found or _NUL in body else cast(list[Operation], found)
+
+
+def _usual(given: _Input, arrival: str) -> Operation | None:
+    """Return the operation if it is valid at first sight. Raises OperationError for its time."""
+    type_, id_ = given.type.lower(), given.id
+    parents, timestamp = given.parents or [], given.timestamp
+    if (
+        given.event not in EVENTS
+        or not 0 < len(type_) <= MAX_TYPE_BYTES // 4
+        or not 0 < len(id_) <= MAX_ID_BYTES // 4
+        or "/" in type_
+        or "," in type_
+        or "" in parents
+    ):
+        return None
+    timestamp = arrival if timestamp is None else _timestamp(timestamp)
+    return Operation(given.event, f"{type_}/{id_}", encode_data(timestamp, parents, type_, id_))
 
 
 def unknown_members(raw: Text) -> list[str]:
@@ -228,7 +267,7 @@ def _read(
     except RecursionError:
         raise OperationError("operation", "is nested too deeply") from None
     except msgspec.DecodeError as error:
-        raise _explain(str(explained(error, tolerant or decoder, raw))) from None
+        raise explained_error(str(explained(error, tolerant or decoder, raw))) from None
 
 
 def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
@@ -242,7 +281,7 @@ def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
         raise OperationError("type", f"is longer than {MAX_TYPE_BYTES} bytes")
     if len(id_) > MAX_ID_BYTES // 4 and len(id_.encode()) > MAX_ID_BYTES:
         raise OperationError("id", f"is longer than {MAX_ID_BYTES:,} bytes")
-    if b"\\u0000" in raw:
+    if _NUL in raw:
         for name, value in _named(type_, id_, parents):
             if "\0" in value:
                 raise OperationError(name, "must not contain NUL")
@@ -250,7 +289,7 @@ def _check(type_: str, id_: str, parents: list[str], raw: bytes) -> None:
 
 def _timestamp(text: str) -> str:
     try:
-        return normalise_timestamp(text)
+        return _short_timestamp(text) if len(text) <= _SHORT else normalise_timestamp(text)
     except ValueError as error:
         raise OperationError("timestamp", str(error)) from None
 
@@ -258,18 +297,3 @@ def _timestamp(text: str) -> str:
 def _named(type_: str, id_: str, parents: list[str]) -> list[tuple[str, str]]:
     numbered = [(f"parents[{index}]", parent) for index, parent in enumerate(parents)]
     return [("type", type_), ("id", id_), *numbered]
-
-
-def _explain(message: str) -> OperationError:
-    """Translate a message of msgspec into the words of the contract."""
-    path = _ERROR_PATH.search(message)
-    field = path[1] if path else "operation"
-    message = _ERROR_PATH.sub("", message)
-    if missing := _MISSING.fullmatch(message):
-        return OperationError(missing[1], "is required")
-    if wrong := _WRONG_TYPE.fullmatch(message):
-        expected, got = (_WORDS.get(word, word) for word in wrong.groups())
-        return OperationError(field, f"must be {expected}, not {got}")
-    return OperationError(
-        field, f"is not valid JSON: {message.removeprefix('JSON is malformed: ')}"
-    )

@@ -280,7 +280,7 @@ def test_every_trouble_with_the_store_is_explained() -> None:
     assert [reason for reason in reasons if reason.replace("…", "") not in code] == []
     tree = ast.parse((ROOT / "oplogd/store/sqlite/file/connection.py").read_text())
     (translate,) = (
-        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "_translate"
+        n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "translated"
     )
     told = [
         words(n.value, {})
