@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from oplog_kit.listen import Address
 from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import DiskFullError, OperationError, QueueFullError
+from oplogd.host.datagrams import Datagrams, datagrams_of
 from oplogd.host.logs import Episode
 from oplogd.host.sockets import address_of, bind
 from oplogd.ingest.counters import IngestCounters
@@ -27,7 +28,6 @@ _CALL_SECONDS = 0.003
 # More datagrams than a receive buffer holds: the kernel doubles the buffer and counts over 512
 # bytes for the smallest datagram.
 _MOST_AT_STOP = 2 * RECEIVE_BUFFER // 512
-_MAX_DATAGRAM = 65_536
 _SO_RCVBUFFORCE = 33
 # Seconds without an occurrence that end an episode in the log.
 QUIET_SECONDS = 5.0
@@ -127,6 +127,7 @@ class UdpIngest:
     ) -> None:
         self._clock = clock
         self._sockets = list(sockets)
+        self._datagrams = [datagrams_of(sock) for sock in sockets]
         self._queue = queue
         self._counters = counters
         self._ignored = ignored
@@ -138,6 +139,7 @@ class UdpIngest:
             logger, "refusing invalid operations that come by UDP", quiet=QUIET_SECONDS
         )
         self._dropped_before_close = 0
+        self._is_stopping = False
 
     @property
     def addresses(self) -> list[str]:
@@ -145,24 +147,26 @@ class UdpIngest:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        for sock in self._sockets:
-            loop.add_reader(sock, self._drain, sock)
+        for each in self._datagrams:
+            loop.add_reader(each.sock, self._read, each)
 
     async def stop(self) -> None:
         """Read the datagrams in the kernel, then close the sockets. It ends under any load."""
+        self._is_stopping = True
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock)
             _shut_off(sock)
-        for sock in self._sockets:
+        for each in self._datagrams:
             left = _MOST_AT_STOP
-            while left > 0 and (count := self._drain(sock)):
+            while left > 0 and (count := self._drain(each)):
                 left -= count
                 await asyncio.sleep(0)
         self._dropped_before_close = self.kernel_drops()
         for sock in self._sockets:
             sock.close()
         self._sockets = []
+        self._datagrams = []
 
     def kernel_drops(self) -> int:
         """Return the number of datagrams dropped by the kernel; 0 if the system does not tell."""
@@ -180,35 +184,43 @@ class UdpIngest:
                     drops += int(columns[12])
         return drops
 
-    def _drain(self, sock: socket.socket) -> int:
+    def _read(self, datagrams: Datagrams) -> None:
+        if self._is_stopping:
+            return
+        self._drain(datagrams)
+        if datagrams.has_more:  # the loop looks at the socket only
+            asyncio.get_running_loop().call_soon(self._read, datagrams)
+
+    def _drain(self, datagrams: Datagrams) -> int:
+        """Read datagrams. Return their number."""
         refused = self.refused
         now = self._clock.now_ms()
         arrival = format_ms(now)
         operations: list[Operation] = []
         ignored: dict[str, Ignored] = {}
-        sender: Any = ("",)
 
         def on_unknown(raw: bytes) -> None:
-            host = host_of(sender)
+            host = host_of(datagrams.sender())
             if host not in ignored:
                 ignored[host] = Ignored()
             ignored[host].add(raw)
 
         first = ""
         count, before = 0, refused.count
-        receive, clock = sock.recvfrom, self._clock.monotonic
+        receive, clock = datagrams.receive, self._clock.monotonic
         until = clock() + _CALL_SECONDS
         try:
             while count < DATAGRAMS_PER_CALL and clock() < until:
-                raw, sender = receive(_MAX_DATAGRAM)
+                raw = receive()
+                if raw is None:
+                    break
                 count += 1
                 try:
                     operations.append(decode(raw, arrival, on_unknown))
                 except OperationError as error:
+                    sender = datagrams.sender()
                     refused.add(now, sender, str(error), raw)
                     first = first or f"from {shown_address(sender)}: {error}"
-        except (BlockingIOError, InterruptedError):
-            pass
         except OSError as failed:
             logger.warning("reading UDP failed: %s", failed)
         self._counters.received += len(operations)

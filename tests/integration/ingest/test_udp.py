@@ -16,6 +16,7 @@ from oplogd.ingest.queue import IngestQueue
 from oplogd.ingest.udp import UdpIngest, open_sockets
 from oplogd.model.operation import format_ms
 from tests.kits.models.operations import operation
+from tests.kits.processes.logged import DEADLINE
 
 CALLS = 8
 A_CALL = 16
@@ -53,6 +54,24 @@ async def test_a_stop_reads_the_datagrams_in_the_kernel_in_turns_with_other_work
         flood.cancel()
     assert turns >= CALLS - 1
     assert (counters.received, queue.count) == (HELD, HELD)
+
+
+async def test_the_rest_of_a_call_that_took_too_long_is_read_without_a_further_datagram() -> None:
+    (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
+    counters = IngestCounters()
+    seconds = itertools.count(0, 0.001)
+    clock = Clock(monotonic=lambda: next(seconds))
+    queue = IngestQueue(1000, 1 << 30)
+    ingest = UdpIngest([sock], queue, counters, IgnoredMembers(counters), clock)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(9):
+            sender.sendto(VALID, sock.getsockname())
+    ingest.start()
+    async with asyncio.timeout(DEADLINE):
+        while counters.received < 9:
+            await asyncio.sleep(0)
+    await ingest.stop()
+    assert queue.count == 9
 
 
 async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> None:
