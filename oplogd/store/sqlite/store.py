@@ -44,8 +44,6 @@ from oplogd.store.sqlite.log.hand_over import HandOver
 from oplogd.store.sqlite.topics import statements as topic_statements
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
-# How often the follower looks for entries of other processes.
-POLL_SECONDS = 0.05
 
 _T = TypeVar("_T")
 
@@ -157,12 +155,15 @@ class SqliteStore:
         while True:
             entries = hand_over.take(after, at_ms, limit)
             left = deadline - time.monotonic()
-            if not entries and (left <= 0 or hand_over.must_read(POLL_SECONDS)):
-                entries = await self._follower.run(lambda db: log.read(db, after, limit, at_ms))
-                hand_over.has_read(entries)
+            if not entries and (most := hand_over.to_read(limit, left)):
+                found = await self._follower.run(lambda db: log.read(db, after, most, at_ms))
+                entries = hand_over.take(after, at_ms, limit)
+                if not entries:
+                    entries = found
+                    hand_over.has_read(found)
             if entries or left <= 0 or self._closing:
                 return entries
-            await hand_over.wait(min(POLL_SECONDS, left))
+            await hand_over.wait(left)
 
     async def read(self, after: int, limit: int, at_ms: int | None = None) -> list[Entry]:
         return await self._readers.run(lambda db: log.read(db, after, limit, at_ms))

@@ -8,18 +8,43 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from oplogd.model.event_id import Mark
+from oplogd.model.operation import Operation
 from oplogd.store.base import Entry
 
+# How often the follower looks for entries of other processes.
+POLL_SECONDS = 0.05
 # Bounds of the entries that wait for a busy follower. Beyond them it reads them from the file.
 MOST_BYTES = 8 << 20
-_ENTRY_BYTES = 200
+# Entries of a read without a sign of any.
+FEW = 100
 
 
 class Written(NamedTuple):
-    """Entries of one committed statement. ``before``: the entry before the first one."""
+    """Operations of one committed statement. ``before``: the entry before them. ``ms``: theirs.
+
+    ``size``: in bytes of JSON.
+    """
 
     before: Mark
-    entries: list[Entry]
+    ms: int
+    operations: Sequence[Operation]
+    size: int
+
+    def entries(self, count: int) -> list[Entry]:
+        """Return the first entries."""
+        ms = self.ms
+        return [
+            Entry(offset, ms, event, data.decode())
+            for offset, (event, _, data) in enumerate(
+                self.operations[:count], self.before.offset + 1
+            )
+        ]
+
+    def past(self, count: int) -> "Written":
+        """Return what follows the first entries."""
+        before = Mark(self.before.offset + count, self.ms)
+        left = self.operations[count:]
+        return Written(before, self.ms, left, self.size * len(left) // len(self.operations))
 
 
 class HandOver:
@@ -43,7 +68,7 @@ class HandOver:
             self._read_at = 0.0
         for each in written:
             self._waiting.append(each)
-            self._bytes += _size_of(each)
+            self._bytes += each.size
         if self._bytes > MOST_BYTES:
             self._waiting.clear()
             self._bytes = 0
@@ -51,42 +76,45 @@ class HandOver:
         self._woken.set()
 
     def take(self, offset: int, ms: int | None, limit: int) -> list[Entry]:
-        """Return up to ``limit`` entries after a mark. None: see ``must_read``."""
+        """Return up to ``limit`` entries after a mark. Without any: see ``to_read``."""
         while self._waiting and self._waiting[0].before.offset <= offset:
             written = self._waiting.popleft()
-            self._bytes -= _size_of(written)
-            before, entries = written
-            if before.offset == offset and before.ms == ms:
-                if len(entries) > limit:
-                    last = entries[limit - 1]
-                    self._waiting.appendleft(Written(Mark(last.offset, last.ms), entries[limit:]))
-                    self._bytes += _size_of(self._waiting[0])
-                return entries[:limit]
+            self._bytes -= written.size
+            if written.before.offset == offset and written.before.ms == ms:
+                if len(written.operations) > limit:
+                    self._waiting.appendleft(written.past(limit))
+                    self._bytes += self._waiting[0].size
+                if self._read_at:  # there was no entry of others before these
+                    self._read_at = self._clock() + POLL_SECONDS
+                return written.entries(limit)
             self._read_at = 0.0
         if self._waiting:
             self._read_at = 0.0
         self._woken.clear()
         return []
 
-    def must_read(self, seconds: float) -> bool:
-        """Return whether a read is due: others may have written. The next is, in ``seconds``."""
+    def to_read(self, limit: int, left: float) -> int:
+        """Return how many entries to read now. ``left``: seconds left to wait for entries.
+
+        Without a sign of others' entries only a few: most likely there is none, or an append of
+        this process ends meanwhile.
+        """
         now = self._clock()
-        if now < self._read_at:
-            return False
-        self._read_at = now + seconds
-        return True
+        if left > 0 and now < self._read_at:
+            return 0
+        is_expected, self._read_at = not self._read_at, now + POLL_SECONDS
+        return limit if is_expected or left <= 0 else min(limit, FEW)
 
     def has_read(self, entries: Sequence[Entry]) -> None:
         """Take note of the entries of a read. There may be more."""
         if entries:
             self._read_at = 0.0
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for entries added since ``take``, at most ``seconds``."""
+    async def wait(self, left: float) -> None:
+        """Wait for entries added since ``take``, or until a read is due or ``left`` is over."""
+        seconds = min(self._read_at - self._clock(), left)
+        if seconds <= 0:
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
-
-
-def _size_of(written: Written) -> int:
-    return sum(len(entry.data) + _ENTRY_BYTES for entry in written.entries)

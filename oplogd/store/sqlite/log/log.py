@@ -95,21 +95,14 @@ def append(
     with transaction(db) if needs_transaction else contextlib.nullcontext():
         for chunk in chunks:  # each statement appends, folds and trims
             rows = [(event, key, msgspec.Raw(data)) for event, key, data in chunk]
-            given = {"now": now, "body": as_json(rows), "operations": len(rows)}
+            body = as_json(rows)
+            given = {"now": now, "body": body, "operations": len(rows)}
             # SQLite commits the statement behind its last row.
             ((head, ms, before_ms),) = db.execute(sql.APPEND, given).fetchall()
             if before_ms is not None:
                 before = Mark(head - len(rows), before_ms)
-                first = before.offset + 1
-                written.append(Written(before, _entries(chunk, first, ms)))
+                written.append(Written(before, ms, chunk, len(body)))
     return written
-
-
-def _entries(operations: Sequence[Operation], first: int, ms: int) -> list[Entry]:
-    return [
-        Entry(offset, ms, event, data.decode())
-        for offset, (event, _, data) in enumerate(operations, first)
-    ]
 
 
 def append_fenced(

@@ -11,9 +11,8 @@ from oplogd.errors import LogReplacedError
 from oplogd.model.operation import decode
 from oplogd.store.base import Entry
 from oplogd.store.sqlite import SqliteStore
-from oplogd.store.sqlite import store as sqlite_store
 from oplogd.store.sqlite.file import parts
-from oplogd.store.sqlite.log import log
+from oplogd.store.sqlite.log import hand_over, log
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.processes.logged import DEADLINE
@@ -39,7 +38,7 @@ class Follower:
             return read(*given)  # type: ignore[arg-type]
 
         monkeypatch.setattr(log, "read", counted)
-        monkeypatch.setattr(sqlite_store, "POLL_SECONDS", 3600.0)
+        monkeypatch.setattr(hand_over, "POLL_SECONDS", 3600.0)
 
     async def begin(self) -> None:
         """Read the file to its end: from now on only others' entries need a read."""

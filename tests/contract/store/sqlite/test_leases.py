@@ -304,7 +304,7 @@ async def test_fenced_batches_of_several_statements_are_appended_completely(
 async def test_fenced_operations_wake_the_follower_without_a_poll(
     path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.sqlite.store.POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("oplogd.store.sqlite.log.hand_over.POLL_SECONDS", 3600.0)
     async with asyncio.timeout(DEADLINE), opened(path) as store:
         fence = await lead(store, "a")
         for offset in range(10):

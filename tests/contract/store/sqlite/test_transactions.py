@@ -282,7 +282,7 @@ async def test_steps_wake_the_followers_of_topics_and_of_the_log_without_a_poll(
     path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("oplogd.store.sqlite.topics.news.POLL_SECONDS", 3600.0)
-    monkeypatch.setattr("oplogd.store.sqlite.store.POLL_SECONDS", 3600.0)
+    monkeypatch.setattr("oplogd.store.sqlite.log.hand_over.POLL_SECONDS", 3600.0)
     async with asyncio.timeout(DEADLINE), opened(path) as store:
         topic = await store.topics.create(NAME, None)
         await group_log(store)
