@@ -101,3 +101,10 @@ def peak_mib(pid: int) -> float:
 
 def own_resident_mib() -> float:
     return resident_mib(os.getpid())
+
+
+def private_mib(pid: int) -> float:
+    """Return the memory that a process has written and shares with no other."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    (line,) = (line for line in rollup.splitlines() if line.startswith("Private_Dirty:"))
+    return int(line.split()[1]) / 1024

@@ -1,0 +1,130 @@
+"""Compare the memory of an idle consumer with that of an idle stream of a bare uvicorn application.
+
+Consumers connect and wait while nothing is sent. Their cost is the growth of the server's private
+memory from half of them to all, divided by their number: memory of the first ones includes pools
+and caches that all share. The bare application sends its headers and waits until the client goes.
+A connection of uvloop without HTTP is the floor.
+
+    python -m tests.bench.bench_consumers [--consumers 4000]
+"""
+
+import argparse
+import asyncio
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import uvloop
+
+from oplogd.server import raise_file_limit
+from tests.bench import kit
+from tests.bench.bare_streams import KINDS
+from tests.kits.agents.agent import NewAgent
+
+_SETTLE_SECONDS = 2.0
+_AT_ONCE = 100
+
+# The path of consumer ``number``.
+_Path = Callable[[int], str]
+
+CASES: dict[str, _Path] = {
+    "operations": lambda _: "/ops",
+    "one filter": lambda _: "/ops?types=video&parents=user/x3kd2",
+    "a filter each": lambda number: f"/ops?types=own{number}",
+    "topic": lambda _: "/v1/namespaces/bench/topics/idle/stream",
+}
+
+
+class IdleReader(asyncio.Protocol):
+    """``opened``: set when the head of the stream has come."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.opened = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).write(  # uvloop's has another base
+            f"GET {self._path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench/1.0\r\n"
+            "Accept: text/event-stream\r\nCache-Control: no-cache\r\n\r\n".encode()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if not self.opened.done():
+            assert b" 200 " in data[:20], data
+            self.opened.set_result(None)
+
+
+async def kib_each(port: int, pid: int, path: _Path, consumers: int) -> float:
+    """Connect consumers and return the memory of each in KiB."""
+    loop = asyncio.get_running_loop()
+    readers: list[asyncio.BaseTransport] = []
+
+    async def connect(number: int) -> asyncio.BaseTransport:
+        transport, reader = await loop.create_connection(
+            lambda: IdleReader(path(number)), "127.0.0.1", port
+        )
+        await reader.opened
+        return transport
+
+    async def settled_with(count: int) -> float:
+        while len(readers) < count:
+            numbers = range(len(readers), min(len(readers) + _AT_ONCE, count))
+            readers.extend(await asyncio.gather(*map(connect, numbers)))
+        await asyncio.sleep(_SETTLE_SECONDS)
+        return kit.private_mib(pid)
+
+    half = await settled_with(consumers // 2)
+    grown = await settled_with(consumers) - half
+    for transport in readers:
+        cast(asyncio.Transport, transport).abort()
+    return grown * 1024 / (consumers - consumers // 2)
+
+
+@contextmanager
+def agent() -> Iterator[tuple[int, int]]:
+    """Run an agent with an empty topic. Yield its port and process id."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        NewAgent(Path(folder), "--max-clients", "100000") as running,
+    ):
+        assert running.request("PUT", "/v1/namespaces/bench/topics/idle").status < 300
+        yield running.port, running.process.pid
+
+
+@contextmanager
+def bare(kind: str) -> Iterator[tuple[int, int]]:
+    """Run a bare server. Yield its port and process id."""
+    command = kit.command("bare_streams", kind)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=kit.ROOT) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline()), process.pid
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    parser = kit.parser(__doc__)
+    parser.add_argument("--consumers", type=int, default=4_000)
+    args: argparse.Namespace = parser.parse_args()
+    raise_file_limit()
+    found: dict[str, float] = {}
+    for name, path in CASES.items():
+        with agent() as (port, pid):
+            found[name] = uvloop.run(kib_each(port, pid, path, args.consumers))
+        print(f"  {name:<14} {found[name]:6.1f} KiB", flush=True)
+    for kind in KINDS:
+        with bare(kind) as (port, pid):
+            found[kind] = uvloop.run(kib_each(port, pid, CASES["operations"], args.consumers))
+        print(f"  {kind:<14} {found[kind]:6.1f} KiB", flush=True)
+    print(
+        f"An idle consumer takes {found['operations']:.1f} KiB,"
+        f" {found['operations'] / found['uvicorn']:.2f} of an idle stream of bare uvicorn"
+    )
+
+
+if __name__ == "__main__":
+    main()
