@@ -7,7 +7,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from oplogd.config.settings import Settings
 from oplogd.host.logs import Episode
-from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport
+from oplogd.web.connection.flow import HoldableFlow, LastAnswerTransport, Pipeline
 from oplogd.web.connection.forwarded import plain_address
 from oplogd.web.connection.framing import RawHeader, whole_answer
 from oplogd.web.connection.timing import (
@@ -28,11 +28,18 @@ _LINGER_SECONDS = 2.0
 class AnsweringProtocol(HttpToolsProtocol):
     """Answers requests one after another, and refuses faulty and slow ones."""
 
+    # uvicorn's attributes are in a dictionary, which more of them would make five times as large.
+    __slots__ = (
+        "_answer_watch", "_body_deadline", "_deferred", "_held", "_idle", "_is_last", "_is_refused",
+        "_running", "_timer", "_unparsed", "_waits_for",
+    )  # fmt: skip
+
     settings: Settings
     refused_requests: Episode
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.pipeline = Pipeline()  # type: ignore[assignment]
         self._running: RequestResponseCycle | None = None
         # The next part of a request for the parser.
         self._waits_for: Literal["request", "headers", "body"] = "request"

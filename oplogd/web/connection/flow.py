@@ -1,17 +1,24 @@
-"""Control of a connection's reading and of its end."""
+"""Control of a connection's reading, of its writing and of its end."""
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
 
 class HoldableFlow(FlowControl):
-    """Flow control that does not resume reading while it is held."""
+    """Flow control that does not resume reading while it is held.
+
+    Its event exists only while writing is paused: most connections never need one.
+    """
+
+    __slots__ = ("_is_held", "_writable")
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__(transport)
-        self._is_held = False
+        self._transport = transport
+        self.read_paused = self.write_paused = self._is_held = False
+        self._writable: asyncio.Event | None = None
 
     def hold(self) -> None:
         self._is_held = True
@@ -24,6 +31,33 @@ class HoldableFlow(FlowControl):
     def resume_reading(self) -> None:
         if not self._is_held:
             super().resume_reading()
+
+    async def drain(self) -> None:
+        if self.write_paused:
+            if self._writable is None:
+                self._writable = asyncio.Event()
+            await self._writable.wait()
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+
+class Pipeline(list[Any]):
+    """The requests that wait for their answers: a deque takes 600 bytes more on each connection."""
+
+    __slots__ = ()
+
+    def appendleft(self, request: Any) -> None:
+        self.insert(0, request)
+
+    def popleft(self) -> Any:
+        return self.pop(0)
 
 
 class LastAnswerTransport(asyncio.Transport):

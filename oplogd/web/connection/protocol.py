@@ -59,6 +59,8 @@ logger = logging.getLogger("oplogd.http")
 class HttpProtocol(ShortWayProtocol):
     """Subclassed by ``protocol_class``, since uvicorn makes the instances."""
 
+    __slots__ = ("_fault", "_head_bytes")
+
     descriptors: Descriptors
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -87,8 +89,8 @@ class HttpProtocol(ShortWayProtocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._timer.stop()
-        self._idle.stop()
+        self._timer.end()
+        self._idle.end()
         self._answer_watch.stop()
         self._held = b""
         if (running := self._unanswered()) is not None:
@@ -272,6 +274,7 @@ def protocol_class(
         )
 
     class LimitedHttpProtocol(HttpProtocol):
+        __slots__ = ()
         descriptors = agent_descriptors
         settings = agent_settings
         short_way = agent_short_way

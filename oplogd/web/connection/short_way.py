@@ -85,6 +85,8 @@ class PlainCycle:
 class ShortWayProtocol(AnsweringProtocol):
     """Answers plain requests."""
 
+    __slots__ = ("_plain",)
+
     short_way: ShortWay
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -13,6 +13,8 @@ TimerPurpose = Literal["headers", "body", "end"]
 class Timer:
     """One timer, started for one purpose at a time. ``on_timeout`` is called with the purpose."""
 
+    __slots__ = ("_handle", "_loop", "_on_timeout", "_purpose")
+
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_timeout: Callable[[TimerPurpose], None]
     ) -> None:
@@ -34,6 +36,11 @@ class Timer:
             self._handle.cancel()
         self._handle = self._purpose = None
 
+    def end(self) -> None:
+        """Stop it for good. Its connection is no longer in a cycle of references."""
+        self.stop()
+        self._on_timeout = _ignore
+
     def _fire(self, purpose: TimerPurpose) -> None:
         self._handle = self._purpose = None
         self._on_timeout(purpose)
@@ -44,6 +51,8 @@ class IdleTimer:
 
     The timer of the event loop stays: it looks at its end whether it is over.
     """
+
+    __slots__ = ("_due", "_handle", "_loop", "_on_timeout", "_seconds")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, seconds: float, on_timeout: Callable[[], None]
@@ -63,9 +72,10 @@ class IdleTimer:
     def cancel(self) -> None:
         self._due = None
 
-    def stop(self) -> None:
-        """Cancel it for good, with the timer of the event loop."""
+    def end(self) -> None:
+        """Cancel it for good, with the timer of the event loop. See ``Timer.end``."""
         self._due = None
+        self._on_timeout = _ignore
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -84,6 +94,8 @@ class IdleTimer:
 class BodyDeadline:
     """Time at which a body is too slow. Every byte moves it, to at most ``seconds`` from now."""
 
+    __slots__ = ("_due", "_seconds")
+
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._due = 0.0
@@ -98,3 +110,7 @@ class BodyDeadline:
     def left(self, now: float) -> float:
         """Return the seconds until the deadline, 0 or less once it is over."""
         return self._due - now
+
+
+def _ignore(*_: TimerPurpose) -> None:
+    """Do nothing: the connection has ended."""

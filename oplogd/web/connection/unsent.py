@@ -31,6 +31,8 @@ class AnswerWatch:
     a watch of their own.
     """
 
+    __slots__ = ("_handle", "_in_parts", "_loop", "_seconds")
+
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._loop = loop
         self._seconds = seconds

@@ -94,7 +94,7 @@ def test_many_requests_have_one_timer(bench: Bench) -> None:
 
 def test_a_closed_connection_has_no_timer(bench: Bench) -> None:
     bench.timer.restart()
-    bench.timer.stop()
+    bench.timer.end()
     assert bench.loop.running == 0
     bench.loop.pass_to(200.0)
     assert bench.ended == []
