@@ -1,9 +1,9 @@
 """One connected consumer: its phase, its heartbeats and its end."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from oplogd.clock import Clock
 from oplogd.errors import TopicNotFoundError
@@ -12,57 +12,58 @@ from oplogd.stream.phases.catch_up import CatchUp, Expansion, StorePhase
 from oplogd.stream.phases.oplog_bridge import Replication
 from oplogd.stream.phases.phase import Lag, LivePhase, LogPhase, Phase, Step, Subscription
 from oplogd.stream.ring.frames import HEARTBEAT, held_comment
+from oplogd.stream.ring.postings import Waiter
 from oplogd.stream.ring.view import View
 
 
-@dataclass(eq=False, slots=True)
-class StreamConnection:
-    """``writing``: a write is under way. It waits while the server's buffer is full.
+class Connection(Protocol):
+    """The connection of a consumer, as the consumer and the hub use it."""
 
-    ``_abort`` cuts the connection off; None: it cannot be cut off. ``_unsent`` returns the number
-    of bytes in the server's buffer.
-    """
+    __slots__ = ()
 
-    _abort: Callable[[], None] | None = None
-    _unsent: Callable[[], int] | None = None
-    writing: bool = field(default=False, init=False)
-    _seen: tuple[float, int] | None = field(default=None, init=False)
-    _since: float = field(default=0.0, init=False)
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing is written until the client takes bytes."""
 
-    @classmethod
-    def of(cls, scope: Mapping[str, Any]) -> Self:
-        """Use the extensions ``oplog.abort`` and ``oplog.unsent`` of an ASGI scope, if present."""
-        extensions = scope.get("extensions") or {}
-        return cls(extensions.get("oplog.abort"), extensions.get("oplog.unsent"))
+    def go_on(self) -> None:
+        """Write the next bytes of the consumer, as many as there are room for."""
 
     def stalled_seconds(self, now: float, last_write: float) -> float:
-        """Return for how many seconds the write begun at ``last_write`` has sent no byte.
+        """Return for how many seconds the client has taken no byte since the connection is full.
 
         Bytes sent between two calls are noticed at the second one. Times are monotonic.
         """
-        if not self.writing:
-            self._seen = None
-            return 0.0
-        seen = (last_write, self._unsent() if self._unsent else 0)
-        if seen != self._seen:
-            self._seen = seen
-            self._since = now
-        return now - self._since
 
     def abort(self) -> bool:
         """Cut the connection off. Return whether this call did."""
-        abort, self._abort = self._abort, None
-        if abort is None:
-            return False
-        abort()
-        return True
 
 
-@dataclass(eq=False)
+class NotConnected(Connection):
+    """Stands for a connection before its answer begins, and after its end."""
+
+    __slots__ = ()
+
+    is_full = False
+
+    def go_on(self) -> None:
+        """Do nothing."""
+
+    def stalled_seconds(self, now: float, last_write: float) -> float:
+        return 0.0
+
+    def abort(self) -> bool:
+        return False
+
+
+NOT_CONNECTED = NotConnected()
+
+
+@dataclass(eq=False, slots=True)
 class StreamConsumer:
-    """``next_chunk`` has one caller. Call ``close`` after the last ``next_chunk``.
+    """``take`` has one caller. Call ``close`` after the last ``take``.
 
-    A step that asks the store is a task of its own, so that heartbeats are sent meanwhile.
+    No task belongs to a consumer that waits. A step that asks the store is a task of its own, so
+    that heartbeats are sent meanwhile.
     """
 
     id: int
@@ -82,15 +83,19 @@ class StreamConsumer:
     last_write: float
     # The consumer's own name for itself; empty without one.
     name: str = ""
-    connection: StreamConnection = field(default_factory=StreamConnection)
+    connection: Connection = NOT_CONNECTED
     ending: bool = False
+    # Whether ``take`` or ``pause`` waits for ``wake``.
+    is_asleep: bool = False
     _has_caught_up: bool = False
     # The pointer holding the consumer, and the monotonic time since when.
     _hold: tuple[int, float] | None = None
-    _waiter: asyncio.Future[None] | None = None
+    # The consumers of a view or a hold, with this one among them while it waits for entries.
+    _waiting: dict[Waiter, None] | None = None
+    # Wakes the consumer after ``pause``.
+    _timer: asyncio.TimerHandle | None = None
     # The step that asks the store, until its result is taken.
     _asking: asyncio.Task[Step] | None = None
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     @property
     def view(self) -> View:
@@ -114,36 +119,32 @@ class StreamConsumer:
     def lag(self) -> Lag:
         return self.phase.lag()
 
-    async def next_chunk(self) -> bytes:
-        """Return the next bytes to send; empty when the stream is over.
+    def take(self) -> bytes | None:
+        """Return the next bytes to send: empty when the stream is over, None if there are none yet.
 
-        Raises StoreUnavailableError; then call it again.
+        After None, ``connection.go_on`` is called when it is time for the next call. Raises
+        StoreUnavailableError; then call ``pause``.
         """
+        self._stop_waiting()
         while not self.ending:
-            phase = self.phase
-            if self._asking is None and isinstance(phase, LivePhase) and phase.is_ready():
-                chunk = phase.next_chunk() or await self._wait_for_entries(phase)
-            elif isinstance(phase, StorePhase) and phase.present_hold is not None:
-                chunk = b""
-                if not self._beat_is_due():
-                    await self.sleep()
-                phase.look_again()
-            else:
-                chunk = await self._ask_store()
+            chunk = self._next()
             if not chunk and self._beat_is_due():
                 chunk = self._beat()
             if chunk:
                 self.last_write = self.clock.monotonic()
                 return chunk
+            if chunk is None:
+                self.is_asleep = True
+                return None
         return b""
 
     def tick(self, now: float) -> bool:
         """Return whether to wake the consumer for its heartbeat or its end.
 
-        Call it about once per second with the monotonic time. A pending write looks at both itself.
+        Call it about once per second with the monotonic time. A full connection looks later.
         """
         self.ending = self.ending or now >= self.ends_at
-        return not self.connection.writing and (
+        return not self.connection.is_full and (
             self.ending or now - self.last_write >= self.heartbeat
         )
 
@@ -153,67 +154,70 @@ class StreamConsumer:
         self.wake()
 
     def close(self) -> None:
-        """Cancel the step that asks the store."""
+        """Stop waiting, and cancel the step that asks the store."""
+        self._stop_waiting()
         asking, self._asking = self._asking, None
         if asking is not None:
             asking.cancel()
 
-    @property
-    def is_asleep(self) -> bool:
-        """Whether ``next_chunk`` or ``pause`` waits for ``wake``."""
-        return self._waiter is not None and not self._waiter.done()
-
     def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """Let the connection go on soon if the consumer is asleep."""
+        if self.is_asleep:
+            self.is_asleep = False
+            asyncio.get_running_loop().call_soon(self.connection.go_on)
 
-    async def sleep(self) -> None:
-        """Wait until the ring has a new entry for this consumer, or ``wake`` is called.
+    def sleep(self) -> None:
+        """Wait until the ring has a new entry for this consumer.
 
         A held consumer waits for the end of its hold instead.
         """
         assert isinstance(self.phase, LogPhase)
         self._note_hold()
-        waiting = (self.phase.present_hold or self.phase.view).waiting
-        self._waiter = self._loop.create_future()
-        waiting[self] = None
-        try:
-            await self._waiter
-        finally:
+        self._waiting = (self.phase.present_hold or self.phase.view).waiting
+        self._waiting[self] = None
+
+    def pause(self, seconds: float) -> None:
+        """Wait while the store is unreachable."""
+        self.is_asleep = True
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.wake)
+
+    def _stop_waiting(self) -> None:
+        self.is_asleep = False
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
             waiting.pop(self, None)
-
-    async def pause(self, seconds: float) -> bytes:
-        """Wait while the store is unreachable; return a heartbeat if one is due, else nothing."""
-        self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(seconds, self.wake)
-        try:
-            await self._waiter
-        finally:
+        timer, self._timer = self._timer, None
+        if timer is not None:
             timer.cancel()
-        if not self._beat_is_due():
-            return b""
-        self.last_write = self.clock.monotonic()
-        return HEARTBEAT
 
-    async def _ask_store(self) -> bytes:
-        """Return the chunk of a step; empty if the consumer is woken before the store answers."""
+    def _next(self) -> bytes | None:
+        """Return the next bytes, empty if the next call may have some, None if it must wait."""
+        phase = self.phase
+        if self._asking is not None:
+            return self._ask_store()
+        if isinstance(phase, LivePhase) and phase.is_ready():
+            return phase.next_chunk() or self._wait_for_entries(phase)
+        if isinstance(phase, StorePhase) and phase.present_hold is not None:
+            phase.look_again()
+            if phase.present_hold is None:
+                return b""
+            if not self._beat_is_due():
+                self.sleep()
+            return None
+        return self._ask_store()
+
+    def _ask_store(self) -> bytes | None:
+        """Return the chunk of a step, None while the store has not answered."""
         asking = self._asking
         if asking is None:
             step = self._next_step()
             if step is None:
                 return b""
             asking = asyncio.create_task(step, name=f"consumer {self.id} asks the store")
-            asking.add_done_callback(_ignore_error)
+            asking.add_done_callback(self._on_answer)
             self._asking = asking
         if not asking.done():
-            self._waiter = self._loop.create_future()
-            asking.add_done_callback(self._wake_after)
-            try:
-                await self._waiter
-            finally:
-                asking.remove_done_callback(self._wake_after)
-        if not asking.done():
-            return b""
+            return None
         self._asking = None
         try:
             chunk, self.phase = asking.result()
@@ -221,6 +225,12 @@ class StreamConsumer:
             self.ending = True
             return b""
         return chunk
+
+    def _on_answer(self, asked: asyncio.Task[Step]) -> None:
+        if asked.cancelled():  # by ``close``, or at the end of the event loop
+            return
+        asked.exception()  # else asyncio logs it after the consumer has gone
+        self.wake()
 
     def _next_step(self) -> Coroutine[Any, Any, Step] | None:
         """Choose the next phase. Return its next step, None if it is live and ready."""
@@ -248,19 +258,16 @@ class StreamConsumer:
             phase = self.phase = CatchUp.following(phase)
         return phase.next_step()
 
-    def _wake_after(self, _: asyncio.Task[Step]) -> None:
-        self.wake()
-
-    async def _wait_for_entries(self, live: LivePhase) -> bytes:
+    def _wait_for_entries(self, live: LivePhase) -> bytes | None:
         """Return a checkpoint when a filtered stream has caught up: no operation says so."""
         if not live.is_at_end():  # nothing passes in a long piece of the ring
-            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(self.wake)
         elif self.checkpoints and self.view.postings and not self._has_caught_up:
             self._has_caught_up = True
             return live.checkpoint()
         elif not self._beat_is_due():
-            await self.sleep()
-        return b""
+            self.sleep()
+        return None
 
     def _beat(self) -> bytes:
         """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one.
@@ -286,9 +293,3 @@ class StreamConsumer:
 
     def _beat_is_due(self) -> bool:
         return self.clock.monotonic() - self.last_write >= self.heartbeat
-
-
-def _ignore_error(asked: asyncio.Task[Step]) -> None:
-    """Retrieve the error of a step, so that asyncio does not log it after the consumer has gone."""
-    if not asked.cancelled():
-        asked.exception()

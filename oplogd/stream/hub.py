@@ -228,10 +228,8 @@ class Hub:
         """Wake consumers whose heartbeat or end is due at ``now``, and cut off stalled ones."""
         self.pages.drop_unused()
         self._feed.ring.wake([consumer for consumer in self.consumers if consumer.tick(now)])
-        for consumer in self.consumers:
+        for consumer in [each for each in self.consumers if each.connection.is_full]:
             connection = consumer.connection
-            if not connection.writing:
-                continue
             stalled = connection.stalled_seconds(now, consumer.last_write)
             overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
             if (overdue or stalled >= self.stall_timeout) and connection.abort():
@@ -263,7 +261,7 @@ class Hub:
         until = self._clock.monotonic() + END_WAIT_SECONDS
         while self.consumers and self._clock.monotonic() < until:
             await self._clock.sleep(_END_PAUSE_SECONDS)
-        if cut_off := sum(consumer.connection.abort() for consumer in self.consumers):
+        if cut_off := sum(consumer.connection.abort() for consumer in list(self.consumers)):
             logger.info("%d consumers did not read to the end of their streams: cut off", cut_off)
 
 

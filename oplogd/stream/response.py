@@ -1,75 +1,51 @@
 """A consumer's stream as an HTTP response."""
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Callable, Mapping
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from oplogd.errors import StoreUnavailableError
-from oplogd.stream.consumer import StreamConnection, StreamConsumer
+from oplogd.decode.media_types import EVENT_STREAM
+from oplogd.stream.connection import Outlet, StreamConnection
+from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub
 
-_RETRY_SECONDS = 1.0
+# The extension of an ASGI scope with which the connection takes over the body of an answer. It gets
+# the function that makes the stream for its outlet.
+TAKE_OVER = "oplog.stream"
 
-logger = logging.getLogger("oplogd.stream")
+TakeOver = Callable[[Callable[[Outlet], StreamConnection]], None]
 
 
-class EventStream(StreamingResponse):
+class EventStream(Response):
     """The stream of ``consumer``; None answers HEAD with an empty body.
 
-    The consumer is disconnected when the response ends. One task writes, another waits until the
-    client goes. Nothing is cancelled then: only the garbage collector could free a cancelled stream
-    (docs/internals/decisions/0012).
+    Ends after the head of a stream. The connection writes its body, without a task
+    (docs/internals/decisions/0091), and disconnects the consumer.
     """
 
     def __init__(
         self, hub: Hub, consumer: StreamConsumer | None, headers: Mapping[str, str]
     ) -> None:
-        headers = {**headers, "X-Accel-Buffering": "no"}
-        super().__init__(_body(consumer), headers=headers, media_type="text/event-stream")
+        self.status_code = 200
+        self.media_type = EVENT_STREAM
+        self.background = None
+        # Without a body there is no Content-Length.
+        self.init_headers({**headers, "X-Accel-Buffering": "no"})
         self._hub = hub
         self._consumer = consumer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._consumer is None:
-            await self.stream_response(send)
+        hub, consumer = self._hub, self._consumer
+        head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        if consumer is None:
+            await send(head)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
-        self._consumer.connection = StreamConnection.of(scope)
-        watch = asyncio.create_task(
-            _end_with_client(self._consumer, receive), name=f"consumer {self._consumer.id} watch"
-        )
         try:
-            await self.stream_response(send)
-        finally:
-            watch.cancel()
-            self._hub.disconnect(self._consumer)
-
-
-async def _end_with_client(consumer: StreamConsumer, receive: Receive) -> None:
-    """End the stream when the client has gone. A write to it returns at once from then on."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    consumer.end()
-
-
-async def _body(consumer: StreamConsumer | None) -> AsyncIterator[bytes]:
-    if consumer is None:
-        return
-    while chunk := await _next_chunk(consumer):
-        consumer.connection.writing = True
-        yield chunk
-        consumer.connection.writing = False
-    consumer.connection.writing = True  # the end of the body is a write, too
-
-
-async def _next_chunk(consumer: StreamConsumer) -> bytes:
-    """Return the next bytes, empty at the end. The consumer waits for an unreachable store."""
-    while True:
-        try:
-            return await consumer.next_chunk()
-        except StoreUnavailableError as error:
-            logger.debug("consumer %d waits for the store: %s", consumer.id, error)
-            if chunk := await consumer.pause(_RETRY_SECONDS):
-                return chunk
+            await send(head)
+            take_over: TakeOver = scope["extensions"][TAKE_OVER]
+            take_over(lambda outlet: StreamConnection(hub, consumer, outlet))
+        except BaseException:
+            hub.disconnect(consumer)
+            raise

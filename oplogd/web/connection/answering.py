@@ -17,7 +17,7 @@ from oplogd.web.connection.timing import (
     Timer,
     TimerPurpose,
 )
-from oplogd.web.connection.unsent import AnswerWatch, unsent_bytes
+from oplogd.web.connection.unsent import AnswerWatch
 from oplogd.web.http.problem import Problem
 
 # Time for a refused client to read its answer. An immediate close would reset the connection and
@@ -67,12 +67,10 @@ class AnsweringProtocol(HttpToolsProtocol):
 
     def _scope(self, headers: list[RawHeader]) -> Any:
         """Return the scope of a request, still without its method and path."""
-        transport = self.transport
-        # The stream cuts off a consumer that takes nothing. ASGI has no message for that.
+        # ASGI has no messages for these.
         extensions = {
-            "oplog.abort": transport.abort,
+            "oplog.abort": self.transport.abort,
             "oplog.end": self._end_after_answer,
-            "oplog.unsent": lambda: unsent_bytes(transport),
             "oplog.watch": self._answer_watch.expect_parts,
         }
         return {

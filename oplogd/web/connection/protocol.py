@@ -165,6 +165,8 @@ class HttpProtocol(ShortWayProtocol):
         """Return the number of parsed bytes. Raises HttpParserError. See ``_fault``."""
         self._unparsed += len(piece)
         used = len(piece)
+        if self.parser is None:  # a stream has dropped it
+            self.parser = httptools.HttpRequestParser(self)
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade as offer:

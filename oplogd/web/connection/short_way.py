@@ -12,9 +12,9 @@ from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
 from oplogd.errors import OplogError
-from oplogd.web.connection.answering import AnsweringProtocol
 from oplogd.web.connection.edge import end_in_order
 from oplogd.web.connection.forwarded import plain_address
+from oplogd.web.connection.streaming import StreamingProtocol
 from oplogd.web.http.error_handlers import Refusals
 from oplogd.web.http.plain import Begin, PlainRequest, Work
 from oplogd.web.http.problem import not_confirmed_at_stop
@@ -82,7 +82,7 @@ class PlainCycle:
         return not self.is_begun
 
 
-class ShortWayProtocol(AnsweringProtocol):
+class ShortWayProtocol(StreamingProtocol):
     """Answers plain requests."""
 
     __slots__ = ("_plain",)

@@ -12,6 +12,7 @@ from oplogd.stream.phases.oplog_bridge import Replication
 from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.blocks import parse
 from tests.kits.stream.checks import StreamChecker, mark_of
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.worlds import ACTING, DEADLINE, WatchedConsumer
 
 _T = TypeVar("_T")
@@ -142,7 +143,7 @@ class Client(StreamChecker):
         task = self._reading
         if task is None:
             self._chunk_epoch = self.world.epoch
-            task = self._reading = self.act(self.consumer.next_chunk())
+            task = self._reading = self.act(awaited(self.consumer))
         self.world.store.victim = self
         if not await self._rest(task):
             return None

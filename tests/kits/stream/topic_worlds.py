@@ -19,6 +19,7 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.topic_follower import TopicFollower
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import VirtualClock
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.worlds import DEADLINE, WatchedConsumer
 from tests.kits.topics.memory import MemoryTopics
 
@@ -123,7 +124,7 @@ async def next_chunk(consumer: StreamConsumer) -> bytes:
     """Return the next bytes, none when the consumer sleeps or its stream is over."""
     assert isinstance(consumer, WatchedConsumer)
     consumer.asleep.clear()
-    reading = asyncio.ensure_future(consumer.next_chunk())
+    reading = asyncio.ensure_future(awaited(consumer))
     sleeping = asyncio.ensure_future(consumer.asleep.wait())
     either: set[asyncio.Future[Any]] = {reading, sleeping}
     try:

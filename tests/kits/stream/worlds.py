@@ -61,9 +61,9 @@ class WatchedConsumer(StreamConsumer):
 
     asleep: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def sleep(self) -> None:
-        self.asleep.set()  # the wait begins before any other task runs
-        await super().sleep()
+    def sleep(self) -> None:
+        self.asleep.set()
+        super().sleep()
 
 
 class MeddledStore(SqliteStore):

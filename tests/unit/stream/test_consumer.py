@@ -11,6 +11,7 @@ from oplogd.stream.hub import TooManyClientsError
 from oplogd.stream.ring.filters import Filter
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import numbered, operation
+from tests.kits.stream.reading import AwaitedConnection, awaited
 from tests.kits.stream.worlds import DEADLINE, World
 from tests.unit.stream.connecting import connected, grow
 
@@ -29,18 +30,18 @@ async def test_a_resume_reads_past_pieces_of_the_ring_that_hold_nothing_for_it(
     client.check_drained()
 
 
-async def test_a_consumer_with_a_pending_write_is_not_woken_but_ends_when_its_age_is_reached(
+async def test_a_consumer_whose_connection_is_full_is_not_woken_but_ends_when_its_age_is_reached(
     world: World,
 ) -> None:
     client = await connected(world, "")
     consumer = client.consumer
     assert consumer is not None
     consumer.last_write = float("-inf")
-    consumer.connection.writing = True
+    consumer.connection = AwaitedConnection(is_full=True)
     assert not consumer.tick(time.monotonic())
     consumer.ends_at = 0
     assert not consumer.tick(time.monotonic())
-    assert await consumer.next_chunk() == b""
+    assert await awaited(consumer) == b""
 
 
 async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> None:
@@ -57,7 +58,7 @@ async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> 
             cancelled.set()
 
     world.store.meddle = [wait]
-    chunk = client.act(consumer.next_chunk())
+    chunk = client.act(awaited(consumer))
     world.store.victim = client
     async with asyncio.timeout(DEADLINE):
         await asked.wait()
@@ -240,7 +241,7 @@ async def test_the_position_in_the_empty_log_of_a_new_epoch_is_the_time_of_its_b
     client = await connected(world, "", checkpoints=True)
     assert client.consumer is not None
     assert client.consumer.phase.position == str(START_MS + 10)
-    assert await client.consumer.next_chunk() == f"id: {START_MS + 10}\n\n".encode()
+    assert await awaited(client.consumer) == f"id: {START_MS + 10}\n\n".encode()
 
 
 async def test_a_live_consumer_is_behind_only_if_the_ring_has_something_for_it(

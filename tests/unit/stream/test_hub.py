@@ -14,6 +14,7 @@ from oplogd.stream.ring.frames import HEARTBEAT, RESET, Framer
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.stream.clients import Client
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.worlds import World
 
 
@@ -79,7 +80,7 @@ async def test_a_stream_opened_while_streams_end_ends_too(world: World) -> None:
 
     world.store.meddle = [end_all]
     consumer = await late
-    assert await consumer.next_chunk() == b""
+    assert await awaited(consumer) == b""
     world.hub.disconnect(consumer)
 
 
@@ -110,9 +111,9 @@ async def test_a_heartbeats_checkpoint_asks_the_store_nothing(
         raise AssertionError("asks the store")
 
     monkeypatch.setattr(world.store, "locate", locate)
-    assert await consumer.next_chunk() == f"id: {position}\n\n".encode()
+    assert await awaited(consumer) == f"id: {position}\n\n".encode()
     consumer.heartbeat = 0
-    assert await consumer.next_chunk() == HEARTBEAT + f"id: {position}\n\n".encode()
+    assert await awaited(consumer) == HEARTBEAT + f"id: {position}\n\n".encode()
     monkeypatch.undo()
 
 
@@ -187,8 +188,8 @@ async def test_pages_are_read_a_few_at_a_time_for_all_consumers(
         for position in positions
     ]
     try:
-        resets = await asyncio.gather(*(consumer.next_chunk() for consumer in consumers[:20]))
-        chunks = await asyncio.gather(*(consumer.next_chunk() for consumer in consumers))
+        resets = await asyncio.gather(*(awaited(consumer) for consumer in consumers[:20]))
+        chunks = await asyncio.gather(*(awaited(consumer) for consumer in consumers))
     finally:
         for consumer in consumers:
             world.hub.disconnect(consumer)

@@ -19,6 +19,7 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.worlds import DEADLINE
 
 
@@ -78,8 +79,8 @@ async def replicated(log: Followed) -> AsyncIterator[StreamConsumer]:
     hub = Hub(log.store, log.ring, Framer(), heartbeat=1e9, max_connection_age=0, max_clients=1)
     async with asyncio.timeout(DEADLINE):
         consumer = await hub.connect(Millis(0), Filter(), checkpoints=False, address="test")
-        assert await consumer.next_chunk() == RESET
-        states = await consumer.next_chunk()
+        assert await awaited(consumer) == RESET
+        states = await awaited(consumer)
         assert states.count(f"id: {START_MS + 2}\n".encode()) == 2
         yield consumer
     hub.disconnect(consumer)
@@ -110,10 +111,10 @@ async def test_a_replication_begins_anew_before_live_if_the_file_is_replaced(
     async with followed(tmp_path, monkeypatch, entries) as log, replicated(log) as consumer:
         log.put_in_place()
         await advance(log.store, log.ring, 0)
-        assert await consumer.next_chunk() == RESET
-        states = await consumer.next_chunk()
+        assert await awaited(consumer) == RESET
+        states = await awaited(consumer)
         assert states.count(f"id: {START_MS + 1}\n".encode()) == entries
-        assert b"event: live" in await consumer.next_chunk()
+        assert b"event: live" in await awaited(consumer)
 
 
 async def test_a_replication_that_ends_while_the_file_is_replaced_goes_not_on_in_the_new_log(
@@ -122,8 +123,8 @@ async def test_a_replication_that_ends_while_the_file_is_replaced_goes_not_on_in
     """The store answers from the old file, and the ring restarts before the consumer goes on."""
     async with followed(tmp_path, monkeypatch, 2) as log, replicated(log) as consumer:
         replace_after_next_locate(log, monkeypatch)
-        assert b"event: live" in await consumer.next_chunk()
-        assert await consumer.next_chunk() == RESET
+        assert b"event: live" in await awaited(consumer)
+        assert await awaited(consumer) == RESET
 
 
 async def test_a_resume_during_which_the_file_is_replaced_is_repeated(
@@ -131,10 +132,10 @@ async def test_a_resume_during_which_the_file_is_replaced_is_repeated(
 ) -> None:
     """The store answers from the old file, and the ring restarts before the consumer goes on."""
     async with followed(tmp_path, monkeypatch, 2) as log, replicated(log) as consumer:
-        assert b"event: live" in await consumer.next_chunk()
+        assert b"event: live" in await awaited(consumer)
         log.ring.restart(log.ring.head)
         replace_after_next_locate(log, monkeypatch)
-        assert await consumer.next_chunk() == RESET
+        assert await awaited(consumer) == RESET
 
 
 async def test_a_consumer_behind_the_ring_gets_no_entry_of_a_file_that_replaces_its_own(
@@ -147,5 +148,5 @@ async def test_a_consumer_behind_the_ring_gets_no_entry_of_a_file_that_replaces_
         position = EventId(first.ms // 1000, first.ms % 1000, first.offset)
         consumer = await hub.connect(position, Filter(), checkpoints=False, address="test")
         log.put_in_place()
-        assert await consumer.next_chunk() == RESET
+        assert await awaited(consumer) == RESET
         hub.disconnect(consumer)

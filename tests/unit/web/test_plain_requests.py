@@ -16,40 +16,9 @@ from oplogd.web.connection.protocol import HttpProtocol, protocol_class
 from oplogd.web.connection.short_way import ShortWay
 from oplogd.web.http.error_handlers import Refusals
 from oplogd.web.http.plain import Answer, PlainRequest, Work
+from tests.unit.web.transports import FakeTransport
 
 REQUEST = b"POST /ops HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
-
-
-class FakeTransport(asyncio.Transport):
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[bytes] = []
-        self.is_aborted = self.is_closed = False
-        self.connection_lost: Callable[[None], object]
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written.append(bytes(data))
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"peername": ("127.0.0.1", 1)}.get(name, default)
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def abort(self) -> None:
-        self.is_closed = self.is_aborted = True
-        asyncio.get_running_loop().call_soon(self.connection_lost, None)
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def pause_reading(self) -> None:
-        """Do nothing."""
-
-    resume_reading = pause_reading
 
 
 class Bench:

@@ -14,6 +14,7 @@ from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.phases.catch_up import CatchUp
 from oplogd.stream.phases.phase import LivePhase
 from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame, held_comment
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import (
     end_of,
     next_chunk,
@@ -92,7 +93,7 @@ async def test_a_held_stream_goes_on_when_its_pointer_has_an_end(
     late.heartbeat = 0
     world.clock.seconds += 12
     told_to = f": held by pointer {P} of {topic.name} since 12 s\n".encode()
-    assert await late.next_chunk() == told_to + checkpoint_frame(end_of(before))
+    assert await awaited(late) == told_to + checkpoint_frame(end_of(before))
     late.heartbeat = 1e9
     await release(world, topic, way)
     await world.advance()
@@ -136,16 +137,16 @@ async def test_a_stream_held_in_the_store_waits_no_longer_than_the_time_to_live(
     assert reader.held_by == P
     reads = world.topics.reads
     reader.heartbeat = 0
-    assert await reader.next_chunk() == held_comment(P, topic.name, 0)
+    assert await awaited(reader) == held_comment(P, topic.name, 0)
     reader.heartbeat = 1e9
     assert told(await read_all(reader)) == []
     assert world.topics.reads == reads
     world.clock.ms += 1_002
     await world.publish(topic, "c")
     await world.advance()
-    assert told(await read_all(reader)) == []
+    assert reader.is_asleep
     reader.heartbeat = 0
-    assert await reader.next_chunk() == HEARTBEAT
+    assert await awaited(reader) == HEARTBEAT
     reader.heartbeat = 1e9
     assert told(await read_all(reader)) == (["b", "c"] if own else ["reset", "c"])
     assert reader.held_by is None
@@ -171,7 +172,7 @@ async def test_a_thousand_appends_wake_none_of_a_hundred_held_streams(
     got: dict[StreamConsumer, list[str]] = {reader: [] for reader in readers}
 
     async def read(reader: StreamConsumer) -> None:
-        while chunk := await reader.next_chunk():
+        while chunk := await awaited(reader):
             got[reader] += told(chunk)
 
     reading = [asyncio.create_task(read(reader)) for reader in readers]

@@ -10,6 +10,7 @@ from oplogd.model.event_id import Millis
 from oplogd.store.topics import Topic
 from oplogd.stream.phases.catch_up import CatchUp
 from oplogd.stream.phases.phase import LivePhase
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import read_all, told
 from tests.unit.stream.pointers.pointer_worlds import ABORT, COMMIT, P, PointerWorld
 from tests.unit.stream.transactions.transacted_topics import UNCOMMITTED
@@ -111,11 +112,11 @@ async def test_a_restart_of_the_ring_a_deletion_and_a_stop_reach_held_streams(
     assert [told(await read_all(each)) for each in readers] == [[]] * 3
     assert all(isinstance(each.phase, CatchUp) and each.held_by == P for each in readers)
     readers[0].end()
-    assert await readers[0].next_chunk() == b""
+    assert await awaited(readers[0]) == b""
     world.hub.disconnect(readers[0])
     await world.topics.delete(topic.name)
     await world.advance()
-    assert [await each.next_chunk() for each in readers[1:]] == [b"", b""]
+    assert [await awaited(each) for each in readers[1:]] == [b"", b""]
     assert all(each.ending for each in readers)
 
 
@@ -130,8 +131,9 @@ async def test_a_held_stream_that_disconnects_leaves_nothing_in_the_ring(
     hold = weakref.ref(reader.subscription.ring.holds.of(P))
     kept = hold()
     assert kept is not None
-    assert not kept.waiting
+    assert list(kept.waiting) == [reader]
     world.hub.disconnect(reader)
+    assert not kept.waiting
     del reader, kept
     gc.collect()
     assert hold() is None

@@ -12,6 +12,7 @@ from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch, News, Topic
 from oplogd.stream.feeds import IDLE_SECONDS, POLL_SECONDS
 from oplogd.stream.topic_follower import follow_topics
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import TopicWorld, message, read_all, told
 from tests.kits.stream.worlds import DEADLINE
 from tests.unit.stream.topics.peeks import peek, polled
@@ -191,16 +192,16 @@ async def test_one_task_follows_all_topics_and_sleeps_without_any(
     async with asyncio.timeout(DEADLINE):
         one = await topic_world.connect(topic)
         await topic_world.topics.append([MessageBatch(topic.log, [message("a")])])
-        assert told(await one.next_chunk()) == ["a"]
+        assert told(await awaited(one)) == ["a"]
         while asked[-1] != {topic.log: 1}:
             await asyncio.sleep(0)
         two = await topic_world.connect(other)
         await topic_world.topics.append([MessageBatch(other.log, [message("b")])])
-        assert told(await two.next_chunk()) == ["b"]
+        assert told(await awaited(two)) == ["b"]
         await topic_world.topics.delete(topic.name)
-        assert await one.next_chunk() == b""
+        assert await awaited(one) == b""
         await topic_world.publish(other, "c")
-        assert told(await two.next_chunk()) == ["c"]
+        assert told(await awaited(two)) == ["c"]
     task.cancel()
     await asyncio.wait({task})
 
@@ -219,7 +220,7 @@ async def test_an_acknowledgement_does_not_wait_for_the_news(
     async with asyncio.timeout(DEADLINE):
         for text in ("a", "b"):
             await topic_world.publish(topic, text)
-            assert told(await consumer.next_chunk()) == [text]
+            assert told(await awaited(consumer)) == [text]
     task.cancel()
     await asyncio.wait({task})
 
@@ -240,7 +241,7 @@ async def test_the_health_tells_that_topics_cannot_be_followed(
     assert feeds.is_stale
     topic_world.topics.trouble = None
     await topic_world.publish(topic, "a")
-    assert told(await consumer.next_chunk()) == ["a"]
+    assert told(await awaited(consumer)) == ["a"]
     async with asyncio.timeout(DEADLINE):
         while health.trouble:
             await asyncio.sleep(0)

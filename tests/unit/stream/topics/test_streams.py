@@ -13,6 +13,7 @@ from oplogd.stream.hub import TooManyClientsError
 from oplogd.stream.lags import survey
 from oplogd.stream.ring.frames import HEARTBEAT, TOPIC_RESET, checkpoint_frame
 from oplogd.web.figures.consumers import consumer_members
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,
@@ -229,7 +230,7 @@ async def test_checkpoints_name_the_place_that_was_reached(topic_world: TopicWor
     topic_world.clock.ms += 1_001
     assert told(await read_all(consumer)) == ["a"]
     consumer.heartbeat = 0
-    assert await consumer.next_chunk() == HEARTBEAT + checkpoint_frame(end_of(marks[-1]))
+    assert await awaited(consumer) == HEARTBEAT + checkpoint_frame(end_of(marks[-1]))
     again = await topic_world.connect_at(topic, id_of(beginning))
     assert told(await read_all(again)) == ["a"]
 

@@ -15,6 +15,7 @@ from oplogd.stream.phases.catch_up import Expansion
 from oplogd.stream.phases.record_pages import PAGE
 from oplogd.stream.phases.start import TopicPosition
 from oplogd.stream.ring.frames import HEARTBEAT, checkpoint_frame
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,
@@ -208,7 +209,7 @@ async def test_a_heartbeat_comes_while_records_are_read(topic_world: TopicWorld)
 
 async def _beat(reader: StreamConsumer) -> bytes:
     """Return the next chunk of a reader whose step cannot go on. Wakes it like a tick."""
-    reading = asyncio.ensure_future(reader.next_chunk())
+    reading = asyncio.ensure_future(awaited(reader))
     while not reading.done():
         await asyncio.sleep(0)
         reader.wake()

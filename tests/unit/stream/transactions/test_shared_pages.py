@@ -13,6 +13,7 @@ from oplogd.store.topics import Topic, TopicEntry, TopicLog, TopicRecord
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.phases import record_pages
 from oplogd.stream.phases.record_pages import IDLE_SECONDS, PAGE, RecordPages
+from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import (
     TTL,
     TopicWorld,
@@ -235,7 +236,7 @@ async def test_a_reader_that_leaves_during_a_read_does_not_end_it_for_the_others
 ) -> None:
     readers.topics.may.clear()
     first, second = await readers.connect(), await readers.connect()
-    reading = [asyncio.ensure_future(each.next_chunk()) for each in (first, second)]
+    reading = [asyncio.ensure_future(awaited(each)) for each in (first, second)]
     while not readers.topics.calls:
         await asyncio.sleep(0)
     reading[0].cancel()
@@ -249,7 +250,7 @@ async def test_a_reader_that_leaves_during_a_read_does_not_end_it_for_the_others
 async def test_the_last_reader_that_leaves_ends_the_read(readers: Readers) -> None:
     readers.topics.may.clear()
     reader = await readers.connect()
-    reading = asyncio.ensure_future(reader.next_chunk())
+    reading = asyncio.ensure_future(awaited(reader))
     while not readers.topics.calls:
         await asyncio.sleep(0)
     tasks = asyncio.all_tasks()
@@ -264,7 +265,7 @@ async def test_readers_that_wait_for_one_read_get_its_error_and_ask_again(
 ) -> None:
     readers.topics.trouble_once = StoreUnavailableError("away")
     waiting = [await readers.connect() for _ in range(3)]
-    failed = await asyncio.gather(*(each.next_chunk() for each in waiting), return_exceptions=True)
+    failed = await asyncio.gather(*(awaited(each) for each in waiting), return_exceptions=True)
     assert [str(each) for each in failed] == ["away"] * 3
     assert [told(await read_all(each)) for each in waiting] == [NUMBERS] * 3
     assert readers.topics.calls == 1 + PAGES
