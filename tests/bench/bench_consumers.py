@@ -31,11 +31,13 @@ _AT_ONCE = 100
 _Path = Callable[[int], str]
 
 CASES: dict[str, _Path] = {
-    "operations": lambda _: "/ops",
-    "one filter": lambda _: "/ops?types=video&parents=user/x3kd2",
-    "a filter each": lambda number: f"/ops?types=own{number}",
-    "topic": lambda _: "/v1/namespaces/bench/topics/idle/stream",
+    "/ops": lambda _: "/ops",
+    "/ops with one filter for all": lambda _: "/ops?types=video&parents=user/x3kd2",
+    "/ops with a filter each": lambda number: f"/ops?types=own{number}",
+    "a topic": lambda _: "/v1/namespaces/bench/topics/idle/stream",
 }
+
+BARE = {"uvicorn": "bare uvicorn stream", "uvloop": "uvloop connection without HTTP"}
 
 
 class IdleReader(asyncio.Protocol):
@@ -111,19 +113,18 @@ def main() -> None:
     parser.add_argument("--consumers", type=int, default=4_000)
     args: argparse.Namespace = parser.parse_args()
     raise_file_limit()
-    found: dict[str, float] = {}
-    for name, path in CASES.items():
-        with agent() as (port, pid):
-            found[name] = uvloop.run(kib_each(port, pid, path, args.consumers))
-        print(f"  {name:<14} {found[name]:6.1f} KiB", flush=True)
+    beside: dict[str, list[float]] = {}
     for kind in KINDS:
         with bare(kind) as (port, pid):
-            found[kind] = uvloop.run(kib_each(port, pid, CASES["operations"], args.consumers))
-        print(f"  {kind:<14} {found[kind]:6.1f} KiB", flush=True)
-    print(
-        f"An idle consumer takes {found['operations']:.1f} KiB,"
-        f" {found['operations'] / found['uvicorn']:.2f} of an idle stream of bare uvicorn"
-    )
+            beside[BARE[kind]] = [uvloop.run(kib_each(port, pid, CASES["/ops"], args.consumers))]
+        print(f"  {BARE[kind]}: {beside[BARE[kind]][0]:.1f} KiB", flush=True)
+    figures = []
+    for name, path in CASES.items():
+        with agent() as (port, pid):
+            each = uvloop.run(kib_each(port, pid, path, args.consumers))
+        print(f"  {name}: {each:.1f} KiB", flush=True)
+        figures.append(kit.Figure(f"a consumer of {name}", "KiB", [each], beside))
+    kit.finish("Private memory of an idle consumer", figures, args)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ BENCHMARKS = {
         "10,000 consumers with a filter each", "bench_fanout",
         ("--filters", "10000", "--operations", "100"),
     ),
+    "consumers": Benchmark("Memory of idle consumers", "bench_consumers"),
     "replication": Benchmark("Replications beside live consumers", "bench_replication"),
     "topics": Benchmark("Topics", "bench_topics"),
     "transactions": Benchmark("Transactions", "bench_transactions"),
@@ -55,6 +56,7 @@ PLOTS = {
     "http": Plot("Intake over HTTP", "http", ("requests/s",)),
     "topics": Plot("Publishing to topics", "topics", ("messages/s",)),
     "fanout": Plot("Fan-out to 1,000 consumers", "fanout", ("ms", "CPU s")),
+    "consumers": Plot("Private memory of an idle consumer", "consumers", ("KiB",)),
     "relay": Plot("From an outbox to a consumer", "relay", ("rows/s",)),
     "sync": Plot("Comparing a dump with a store", "sync", ("s", "MiB")),
 }
