@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oplogd.clock.ages import Present
-from oplogd.errors import OplogError, TopicError, TransactionConflictError, TransactionTooLargeError
 from oplogd.model.event_id import Mark, format_id
-from oplogd.model.lease import Fence, stale_transaction
+from oplogd.model.lease import Fence
 from oplogd.model.message_id import record_id
 from oplogd.model.once import OnceNumber
 from oplogd.model.pointer import Decision
@@ -157,40 +156,6 @@ class OpenStats(NamedTuple):
     oldest_ms: int
 
 
-def check_records(
-    transaction: Transaction, records: Sequence[Record], limits: RecordLimits
-) -> None:
-    """Raise TopicError or TransactionTooLargeError if records may not be written."""
-    if any(transaction.only_log not in (None, record.log) for record in records):
-        raise TopicError("topic", f"is not the topic of transaction {transaction.id}")
-    if any(record.lsn >= limits.records for record in records):
-        raise TransactionTooLargeError(
-            f"transaction {transaction.id} would have more than {limits.records:,} records"
-        )
-
-
-def too_large(id_: int, limits: RecordLimits) -> TransactionTooLargeError:
-    return TransactionTooLargeError(
-        f"transaction {id_} would have more than {limits.bytes:,} bytes"
-    )
-
-
-def refusal(transaction: Transaction, records: int | None = None) -> OplogError:
-    """Return the error for a request in the wrong state. ``records``: of a request to commit."""
-    id_, reason, fence = transaction.id, transaction.reason, transaction.fence
-    if reason is Reason.FENCE and fence is not None:
-        return stale_transaction(id_, fence)
-    if transaction.state in (State.COMMITTING, State.COMMITTED):
-        if records is None:
-            return TransactionConflictError(f"transaction {id_} has committed")
-        return TransactionConflictError(
-            f"transaction {id_} has committed with {transaction.records:,} records"
-        )
-    if reason in (Reason.CLIENT, Reason.ONCE):
-        return TransactionConflictError(f"transaction {id_} was {reason}")
-    return TransactionConflictError(f"transaction {id_} {reason or 'is still open'}")
-
-
 class Transactions(Protocol):
     """The transactions of a store. Any agent may continue a transaction of another.
 
@@ -236,6 +201,17 @@ class Transactions(Protocol):
         transaction has committed with this number of its key, return that commit. Raises
         TransactionConflictError if a record is missing (then the transaction stays open), or if the
         transaction was aborted, timed out, or committed with another number of records.
+        """
+
+    async def commit_whole(
+        self, new: NewTransaction, records: Sequence[Record], limits: RecordLimits
+    ) -> Commit:
+        """Begin a transaction, write all of its records, and commit it.
+
+        ``records``: with lsn 0 to their number - 1, in any order. If its number of a key has
+        committed, return that commit. Raises the errors of ``begin``, ``write`` and ``commit``.
+        None of them leaves an open transaction, except that after StoreUnavailableError it may
+        have committed, or is open until it times out: a repeated call is another transaction.
         """
 
     async def abort(self, id_: int) -> Transaction:

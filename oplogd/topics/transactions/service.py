@@ -11,7 +11,6 @@ from oplogd.errors import (
     TopicExistsError,
     TopicNotFoundError,
     TransactionConflictError,
-    TransactionTooLargeError,
 )
 from oplogd.model.lease import Fence, require_same
 from oplogd.model.message import Message
@@ -30,7 +29,7 @@ from oplogd.topics.publish import Acknowledged, without_rings
 from oplogd.topics.transactions.answers import shown
 from oplogd.topics.transactions.begin import Begin
 from oplogd.topics.transactions.room import RecordRoom
-from oplogd.topics.transactions.rules import Writing
+from oplogd.topics.transactions.rules import OTHER_TOPIC, Writing
 
 _OPLOG_LOG = 0
 # Records handled before other requests get their turn.
@@ -70,10 +69,10 @@ class TransactionService:
         self._room.require_disk()
         topic = await self._commit_log(begin)
         try:
-            transaction = await self._begin(begin, topic)
+            transaction = await self._transactions.begin(_new(begin, topic))
         except TopicNotFoundError:  # deleted since it was looked up
             topic = await self._commit_log(begin, other_than=topic)
-            transaction = await self._begin(begin, topic)
+            transaction = await self._transactions.begin(_new(begin, topic))
         if transaction.begin is not None and transaction.state is State.OPEN:
             self._acknowledged(topic.log, transaction.begin.offset)
         return transaction
@@ -98,14 +97,26 @@ class TransactionService:
         """Commit a transaction: see ``Transactions.commit``. Raises TransactionConflictError."""
         if records > self.limits.records and records > (await self.find(id_)).records:
             raise TransactionConflictError(f"transaction {id_} has fewer than {records:,} records")
-        commit = await self._transactions.commit(id_, records)
-        for log in commit.logs:
-            if log.mark is not None:
-                self._acknowledged(log.log, log.mark.offset)
-        transaction = commit.transaction
-        if transaction.commit is not None:
-            self._acknowledged(transaction.log, transaction.commit.offset)
-        return commit
+        return self._committed(await self._transactions.commit(id_, records))
+
+    async def commit_whole(self, begin: Begin) -> Commit:
+        """Commit a transaction with all of its records: see ``Transactions.commit_whole``.
+
+        Raises the errors of ``begin`` and ``write``, too.
+        """
+        writing = begin.writing
+        assert writing is not None
+        with self._room.taken(len(writing.records), writing.bytes):
+            topics = [await self._find(name) for name in writing.topics if name != OPLOG]
+            commit_log = await self._commit_log(begin)
+            try:
+                commit = await self._commit_whole(begin, commit_log, writing, topics)
+            except TopicNotFoundError:  # one was deleted since it was looked up
+                topics = await self._known.still(topics)
+                if commit_log.log not in await self._topics.current([commit_log.log]):
+                    commit_log = await self._commit_log(begin, other_than=commit_log)
+                commit = await self._commit_whole(begin, commit_log, writing, topics)
+        return self._committed(commit)
 
     async def abort(self, id_: int) -> Transaction:
         """Abort a transaction. Raises TransactionConflictError."""
@@ -152,14 +163,11 @@ class TransactionService:
         names[_OPLOG_LOG] = str(OPLOG)
         return [shown(transaction, names) for transaction in transactions]
 
-    async def _begin(self, begin: Begin, commit_log: Topic) -> Transaction:
-        if begin.topic is None:
-            new = NewTransaction(commit_log.log, begin.group, None, begin.timeout_ms)
-        elif begin.topic == OPLOG:
-            new = NewTransaction(commit_log.log, DEFAULT_GROUP, _OPLOG_LOG, begin.timeout_ms)
-        else:
-            new = NewTransaction(commit_log.log, None, commit_log.log, begin.timeout_ms)
-        return await self._transactions.begin(new._replace(fence=begin.fence, once=begin.once))
+    async def _commit_whole(
+        self, begin: Begin, commit_log: Topic, writing: Writing, topics: Sequence[Topic]
+    ) -> Commit:
+        records = await self._records(writing, topics)
+        return await self._transactions.commit_whole(_new(begin, commit_log), records, self.limits)
 
     async def _commit_log(self, begin: Begin, other_than: Topic | None = None) -> Topic:
         if begin.topic is not None and begin.topic != OPLOG:
@@ -179,6 +187,15 @@ class TransactionService:
         return await self._known.find(name, other_than)
 
     async def _write(self, id_: int, writing: Writing, topics: Sequence[Topic]) -> Transaction:
+        records = await self._records(writing, topics)
+        try:
+            return await self._transactions.write(id_, records, self.limits)
+        except TopicError:
+            only = (await self.find(id_)).only_log
+            index = next((i for i, record in enumerate(records) if record.log != only), 0)
+            raise TopicError(f"records[{index}].topic", OTHER_TOPIC) from None
+
+    async def _records(self, writing: Writing, topics: Sequence[Topic]) -> list[Record]:
         logs = {OPLOG: _OPLOG_LOG} | {topic.name: topic.log for topic in topics}
         records: list[Record] = []
         for each in writing.records:
@@ -187,18 +204,17 @@ class TransactionService:
             records.append(Record(each.lsn, logs[each.topic], each.content, each.digest))
             if len(records) % _PIECE == 0:
                 await asyncio.sleep(0)
-        try:
-            return await self._transactions.write(id_, records, self.limits)
-        except TopicError:
-            only = (await self.find(id_)).only_log
-            index = next((i for i, record in enumerate(records) if record.log != only), 0)
-            raise TopicError(
-                f"records[{index}].topic", "this transaction was begun with another topic"
-            ) from None
-        except TransactionTooLargeError:  # the number of records was checked before
-            raise TransactionTooLargeError(
-                f"a transaction may have {self.limits.bytes:,} bytes (--txn-max-bytes)"
-            ) from None
+        return records
+
+    def _committed(self, commit: Commit) -> Commit:
+        """Let the next poll of this agent see a commit."""
+        for log in commit.logs:
+            if log.mark is not None:
+                self._acknowledged(log.log, log.mark.offset)
+        transaction = commit.transaction
+        if transaction.commit is not None:
+            self._acknowledged(transaction.log, transaction.commit.offset)
+        return commit
 
     async def _acknowledge(self, logs: Collection[int]) -> None:
         """Let the next poll of this agent see the newest entries of these logs.
@@ -210,3 +226,14 @@ class TransactionService:
                 for log, topic in (await self._topics.current(followed)).items():
                     bounds = await self._topics.log(topic).locate()
                     self._acknowledged(log, bounds.head.offset)
+
+
+def _new(begin: Begin, commit_log: Topic) -> NewTransaction:
+    group, only_log = begin.group, None
+    if begin.topic == OPLOG:
+        group, only_log = DEFAULT_GROUP, _OPLOG_LOG
+    elif begin.topic is not None:
+        only_log = commit_log.log
+    return NewTransaction(
+        commit_log.log, group, only_log, begin.timeout_ms, begin.fence, begin.once
+    )

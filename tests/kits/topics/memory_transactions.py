@@ -34,6 +34,7 @@ from oplogd.model.transaction import (
 )
 from oplogd.store.base import Entry
 from oplogd.store.topics import EntryKind, TopicEntry
+from oplogd.store.transaction_rules import check_whole, too_large
 from oplogd.store.transactions import (
     IDLE_MS,
     OPLOG_INDEX,
@@ -144,7 +145,7 @@ class MemoryTransactions:
             if record.lsn >= limits.records:
                 raise TransactionTooLargeError(f"more than {limits.records:,} records")
         if octets > limits.bytes:
-            raise TransactionTooLargeError(f"more than {limits.bytes:,} bytes")
+            raise too_large(limits)
         for record in new.values():
             if isinstance(record.content, Message):
                 (entry,) = self.topics.place(record.log, EntryKind.DEFERRED, [record.content])
@@ -204,6 +205,20 @@ class MemoryTransactions:
             self._newest[once.key] = row
         self._decisions.committed += 1
         return row.committed
+
+    async def commit_whole(
+        self, new: NewTransaction, records: Sequence[Record], limits: RecordLimits
+    ) -> Commit:
+        self._work()
+        check_whole(new, records, limits)
+        for record in records:
+            if record.log:
+                self.topics.generation(record.log)
+        begun = await self.begin(new)
+        if begun.state is State.COMMITTED:
+            return await self.commit(begun.id, begun.records)
+        await self.write(begun.id, records, limits)
+        return await self.commit(begun.id, len(records))
 
     async def abort(self, id_: int) -> Transaction:
         row = self._row(id_)

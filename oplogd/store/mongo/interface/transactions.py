@@ -6,11 +6,18 @@ after it can be completed by any agent.
     begin: the row, then the begin record
     write: register the topics in the row while it is open, then append
     commit: count the records, judge the fence, claim the number, decide, complete
+    commit_whole: one after the other. After an error of a step, abort
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from oplogd.errors import StaleFenceError, TransactionConflictError
+from oplogd.errors import (
+    OplogError,
+    StaleFenceError,
+    StoreUnavailableError,
+    TransactionConflictError,
+)
 from oplogd.model.commit_log import begin_record
 from oplogd.model.lease import stale
 from oplogd.model.message import Message
@@ -35,6 +42,7 @@ from oplogd.store.mongo.transactions.records import CommittedRecords, entry_in, 
 from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.topics import EntryKind
+from oplogd.store.transaction_rules import check_records, check_whole, refusal, too_large
 from oplogd.store.transactions import (
     Commit,
     Decisions,
@@ -42,9 +50,6 @@ from oplogd.store.transactions import (
     OpenStats,
     RecordLimits,
     Transaction,
-    check_records,
-    refusal,
-    too_large,
 )
 
 
@@ -109,7 +114,7 @@ class MongoTransactions:
         row = await self.decider.fenced(await self.decider.current(id_))
         if row.phase is not TxnPhase.OPEN:
             raise refusal(row.transaction)
-        check_records(row.transaction, records, limits)
+        check_records(row.transaction.only_log, records, limits)
         if not (todo := await self._records.missing(row, records)):
             return row.transaction
         self._topics.bounds.require_room(*{each.log for each in todo if each.log})
@@ -139,6 +144,23 @@ class MongoTransactions:
         if not is_decided or row.transaction.records != records:
             raise refusal(row.transaction, records)
         return (await self._completion.complete(row)).commit
+
+    async def commit_whole(
+        self, new: NewTransaction, records: Sequence[Record], limits: RecordLimits
+    ) -> Commit:
+        check_whole(new, records, limits)
+        begun = await self.begin(new)
+        if begun.state is State.COMMITTED:
+            return await self.commit(begun.id, begun.records)
+        try:
+            await self.write(begun.id, records, limits)
+            return await self.commit(begun.id, len(records))
+        except StoreUnavailableError:
+            raise
+        except OplogError:
+            with suppress(OplogError):  # it is aborted, or the keeper does it
+                await self.abort(begun.id)
+            raise
 
     async def abort(self, id_: int) -> Transaction:
         row = await self.decider.current(id_)
@@ -219,7 +241,7 @@ class MongoTransactions:
         row = await self.decider.current(id_)
         if row.phase is not TxnPhase.OPEN:
             raise refusal(row.transaction)
-        raise too_large(id_, limits)
+        raise too_large(limits)
 
     async def _check(self, id_: int, groups: Sequence[Group]) -> None:
         """Raise the error of the first group without an append."""

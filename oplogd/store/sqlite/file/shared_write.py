@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +19,9 @@ from oplogd.store.transactions import Decisions
 # A transaction takes no further steps after this time: other writers wait for it.
 SHARED_SECONDS = 0.01
 
+# Most steps done at once.
+MAX_TOGETHER = 64
+
 _T = TypeVar("_T")
 
 
@@ -33,9 +36,17 @@ class SharedStep(NamedTuple):
     decisions: Decisions
 
 
+# Does the steps of several callers at once, all or none. Return their results.
+Together = Callable[[SharedStep, Sequence[Any]], Sequence[Any]]
+
+
 class _Waiting(NamedTuple):
+    """``together``: does the step with others of the same function, each with its ``item``."""
+
     work: Callable[[SharedStep], Any]
     answer: asyncio.Future[Any]
+    item: Any = None
+    together: Together | None = None
 
 
 class SharedWriter:
@@ -54,14 +65,20 @@ class SharedWriter:
         # Ends when nothing waits.
         self._task: asyncio.Task[None] | None = None
 
-    async def _run(self, work: Callable[[SharedStep], _T | OplogError]) -> _T:
+    async def _run(
+        self,
+        work: Callable[[SharedStep], _T | OplogError],
+        item: Any = None,
+        together: Together | None = None,
+    ) -> _T:
         """Do a step. A raised OplogError undoes it. A returned one is raised, and the step stays.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
-        StoreUnavailableError.
+        StoreUnavailableError. ``together``: tried first, with the items of all waiting steps that
+        it does. If it raises an OplogError, each of them is done by its own ``work``.
         """
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(work, answer))
+        self._waiting.append(_Waiting(work, answer, item, together))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="store-shared-write")
         return await answer
@@ -90,7 +107,7 @@ class SharedWriter:
             except Exception as error:
                 results = [error] * len(taken)
             self._waiting[:0] = taken[len(results) :]
-            for (_, answer), result in zip(taken, results, strict=False):
+            for (_, answer, *_), result in zip(taken, results, strict=False):
                 if answer.done():  # its caller was cancelled
                     continue
                 if isinstance(result, Exception):
@@ -101,14 +118,15 @@ class SharedWriter:
     def _write(self, waiting: Sequence[_Waiting], db: sqlite3.Connection) -> list[Any]:
         """Return the results of the first steps, as many as there was time for."""
         decided = Decisions()
+        end = time.monotonic() + SHARED_SECONDS
+        results: list[Any] = []
         if len(waiting) == 1:  # a savepoint would keep copies of all changed pages in memory
-            results = [self._result(db, waiting[0], decided, transaction)]
+            results += self._results(db, waiting, decided, transaction, end)
         else:
-            results = []
-            end = time.monotonic() + SHARED_SECONDS
             with transaction(db):
-                for each in waiting:
-                    results.append(self._result(db, each, decided, savepoint))
+                while len(results) < len(waiting):
+                    steps = _next(waiting, len(results))
+                    results += self._results(db, steps, decided, savepoint, end)
                     if time.monotonic() > end:
                         break
         self.decisions.committed += decided.committed
@@ -116,6 +134,29 @@ class SharedWriter:
         self.decisions.timed_out += decided.timed_out
         self._wake()
         return results
+
+    def _results(
+        self,
+        db: sqlite3.Connection,
+        waiting: Sequence[_Waiting],
+        decided: Decisions,
+        block: Callable[[sqlite3.Connection], AbstractContextManager[None]],
+        end: float,
+    ) -> Iterator[Any]:
+        """Do steps of one kind. Return the results of the first ones: see ``_write``."""
+        if (together := waiting[0].together) is not None:
+            try:
+                with block(db):
+                    step = SharedStep(db, self._clock.present(), decided)
+                    results = together(step, [each.item for each in waiting])
+                yield from results
+                return
+            except OplogError:
+                pass  # it is told which of them is refused, one by one
+        for each in waiting:
+            yield self._result(db, each, decided, block)
+            if time.monotonic() > end:
+                return
 
     def _result(
         self,
@@ -130,3 +171,15 @@ class SharedWriter:
                 return waiting.work(SharedStep(db, self._clock.present(), decided))
         except OplogError as error:
             return error
+
+
+def _next(waiting: Sequence[_Waiting], start: int) -> Sequence[_Waiting]:
+    """Return the step at an index, with the ones behind it that are done together with it."""
+    together, end = waiting[start].together, start + 1
+    while (
+        together is not None
+        and end < min(len(waiting), start + MAX_TOGETHER)
+        and waiting[end].together is together
+    ):
+        end += 1
+    return waiting[start:end]

@@ -6,8 +6,9 @@ from functools import partial
 from oplogd.model.once import no_key
 from oplogd.model.transaction import Record, State
 from oplogd.store.sqlite.file.shared_write import SharedWriter
-from oplogd.store.sqlite.transactions import once, rows, steps
+from oplogd.store.sqlite.transactions import once, rows, steps, whole
 from oplogd.store.sqlite.transactions import statements as sql
+from oplogd.store.transaction_rules import check_whole
 from oplogd.store.transactions import (
     RETENTION_MS,
     Commit,
@@ -33,6 +34,14 @@ class SqliteTransactions(SharedWriter):
 
     async def commit(self, id_: int, records: int) -> Commit:
         return await self._run(lambda step: steps.commit(step, id_, records))
+
+    async def commit_whole(
+        self, new: NewTransaction, records: Sequence[Record], limits: RecordLimits
+    ) -> Commit:
+        check_whole(new, records, limits)
+        item = whole.Whole(new, records, limits)
+        together = whole.commit_together if item.may_share() else None
+        return await self._run(lambda step: whole.commit(step, item), item, together)
 
     async def abort(self, id_: int) -> Transaction:
         return await self._run(lambda step: steps.abort(step, id_))

@@ -12,6 +12,11 @@ TOTAL_LOG = 0
 
 SET_MAX = "UPDATE topic_sizes SET max_bytes = ? WHERE log = ?"
 OVER = "SELECT log FROM topic_sizes INDEXED BY topics_over_bound WHERE octets > max_bytes"
+# Those of some logs that have a bound, and whether they are over it.
+BOUNDED = """
+    SELECT log, octets > max_bytes FROM topic_sizes
+    WHERE log IN (SELECT value FROM json_each(?)) AND max_bytes IS NOT NULL
+"""
 # A topic not deleted.
 FIND = """
     SELECT octets, max_bytes, swept, counted, floor, head, namespace, name

@@ -6,7 +6,8 @@ from oplogd.errors import OplogError, TooManyKeysError
 from oplogd.model.once import MAX_KEYS, OnceNumber, no_key, number_over, too_many_keys
 from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.transactions import rows
-from oplogd.store.transactions import Commit, Transaction, refusal
+from oplogd.store.transaction_rules import refusal
+from oplogd.store.transactions import Commit, Transaction
 
 
 def committed(db: sqlite3.Connection, once: OnceNumber) -> Transaction | None:

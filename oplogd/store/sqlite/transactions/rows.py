@@ -12,11 +12,13 @@ import msgspec
 from oplogd.clock.ages import Present
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.lease import Fence
+from oplogd.model.message_id import stamp
 from oplogd.model.names import SYSTEM
 from oplogd.model.once import OnceNumber
 from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction as write_transaction
+from oplogd.store.sqlite.file.parts import as_json
 from oplogd.store.sqlite.pointers.rows import optional_mark
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.transactions import statements as sql
@@ -124,6 +126,36 @@ def packed(logs: Sequence[CommittedLog], runs: Sequence[OperationRun], order: st
     """Return the result of a commit for its column. ``order``: as a JSON array."""
     result = _Result(tuple(logs), tuple(runs), msgspec.Raw(order.encode()))
     return zlib.compress(msgspec.json.encode(result), level=1)
+
+
+def add_committed(db: sqlite3.Connection, commits: Sequence[Commit]) -> None:
+    """Add the rows of transactions committed when they begin. Their ids have no rows."""
+    given, results, end = [], [], 0
+    for commit in commits:
+        transaction = commit.transaction
+        result = packed(commit.logs, commit.runs, msgspec.json.encode([*commit.order]).decode())
+        begin, decided = transaction.begin, transaction.commit
+        assert begin is not None
+        assert decided is not None
+        given.append(
+            (
+                *transaction[:4],
+                transaction.begun_ms,
+                transaction.expires_ms,
+                as_json(transaction.logs),
+                transaction.records,
+                transaction.bytes,
+                begin.offset,
+                stamp(begin.ms, begin.sequence),
+                decided.offset,
+                stamp(decided.ms, decided.sequence),
+                end + 1,
+                len(result),
+            )
+        )
+        results.append(result)
+        end += len(result)
+    db.execute(sql.ADD_COMMITTED, {"rows": as_json(given), "results": b"".join(results)})
 
 
 def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:

@@ -30,12 +30,25 @@ ADD = f"""
         NULL, NULL, NULL, NULL, NULL
     )
 """
+USED = "SELECT id FROM txns WHERE id IN (SELECT value FROM json_each(?))"
 ADD_FENCE = "INSERT INTO txn_fences VALUES (?, ?, ?)"
 SET_BEGIN = "UPDATE txns SET begin_offset = :offset, begin_stamp = :stamp WHERE id = :id"
 SET_WRITTEN = "UPDATE txns SET logs = :logs, records = :records, octets = :octets WHERE id = :id"
 SET_COMMITTED = f"""
     UPDATE txns SET state = '{State.COMMITTED}', ends = :now, records = :records,
     commit_offset = :offset, commit_stamp = :stamp, result = :result WHERE id = :id
+"""
+_GIVEN = [f"json_extract(value, '$[{at}]')" for at in range(15)]
+# Transactions committed when they begin: `[[id, log, grp, only_log, begun, expires, logs, records,
+# octets, begin_offset, begin_stamp, commit_offset, commit_stamp, start, length], …]`. The last two
+# are of the result in `:results`.
+ADD_COMMITTED = f"""
+    INSERT INTO txns (
+        id, log, grp, only_log, begun, expires, logs, records, octets,
+        begin_offset, begin_stamp, commit_offset, commit_stamp, result, state, ends
+    )
+    SELECT {", ".join(_GIVEN[:13])}, substr(:results, {_GIVEN[13]}, {_GIVEN[14]}),
+    '{State.COMMITTED}', {_GIVEN[4]} FROM json_each(:rows)
 """
 SET_ABORTED = f"""
     UPDATE txns SET state = '{State.ABORTED}', reason = :reason, ends = :now WHERE id = :id
@@ -174,4 +187,20 @@ APPEND_OPERATIONS = (
     """,
     end_opening(":now", ":count"),
     advance(":now", ":count"),
+)
+# The operations of whole transactions: `[[event, key, data, identity], …]`.
+_AT_HEAD = "FROM logs CROSS JOIN json_each(:body) AS given WHERE name = 'ops'"
+APPEND_WHOLE_OPERATIONS = (
+    f"""
+    INSERT INTO ops
+    SELECT head + 1 + given.key, max(:now, head_ts), {_GIVEN[0]}, {_GIVEN[1]},
+    substr({_GIVEN[2]}, 1, length({_GIVEN[2]}) - 1) || {_GIVEN[3]} {_AT_HEAD}
+    """,
+    f"""
+    INSERT INTO states (key, n, ts, deleted, data)
+    SELECT {_GIVEN[1]}, head + 1 + given.key, max(:now, head_ts), {_GIVEN[0]} = 'delete',
+    {_GIVEN[2]} {_AT_HEAD} ORDER BY given.key
+    {REPLACE_STATE}
+    """,
+    *APPEND_OPERATIONS[2:],
 )

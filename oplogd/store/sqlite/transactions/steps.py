@@ -29,6 +29,7 @@ from oplogd.store.sqlite.transactions import once, rows
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import EntryKind
+from oplogd.store.transaction_rules import check_records, refusal, too_large
 from oplogd.store.transactions import (
     Commit,
     CommittedLog,
@@ -36,9 +37,6 @@ from oplogd.store.transactions import (
     OperationRun,
     RecordLimits,
     Transaction,
-    check_records,
-    refusal,
-    too_large,
 )
 
 # SQLite's largest integer.
@@ -69,10 +67,10 @@ def write(
     if transaction.state is not State.OPEN:
         return refusal(transaction)
     new = _new_records(db, id_, records)
-    check_records(transaction, new, limits)
+    check_records(transaction.only_log, new, limits)
     size = sum(len(record.content.data) for record in new)
     if transaction.bytes + size > limits.bytes:
-        raise too_large(id_, limits)
+        raise too_large(limits)
     sizes = ((record.log, len(record.content.data)) for record in new if record.log)
     room.require(db, sizes, present)
     for part in parts(new, _size):

@@ -8,7 +8,7 @@ from oplogd.clock.ages import Present
 from oplogd.errors import TopicFullError
 from oplogd.store.bounds import full_topic, full_total, slack
 from oplogd.store.sqlite.file.connection import transaction
-from oplogd.store.sqlite.file.parts import STATEMENT_BYTES
+from oplogd.store.sqlite.file.parts import STATEMENT_BYTES, as_json
 from oplogd.store.sqlite.topics import bound_statements as sql
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics.statements import MAX_STAMP
@@ -61,11 +61,13 @@ def require(db: sqlite3.Connection, messages: Iterable[tuple[int, int]], present
     added: dict[int, list[int]] = {}
     for log, size in messages:
         added.setdefault(log, []).append(size)
-    over = over_bound(db)
-    for log, sizes in added.items():
-        if sql.TOTAL_LOG in over:
-            raise TopicFullError(_full_total(db))
-        if reason := _make_room(db, log, len(sizes), sum(sizes), present):
+    if not added:
+        return
+    bounded = dict(db.execute(sql.BOUNDED, (as_json([sql.TOTAL_LOG, *added]),)).fetchall())
+    if bounded.pop(sql.TOTAL_LOG, False):
+        raise TopicFullError(_full_total(db))
+    for log in bounded:
+        if reason := _make_room(db, log, len(added[log]), sum(added[log]), present):
             raise TopicFullError(reason)
 
 
