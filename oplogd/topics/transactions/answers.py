@@ -34,8 +34,11 @@ def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]
     }
 
 
-def encoding_commit(commit: Commit) -> Pieces[bytes]:
-    """Return the body of the answer to a commit. With a number it names the transaction."""
+def encoding_commit(commit: Commit, *, is_named: bool = False) -> Pieces[bytes]:
+    """Return the body of the answer to a commit.
+
+    ``is_named``: with the id of the transaction, as with a number of a key.
+    """
     ids: list[str] = []
     parts: list[str] = []
     for id_ in commit.record_ids():
@@ -48,7 +51,7 @@ def encoding_commit(commit: Commit) -> Pieces[bytes]:
         parts.append(",".join(ids))
     transaction = commit.transaction
     ends = {"begin": transaction.begin, "commit": transaction.commit}
-    members = [f'"txn":"{transaction.id}"'] if transaction.once else []
+    members = [f'"txn":"{transaction.id}"'] if is_named or transaction.once else []
     members += [f'"{name}":{_quoted(mark)}' for name, mark in ends.items()]
     yield
     return f'{{{",".join(members)},"records":[{",".join(parts)}]}}'.encode()

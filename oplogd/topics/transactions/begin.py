@@ -1,4 +1,4 @@
-"""The body of a begin. No I/O."""
+"""The body of a begin, or of a whole transaction. No I/O."""
 
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
@@ -6,23 +6,43 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from oplogd.decode.buffers import Buffer, Text
-from oplogd.decode.typed import Rules, about, example, read
+from oplogd.decode.compressed import TooLargeError
+from oplogd.decode.pieces import Pieces
+from oplogd.decode.typed import Members, Rules, Value, about, example, read
+from oplogd.decode.walk import Extents, begins
 from oplogd.errors import MessageError
 from oplogd.model.lease import Fence
 from oplogd.model.names import TopicName
 from oplogd.model.once import MAX_NUMBER, OnceNumber, once_key
+from oplogd.model.operation import OnUnknown
 from oplogd.model.transaction import DEFAULT_GROUP, DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS
-from oplogd.topics.transactions.rules import GROUP_RULE, TOPIC_RULE, group_name, topic_name
+from oplogd.topics.transactions.rules import (
+    GROUP_RULE,
+    OTHER_TOPIC,
+    TOPIC_RULE,
+    Writing,
+    checking_records,
+    group_name,
+    too_many,
+    topic_name,
+)
+
+# No body without records is longer.
+MAX_BYTES = 16 * 1024
 
 
 class Begin(NamedTuple):
-    """A begin as it was sent. Either ``group`` or ``topic`` is None. ``fence``: of the header."""
+    """A begin as it was sent. Either ``group`` or ``topic`` is None. ``fence``: of the header.
+
+    ``writing``: all records of a whole transaction, None for one that stays open.
+    """
 
     group: str | None
     topic: TopicName | None
     timeout_ms: int
     once: OnceNumber | None = None
     fence: Fence | None = None
+    writing: Writing | None = None
 
 
 class OnceBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,12 +80,50 @@ _BEGIN_RULES = Rules(
     }
 )
 
+_MEMBERS = Members("group", "topic", "timeout_ms", "once", "records")
 _decode_begin: Callable[[Text], BeginBody] = msgspec.json.Decoder(BeginBody).decode
 
 
-def parse_begin(raw: Buffer) -> Begin:
-    """Read the body of a begin. Raises MessageError."""
-    given = read(_decode_begin, raw.strip() or b"{}", "body", _BEGIN_RULES)
+def parsing_begin(
+    raw: Buffer, arrival: str, most: int, on_unknown: OnUnknown = None
+) -> Pieces[Begin]:
+    """Read the body of a begin, maybe with all records. See ``parsing_records``.
+
+    Raises MessageError, TooLargeError for a long body without records, and the errors of records.
+    """
+    too_large = TooLargeError(f"a body without records has at most {MAX_BYTES:,} bytes")
+    is_short = len(raw) <= MAX_BYTES
+    if not is_short and not begins(raw, b"{"):
+        raise too_large
+    found = yield from _MEMBERS.reading(
+        raw.strip() or b"{}" if is_short else raw, most, lambda _: too_many(most)
+    )
+    given = found.pop("records", None)
+    if given is None and not is_short:
+        raise too_large
+    begin = _begin(found)
+    if given is None:
+        return begin
+    writing = yield from checking_records(given, arrival, most, on_unknown, are_numbered=True)
+    lsns = {record.lsn for record in writing.records}
+    if max(lsns) >= len(lsns):
+        missing = next(lsn for lsn in range(len(lsns)) if lsn not in lsns)
+        raise MessageError(
+            "records", f"lack lsn {missing}; {len(lsns):,} have 0 to {len(lsns) - 1:,}"
+        )
+    if begin.topic is not None and any(name != begin.topic for name in writing.topics):
+        index = next(i for i, each in enumerate(writing.records) if each.topic != begin.topic)
+        raise MessageError(f"records[{index}].topic", OTHER_TOPIC)
+    return begin._replace(writing=writing)
+
+
+def _begin(found: dict[str, Value]) -> Begin:
+    """Return the begin of these members."""
+    if found:
+        text = ",".join(f'"{name}":{_text(name, value)}' for name, value in found.items())
+        given = read(_decode_begin, f"{{{text}}}".encode(), "body", _BEGIN_RULES)
+    else:
+        given = BeginBody()
     if given.group is not None and given.topic is not None:
         raise MessageError("topic", "cannot be given together with group")
     timeout = DEFAULT_TIMEOUT_MS if given.timeout_ms is None else given.timeout_ms
@@ -76,3 +134,9 @@ def parse_begin(raw: Buffer) -> Begin:
         return Begin(None, topic_name(given.topic), timeout, once)
     group = group_name(DEFAULT_GROUP if given.group is None else given.group)
     return Begin(group, None, timeout, once)
+
+
+def _text(name: str, value: Value) -> str:
+    if isinstance(value, Extents) or len(value) > MAX_BYTES:
+        raise MessageError(name, _BEGIN_RULES.members[name])
+    return str(value, "utf-8")

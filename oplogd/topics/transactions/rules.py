@@ -3,13 +3,14 @@
 from collections.abc import Callable, Collection
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import count
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from oplogd.decode.buffers import Buffer, Text
 from oplogd.decode.pieces import Pieces
-from oplogd.decode.typed import Members, Rules, about, read, values_of
+from oplogd.decode.typed import Members, Rules, Value, about, read, values_of
 from oplogd.errors import (
     MessageError,
     OperationError,
@@ -88,6 +89,7 @@ TOPIC_RULE = (
     f"must be NAMESPACE/TOPIC, each 1 to {MAX_NAME} ASCII letters, digits, '.', '_' or '-',"
     " and not '.' or '..'"
 )
+OTHER_TOPIC = "this transaction was begun with another topic"
 _COUNT = "must be a whole number, at least 0"
 
 _COMMIT_RULES = Rules({"records": _COUNT}, required=("records",))
@@ -173,28 +175,40 @@ def parsing_records(
     InvalidMessagesError, MessageError, TransactionConflictError for an lsn with two contents, and
     TransactionTooLargeError.
     """
-
-    def too_many() -> TransactionTooLargeError:
-        return TransactionTooLargeError(
-            f"a transaction may have {most:,} records (--txn-max-records), with lsn 0 to"
-            f" {most - 1:,}"
-        )
-
     found_members = yield from _RECORDS.reading(
-        raw if len(raw) > _MAX_BLANK or raw.strip() else b"{}", most, lambda _: too_many()
+        raw if len(raw) > _MAX_BLANK or raw.strip() else b"{}", most, lambda _: too_many(most)
     )
-    given = values_of(found_members["records"]) if "records" in found_members else None
-    if given is None:
+    return (yield from checking_records(found_members.get("records"), arrival, most, on_unknown))
+
+
+def checking_records(
+    given: Value | None,
+    arrival: str,
+    most: int,
+    on_unknown: OnUnknown = None,
+    *,
+    are_numbered: bool = False,
+) -> Pieces[Writing]:
+    """Return the records of a list: see ``parsing_records``.
+
+    ``are_numbered``: a record without an lsn gets its place in the list.
+    """
+    values = None if given is None else values_of(given)
+    if values is None:
         raise MessageError("records", "must be a list with at least one record")
+    places = count()
     records = yield from checking(
-        given, lambda each: _record(each, arrival, on_unknown), "records", Most(most, too_many)
+        values,
+        lambda each: _record(each, arrival, on_unknown, next(places) if are_numbered else None),
+        "records",
+        Most(most, lambda: too_many(most)),
     )
     found: dict[int, GivenRecord] = {}
     topics: set[TopicName] = set()
     size = 0
     for index, record in enumerate(records):
         if record.lsn >= most:
-            raise too_many()
+            raise too_many(most)
         if found.setdefault(record.lsn, record).digest != record.digest:
             raise TransactionConflictError(f"lsn {record.lsn} is given twice, with other content")
         topics.add(record.topic)
@@ -204,21 +218,29 @@ def parsing_records(
     return Writing(found.values(), topics, size)
 
 
-def _record(given: Text, arrival: str, on_unknown: OnUnknown) -> GivenRecord:
+def too_many(most: int) -> TransactionTooLargeError:
+    return TransactionTooLargeError(
+        f"a transaction may have {most:,} records (--txn-max-records), with lsn 0 to {most - 1:,}"
+    )
+
+
+def _record(given: Text, arrival: str, on_unknown: OnUnknown, number: int | None) -> GivenRecord:
+    """``number``: the lsn of a record without one, None if it needs one."""
     require_size(given, "record")
     record = read(_decode_record, given, "record", _RECORD_RULES)
     topic = topic_name(record.topic)
-    if record.lsn is None:
+    lsn = number if record.lsn is None else record.lsn
+    if lsn is None:
         raise MessageError("lsn", "is required")
-    if record.lsn < 0:
+    if lsn < 0:
         raise MessageError("lsn", _COUNT)
     if not record.payload:
         raise MessageError("payload", "is required")
     if topic == OPLOG:
-        return GivenRecord(record.lsn, topic, *_operation(record, arrival, on_unknown))
+        return GivenRecord(lsn, topic, *_operation(record, arrival, on_unknown))
     payload = read(_decode_payload, record.payload, "payload", _PAYLOAD_RULES)
     message = message_of(payload, record.key, record.headers, record.ttl, record.encoding)
-    return GivenRecord(record.lsn, topic, message, _digest(topic, str(message.ttl), message.data))
+    return GivenRecord(lsn, topic, message, _digest(topic, str(message.ttl), message.data))
 
 
 def _operation(record: _Record, arrival: str, on_unknown: OnUnknown) -> tuple[Operation, str]:

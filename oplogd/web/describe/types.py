@@ -14,6 +14,7 @@ from oplogd.model.isolation import EntryKind
 from oplogd.model.pointer import MAX_POINTER, Decision
 from oplogd.model.transaction import Isolation, State
 from oplogd.topics.codec.codec import MAX_KEYS
+from oplogd.topics.transactions.begin import BeginBody
 
 _POINTER = 1732701600000000000
 _TXN = "6494239639384848945"
@@ -200,16 +201,19 @@ class EntryAnswer(Struct):
     bytes: Annotated[int, example(17)]
 
 
-class RecordBody(Struct, forbid_unknown_fields=True):
-    """A record. In ``system/oplog`` its payload is an operation, or the JSON text of one."""
-
+class _Content(Struct, forbid_unknown_fields=True):
     topic: TopicPath
-    lsn: Annotated[int, about("0, 1, 2, in all topics of a transaction together.", ge=0)]
     payload: str | OperationBody | None
     key: str | None = None
     headers: list[tuple[str, str]] | None = None
     ttl: int | str | None = None
     encoding: Literal["base64"] | None = None
+
+
+class RecordBody(_Content, forbid_unknown_fields=True, kw_only=True):
+    """A record. In ``system/oplog`` its payload is an operation, or the JSON text of one."""
+
+    lsn: Annotated[int, about("0, 1, 2, in all topics of a transaction together.", ge=0)]
 
 
 _ORDER = {"event": "insert", "type": "order", "id": "1"}
@@ -221,6 +225,21 @@ _RECORDS = [
 
 class RecordsBody(Struct, forbid_unknown_fields=True):
     records: Annotated[list[RecordBody], example(_RECORDS, min_length=1)]
+
+
+class WholeRecordBody(_Content, forbid_unknown_fields=True, kw_only=True):
+    """A record of a whole transaction."""
+
+    lsn: Annotated[int | None, about("Default: the place in the list, from 0.", ge=0)] = None
+
+
+class WholeBody(BeginBody, forbid_unknown_fields=True):
+    """The body of a begin, or a whole transaction."""
+
+    records: Annotated[
+        list[WholeRecordBody] | None,
+        about("All records of the transaction, which then commits at once."),
+    ] = None
 
 
 class BegunAnswer(Struct):
@@ -248,3 +267,9 @@ class CommittedAnswer(Struct):
     begin: Annotated[str | None, example(_POSITION)]
     commit: Annotated[str | None, example(_POSITION)]
     records: Annotated[list[str | None], example([_POSITION])]
+
+
+class WholeAnswer(CommittedAnswer):
+    """The same, and the id of the transaction."""
+
+    txn: Annotated[str, example(_TXN)]

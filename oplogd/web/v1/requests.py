@@ -34,6 +34,7 @@ HEADERS = {"Cache-Control": "no-cache, no-store, must-revalidate"}
 
 # Effects of repeating an unconfirmed request.
 CONTINUES = "a repeated request continues"
+COMMITS_TWICE = "a repeated request may commit the records twice"
 STORES_TWICE = "a repeated request may store the messages twice"
 
 _T = TypeVar("_T")

@@ -26,6 +26,8 @@ from oplogd.web.describe.parameters import (
 from oplogd.web.http.headers import fence_of, note_ignored
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
+    COMMITS_TWICE,
+    CONTINUES,
     HEADERS,
     Api,
     answer,
@@ -41,8 +43,6 @@ TXN = f"{TXNS}/{{txn}}"
 ONCE = "/v1/once"
 ONCE_KEY = f"{ONCE}/{{key}}"
 
-# No body of a begin, commit or abort is longer.
-_MAX_BYTES = 16 * 1024
 _ERRORS = (*BODY_ERRORS, 404, 409)
 
 
@@ -59,17 +59,16 @@ def add_transactions(
     @described(
         "transactions",
         *(*BODY_ERRORS, 404, 409, 412, 507),
-        body=begin.BeginBody,
+        body=types.WholeBody,
         answer=types.BegunAnswer,
         status=201,
         headers={"Location": "Path of the transaction."},
+        also={200: ("With `records`: the transaction is committed.", types.WholeAnswer)},
     )
     async def begin_transaction(
-        request: Request,
-        fence: Fence | None = Depends(given_fence),
-        asked: begin.Begin = json_body(api.bodies, begin.parse_begin, _MAX_BYTES),
+        request: Request, fence: Fence | None = Depends(given_fence)
     ) -> Response:
-        """Begin a transaction.
+        """Begin a transaction, or commit a whole one.
 
         A group selects the commit log `system/_txn.GROUP`: the commits of a group have one order.
         With `topic` the log of that topic is the commit log, and all records must be in that topic.
@@ -77,16 +76,28 @@ def add_transactions(
         this term when the commit is decided; later requests may repeat the header. With `once` it
         commits only if no transaction with this number of the key, or a larger one, has committed.
         If the number has committed already, the answer is 200 with the transaction that has.
+
+        With `records` the transaction has these records, and is committed when the answer comes.
+        The answer is that of a commit, with `txn`. If the request is refused, nothing commits. A
+        repeated request is another transaction, unless it has `once`.
         """
+        found = Ignored()
+        asked = (await read_begin(request, found))._replace(fence=fence)
         if asked.topic is not None:
             api.rights.require(request, Right.WRITE, *asked.topic)
-        begun = await api.confirmed(service.begin(asked._replace(fence=fence)))
+        if asked.writing is not None:
+            for name in asked.writing.topics:
+                api.rights.require(request, Right.WRITE, *name)
+            then = CONTINUES if asked.once else COMMITS_TWICE
+            done = await api.confirmed(service.commit_whole(asked), then)
+            body = await api.bodies.work(answers.encoding_commit(done, is_named=True))
+            return Response(body, 200, HEADERS | note_ignored(request, found, ignored), JSON)
+        begun = await api.confirmed(service.begin(asked))
         id_ = str(begun.id)
         headers = {**HEADERS, "Location": f"{TXNS}/{id_}"}
         if begun.state is State.COMMITTED:
             return await show(begun, headers)
-        body = {"txn": id_, "expires_at": format_ms(begun.expires_ms)}
-        return answer(body, headers, 201)
+        return answer({"txn": id_, "expires_at": format_ms(begun.expires_ms)}, headers, 201)
 
     @app.post(f"{TXN}/records")
     @described(
@@ -121,7 +132,7 @@ def add_transactions(
     )
     async def commit_transaction(
         txn: int = Depends(open_to),
-        count: int = json_body(api.bodies, rules.parse_commit, _MAX_BYTES),
+        count: int = json_body(api.bodies, rules.parse_commit, begin.MAX_BYTES),
     ) -> Response:
         """Commit a transaction.
 
@@ -136,7 +147,7 @@ def add_transactions(
     @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)
     async def abort_transaction(
         txn: int = Depends(open_to),
-        _: None = json_body(api.bodies, rules.parse_abort, _MAX_BYTES),
+        _: None = json_body(api.bodies, rules.parse_abort, begin.MAX_BYTES),
     ) -> Response:
         """Abort a transaction.
 
@@ -199,6 +210,13 @@ def add_transactions(
         """Delete a key. After that its numbers can commit again."""
         await api.confirmed(service.forget_key(key))
         return Response(None, 204, HEADERS)
+
+    async def read_begin(request: Request, found: Ignored) -> begin.Begin:
+        async with api.bodies.received(request, "records") as raw:
+            require_json(request, raw)
+            return await api.bodies.work(
+                begin.parsing_begin(raw, api.bodies.arrival(), service.limits.records, found.add)
+            )
 
     async def read_records(request: Request, found: Ignored) -> rules.Writing:
         async with api.bodies.received(request, "records") as raw:

@@ -25,7 +25,7 @@ from oplogd.model.transaction import FIRST_ID, Reason, State
 from oplogd.store.transactions import OPLOG_INDEX, Commit, CommittedLog, OperationRun, Transaction
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.topics.transactions import answers, rules
-from oplogd.topics.transactions.begin import Begin, parse_begin
+from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.topics.transactions.rules import GivenRecord
 
 NOW = "2024-12-01T10:00:00.000Z"
@@ -47,6 +47,11 @@ def done(pieces: Pieces[Any]) -> tuple[Any, int]:
         except StopIteration as end:
             return end.value, count
         count += 1
+
+
+def parse_begin(raw: bytes, most: int = 100_000) -> Begin:
+    begin: Begin = done(parsing_begin(raw, NOW, most))[0]
+    return begin
 
 
 def records(*given: dict[str, Any], arrival: str = NOW, most: int = 100_000) -> list[GivenRecord]:
