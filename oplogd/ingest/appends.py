@@ -91,25 +91,26 @@ class Appends:
         if age >= ANSWER_SECONDS or is_crowded:
             work.close()
             raise StoreUnavailableError(_LATE)
-        given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Ends with the work, or with an error before.
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def watched() -> _T:
-            with self.step(lambda error: _fail(given_up, error)):
+            with self.step(lambda error: _fail(ended, error)):
                 return await work
 
         task = asyncio.create_task(watched(), name="write of a request")
-        ends: set[asyncio.Future[Any]] = {task, given_up}
+        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await ended
         except asyncio.CancelledError:
             task.cancel()
             raise
-        if task.done():
-            return task.result()
-        self._late.add(task)
-        task.add_done_callback(self._ended)
-        given_up.result()
-        raise AssertionError("not reached")
+        except NotConfirmedError:
+            if not task.done():
+                self._late.add(task)
+                task.add_done_callback(self._ended)
+                raise
+        return task.result()
 
     async def run(self) -> None:
         """Look regularly until cancelled."""

@@ -25,12 +25,12 @@ from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
-from oplogd.web.v1.plain import PlainMessages
+from oplogd.web.v1.plain import PlainMessages, PlainTransactions
 from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.requests import Api
 from oplogd.web.v1.stream import add_topic_stream
 from oplogd.web.v1.topics import add_topics
-from oplogd.web.v1.transactions import add_transactions
+from oplogd.web.v1.transactions import TXNS, add_transactions
 
 # FastAPI 0.165 makes spans for any provider of OpenTelemetry. They hold the query of a request,
 # with its token.
@@ -98,9 +98,14 @@ def create_web(agent: Agent) -> Web:
     add_preflight(app)
     add_head(app)
     plain = PlainMessages(topics.publisher, topics.poller, bodies, readers, writers, is_stopping)
+    whole = PlainTransactions(
+        agent.transactions, agent.ignored, bodies, writers, agent.appends, is_stopping
+    )
     ingest_paths = {path.encode() for path in INGEST_PATHS}
 
     def find(path: bytes) -> Begin | None:
-        return ingest.begin if path in ingest_paths else plain.find(path)
+        if path in ingest_paths:
+            return ingest.begin
+        return whole.begin if path == TXNS.encode() else plain.find(path)
 
     return Web(app, ShortWay(find, refusals))

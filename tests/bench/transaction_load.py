@@ -37,7 +37,7 @@ class Connection:
             self._steps = self._redis
         else:
             self._prepared = records_body(topics, records)
-            self._steps = self._agent
+            self._steps = self._whole if kind == "whole" else self._agent
 
     def requests(self) -> Iterator[bytes]:
         while (began := time.monotonic()) < self._ends_at:
@@ -50,7 +50,7 @@ class Connection:
         self._answer = body
 
     def whole(self, received: bytes) -> bytes | None:
-        if self._steps == self._agent:
+        if self._steps != self._redis:
             return http_answer(received)
         # OK, QUEUED for each command, then the list of their answers, two lines each.
         return None if received.count(b"\n") < 3 * self._records + 2 else received
@@ -60,6 +60,9 @@ class Connection:
         path = f"/v1/txns/{json.loads(self._answer)['txn']}"
         yield http_request(f"{path}/records", self._prepared)
         yield http_request(f"{path}/commit", b'{"records":%d}' % self._records)
+
+    def _whole(self) -> Iterator[bytes]:
+        yield http_request("/v1/txns", self._prepared)
 
     def _redis(self) -> Iterator[bytes]:
         yield self._prepared

@@ -41,7 +41,7 @@ from oplogd.store.sqlite.interface.transactions import SqliteTransactions
 from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.log import clock_rows, log
 from oplogd.store.sqlite.log.hand_over import HandOver
-from oplogd.store.sqlite.topics import append_statements
+from oplogd.store.sqlite.topics import statements as topic_statements
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
 
@@ -84,7 +84,7 @@ class SqliteStore:
             file,
             "store-writer",
             1,
-            append_statements.APPENDER + disk.pragmas() + sql.SMALL_CACHE * small_cache,
+            topic_statements.APPENDER + disk.pragmas() + sql.SMALL_CACHE * small_cache,
             writes=True,
             prepare=self._prepare,
         )

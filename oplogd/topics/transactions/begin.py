@@ -85,9 +85,14 @@ _decode_begin: Callable[[Text], BeginBody] = msgspec.json.Decoder(BeginBody).dec
 
 
 def parsing_begin(
-    raw: Buffer, arrival: str, most: int, on_unknown: OnUnknown = None
+    raw: Buffer,
+    arrival: str,
+    most: int,
+    on_unknown: OnUnknown = None,
+    *,
+    is_brief: bool = False,
 ) -> Pieces[Begin]:
-    """Read the body of a begin, maybe with all records. See ``parsing_records``.
+    """Read the body of a begin, maybe with all records. See ``checking_records``.
 
     Raises MessageError, TooLargeError for a long body without records, and the errors of records.
     """
@@ -104,7 +109,9 @@ def parsing_begin(
     begin = _begin(found)
     if given is None:
         return begin
-    writing = yield from checking_records(given, arrival, most, on_unknown, are_numbered=True)
+    writing = yield from checking_records(
+        given, arrival, most, on_unknown, are_numbered=True, is_brief=is_brief
+    )
     lsns = {record.lsn for record in writing.records}
     if max(lsns) >= len(lsns):
         missing = next(lsn for lsn in range(len(lsns)) if lsn not in lsns)

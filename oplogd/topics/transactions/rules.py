@@ -188,10 +188,12 @@ def checking_records(
     on_unknown: OnUnknown = None,
     *,
     are_numbered: bool = False,
+    is_brief: bool = False,
 ) -> Pieces[Writing]:
     """Return the records of a list: see ``parsing_records``.
 
-    ``are_numbered``: a record without an lsn gets its place in the list.
+    ``are_numbered``: a record without an lsn gets its place in the list. ``is_brief``: see
+    ``checking``.
     """
     values = None if given is None else values_of(given)
     if values is None:
@@ -202,6 +204,7 @@ def checking_records(
         lambda each: _record(each, arrival, on_unknown, next(places) if are_numbered else None),
         "records",
         Most(most, lambda: too_many(most)),
+        is_brief=is_brief,
     )
     found: dict[int, GivenRecord] = {}
     topics: set[TopicName] = set()

@@ -1,4 +1,4 @@
-"""The short way of publish and poll, for JSON."""
+"""The short way of publish, poll and whole transactions, for JSON."""
 
 import asyncio
 import re
@@ -10,16 +10,22 @@ from oplogd.decode.faults import FaultyError
 from oplogd.decode.media_types import JSON
 from oplogd.decode.pieces import at_once
 from oplogd.errors import OplogError
+from oplogd.ingest.appends import Appends
+from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.message import Message
 from oplogd.model.names import SYSTEM, TopicName, is_name
 from oplogd.topics.codec.codec import PollRequest, reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import PublishService
+from oplogd.topics.transactions.answers import encoding_commit
+from oplogd.topics.transactions.begin import Begin, parsing_begin
+from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.plain import Answer, Begin, PlainRequest, Work, header_lines
-from oplogd.web.v1.requests import HEADERS, poll_headers
+from oplogd.web.http.plain import Answer, PlainRequest, Work, header_lines
+from oplogd.web.http.plain import Begin as BeginPlain
+from oplogd.web.v1.requests import HEADERS, committing_whole, poll_headers
 
 _PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/(publish|poll)")
 _TYPE = JSON.encode()
@@ -47,7 +53,7 @@ class PlainMessages:
         self._writers = writers
         self._is_stopping = is_stopping
 
-    def find(self, path: bytes) -> Begin | None:
+    def find(self, path: bytes) -> BeginPlain | None:
         parts = _PATH.fullmatch(path)
         if parts is None or not path.isascii():
             return None
@@ -99,6 +105,52 @@ class PlainMessages:
         answer = await self._poller.poll(name, asked)
         content = _codec.encode(answer.messages)
         return Answer(200, header_lines(poll_headers(answer), content, JSON), content)
+
+
+class PlainTransactions:
+    """Commits whole transactions by the short way."""
+
+    def __init__(
+        self,
+        service: TransactionService,
+        ignored: IgnoredMembers,
+        bodies: BodyReader,
+        writers: WriteAuthenticator,
+        appends: Appends,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._service = service
+        self._ignored = ignored
+        self._bodies = bodies
+        self._writers = writers
+        self._appends = appends
+        self._is_stopping = is_stopping
+
+    def begin(self, request: PlainRequest) -> Work | None:
+        bodies = self._bodies
+        if (
+            request.headers.get(b"content-type") != _TYPE
+            or self._is_stopping()
+            or not bodies.takes_at_once(len(request.body))
+            or not self._writers.admits_plain(request)
+        ):
+            return None
+        unknown: list[bytes] = []
+        most, arrival = self._service.limits.records, bodies.arrival()
+        reading = parsing_begin(request.body, arrival, most, unknown.append, is_brief=True)
+        try:
+            asked = at_once(reading)
+        except (OplogError, FaultyError):
+            return None
+        if asked.writing is None or unknown:
+            return None
+        return _work(self._committed(asked))
+
+    async def _committed(self, asked: Begin) -> Answer:
+        commit = await committing_whole(self._service, self._appends, asked)
+        self._ignored.by_sender({})
+        content = at_once(encoding_commit(commit, is_named=True))
+        return Answer(200, header_lines(HEADERS, content, JSON), content)
 
 
 def _work(answering: Coroutine[Any, Any, Answer]) -> Work:

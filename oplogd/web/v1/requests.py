@@ -15,11 +15,14 @@ from oplogd.model.lease import Fence
 from oplogd.model.message import Message, ttl_seconds
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.model.transaction import is_group_log
+from oplogd.store.transactions import Commit
 from oplogd.topics.codec.codec import Codec, InvalidMessagesError, reading_publish
 from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
 from oplogd.topics.poll import PollAnswer
 from oplogd.topics.publish import PublishService
 from oplogd.topics.rights import Right, Rights
+from oplogd.topics.transactions.begin import Begin
+from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
@@ -101,6 +104,12 @@ class Api:
         """
         with continuing(then):
             return await self.appends.confirmed(work)
+
+
+async def committing_whole(service: TransactionService, appends: Appends, asked: Begin) -> Commit:
+    """Commit a whole transaction. Raises Problem 503 if it is not confirmed."""
+    with continuing(CONTINUES if asked.once else COMMITS_TWICE):
+        return await appends.confirmed(service.commit_whole(asked))
 
 
 async def given_fence(request: Request, _: FenceHeader = None) -> Fence | None:

@@ -26,11 +26,10 @@ from oplogd.web.describe.parameters import (
 from oplogd.web.http.headers import fence_of, note_ignored
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
-    COMMITS_TWICE,
-    CONTINUES,
     HEADERS,
     Api,
     answer,
+    committing_whole,
     continuing,
     given_fence,
     json_body,
@@ -88,8 +87,7 @@ def add_transactions(
         if asked.writing is not None:
             for name in asked.writing.topics:
                 api.rights.require(request, Right.WRITE, *name)
-            then = CONTINUES if asked.once else COMMITS_TWICE
-            done = await api.confirmed(service.commit_whole(asked), then)
+            done = await committing_whole(service, api.appends, asked)
             body = await api.bodies.work(answers.encoding_commit(done, is_named=True))
             return Response(body, 200, HEADERS | note_ignored(request, found, ignored), JSON)
         begun = await api.confirmed(service.begin(asked))

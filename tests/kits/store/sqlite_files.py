@@ -14,8 +14,9 @@ from oplogd.model.names import TopicName
 from oplogd.model.operation import Operation
 from oplogd.store.sqlite import APPLICATION_ID, MIGRATIONS, SqliteStore
 from oplogd.store.sqlite.file import connection, migration
-from oplogd.store.sqlite.topics import append_statements, catalogue, news
+from oplogd.store.sqlite.topics import catalogue, news
 from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.sqlite.transactions import statements as txn_statements
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import MessageBatch, Outcome, Topic
@@ -124,8 +125,8 @@ def open_at_version(patch: pytest.MonkeyPatch, version: int) -> None:
         for name in ("_FIND", "_IN_NAMESPACE", "_CURRENT"):
             without = getattr(catalogue, name).replace("LEFT JOIN topic_sizes USING (log)", "")
             patch.setattr(catalogue, name, without.replace("max_bytes", "NULL"))
-        appender = append_statements.APPENDER.replace(append_statements.HAS_ROOM, "")
-        patch.setattr(append_statements, "APPENDER", appender)
+        appender = topic_statements.APPENDER.replace(topic_statements.HAS_ROOM, "")
+        patch.setattr(topic_statements, "APPENDER", appender)
         patch.setattr(catalogue, "SET_MAX", "SELECT ?, ?")
         patch.setattr(room, "append", _append)
         patch.setattr(room, "require", lambda db, logs, now: None)

@@ -7,7 +7,6 @@ import bisect
 import contextlib
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -22,7 +21,6 @@ from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction
 from oplogd.store.sqlite.file.parts import as_json, parts
 from oplogd.store.sqlite.leases import holding
-from oplogd.store.sqlite.topics import append_statements as append_sql
 from oplogd.store.sqlite.topics import statements as sql
 from oplogd.store.topic_bounds import TopicBounds
 from oplogd.store.topics import (
@@ -94,25 +92,8 @@ def place(
     """
     groups, lone = take_lone(groups)
     body = as_json(groups)
-    db.execute(append_sql.APPEND, (stamp(now, 0), body, kind.value, bounded, lone))
-    return _placed(db)
-
-
-def place_whole(db: sqlite3.Connection, groups: Sequence[tuple[int, Any]], now: int) -> Firsts:
-    """Append the entries of whole transactions in the open transaction, and add their records.
-
-    ``groups``: each log once, with its entries: own time to live in ms, data and kind, and of a
-    record also the id of the transaction, lsn and digest. Return the first entry of each log.
-    Deleted topics get no entries.
-    """
-    body = as_json(groups)
-    db.execute(append_sql.APPEND_WHOLE, (stamp(now, 0), body))
-    db.execute(append_sql.ADD_RECORDS, {"body": body})
-    return _placed(db)
-
-
-def _placed(db: sqlite3.Connection) -> Firsts:
-    placed = msgspec.json.decode(db.execute(append_sql.PLACING).fetchone()[0])
+    db.execute(sql.APPEND, (stamp(now, 0), body, kind.value, bounded, lone))
+    placed = msgspec.json.decode(db.execute(sql.PLACING).fetchone()[0])
     return {log: (head + 1, first) for log, head, first in placed}
 
 

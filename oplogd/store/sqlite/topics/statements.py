@@ -13,8 +13,51 @@ BASE = f"((log & {MAX_LOG}) << {_OFFSET_BITS})"
 STAMPS_PER_MS = MAX_SEQUENCE + 1
 MAX_STAMP = (1 << 63) - 1
 
+# --- Append ---
+
 # A stamp past the present one plus this is ahead: then `dated` has the time of writing.
+# `present_ms()` asks the clock again: the process may have stood since it read `NEW.stamp`.
 MAX_LEAD = MAX_LEAD_MS << SEQUENCE_BITS
+
+# One statement numbers and appends messages of any number of topics: `[[log, [[ttl in ms, data],
+# …]], …]`. `placing` has their places afterwards; deleted topics are not in it. `bounded`: neither
+# are those over their bound in bytes. `lone`: the data of the only message, outside of JSON.
+# Another statement would take the GIL from the event loop. The unary plus lets SQLite look up
+# topics by log, not scan them.
+HAS_ROOM = """AND NOT (NEW.bounded AND EXISTS (
+            SELECT 1 FROM topic_sizes INDEXED BY topics_over_bound
+            WHERE octets > max_bytes AND topic_sizes.log IN (0, topics.log)
+        ))"""
+APPENDER = f"""
+    CREATE TEMP TABLE IF NOT EXISTS placing (
+        log INTEGER PRIMARY KEY, head INTEGER NOT NULL, first INTEGER NOT NULL,
+        count INTEGER NOT NULL
+    );
+    CREATE TEMP VIEW messages AS
+    SELECT 0 AS stamp, '[[1, [[null, "data"]]]]' AS body, 'message' AS kind, 0 AS bounded,
+    NULL AS lone;
+    CREATE TEMP TRIGGER append_messages INSTEAD OF INSERT ON messages BEGIN
+        DELETE FROM placing;
+        INSERT INTO placing
+        SELECT log, head, max(NEW.stamp, head_stamp + 1), json_array_length(value, '$[1]')
+        FROM json_each(NEW.body) CROSS JOIN topics ON log = json_extract(value, '$[0]')
+        WHERE name IS NOT NULL {HAS_ROOM};
+        INSERT INTO entries
+        SELECT {BASE} + head + 1 + given.key, first + given.key,
+        NEW.kind, coalesce(NEW.lone, json_extract(given.value, '$[1]')),
+        coalesce((first + given.key >> {SEQUENCE_BITS}) + json_extract(given.value, '$[0]'), 0)
+        FROM json_each(NEW.body) AS batch
+        CROSS JOIN placing ON log = json_extract(batch.value, '$[0]')
+        CROSS JOIN json_each(batch.value, '$[1]') AS given;
+        UPDATE topics SET head = placing.head + count, head_stamp = first + count - 1
+        FROM placing WHERE topics.log = +placing.log;
+        INSERT INTO dated SELECT log & {MAX_LOG}, head + count, head + 1, present_ms() FROM placing
+        WHERE first > NEW.stamp + {MAX_LEAD}
+        AND first > (present_ms() << {SEQUENCE_BITS}) + {MAX_LEAD};
+    END;
+"""
+APPEND = "INSERT INTO messages VALUES (?, ?, ?, ?, ?)"
+PLACING = "SELECT json_group_array(json_array(log, head, first)) FROM placing"
 
 # --- Read and locate ---
 

@@ -18,7 +18,7 @@ from oplogd.model.once import OnceNumber
 from oplogd.model.transaction import FIRST_ID, GROUP_PREFIX, Reason, State, no_transaction
 from oplogd.store.sqlite.file import ages as age_statements
 from oplogd.store.sqlite.file.connection import transaction as write_transaction
-from oplogd.store.sqlite.file.parts import as_json
+from oplogd.store.sqlite.file.parts import as_json, insert
 from oplogd.store.sqlite.pointers.rows import optional_mark
 from oplogd.store.sqlite.topics import catalogue
 from oplogd.store.sqlite.transactions import statements as sql
@@ -31,6 +31,9 @@ from oplogd.store.transactions import (
     OperationRun,
     Transaction,
 )
+
+# Bytes.
+_SMALL_RESULT = 4096
 
 _Row = tuple[
     int, int, str | None, int | None, str, str | None, int, int, str, int, int,
@@ -125,23 +128,29 @@ def stats(db: sqlite3.Connection) -> OpenStats:
 def packed(logs: Sequence[CommittedLog], runs: Sequence[OperationRun], order: str) -> bytes:
     """Return the result of a commit for its column. ``order``: as a JSON array."""
     result = _Result(tuple(logs), tuple(runs), msgspec.Raw(order.encode()))
-    return zlib.compress(msgspec.json.encode(result), level=1)
+    encoded = msgspec.json.encode(result)
+    if len(encoded) > _SMALL_RESULT:
+        return zlib.compress(encoded, level=1)
+    # With little memory: to ask for much takes longer than to use it.
+    made = zlib.compressobj(1, zlib.DEFLATED, 9, 1)
+    return made.compress(encoded) + made.flush()
 
 
 def add_committed(db: sqlite3.Connection, commits: Sequence[Commit]) -> None:
     """Add the rows of transactions committed when they begin. Their ids have no rows."""
-    given, results, end = [], [], 0
+    added = []
     for commit in commits:
         transaction = commit.transaction
-        result = packed(commit.logs, commit.runs, msgspec.json.encode([*commit.order]).decode())
         begin, decided = transaction.begin, transaction.commit
         assert begin is not None
         assert decided is not None
-        given.append(
+        added.append(
             (
                 *transaction[:4],
+                State.COMMITTED.value,
                 transaction.begun_ms,
                 transaction.expires_ms,
+                transaction.begun_ms,
                 as_json(transaction.logs),
                 transaction.records,
                 transaction.bytes,
@@ -149,13 +158,11 @@ def add_committed(db: sqlite3.Connection, commits: Sequence[Commit]) -> None:
                 stamp(begin.ms, begin.sequence),
                 decided.offset,
                 stamp(decided.ms, decided.sequence),
-                end + 1,
-                len(result),
+                packed(commit.logs, commit.runs, as_json([*commit.order])),
             )
         )
-        results.append(result)
-        end += len(result)
-    db.execute(sql.ADD_COMMITTED, {"rows": as_json(given), "results": b"".join(results)})
+    for statement, values in insert(sql.COMMITTED_ROW, added):
+        db.execute(statement, values)
 
 
 def idle_logs(db: sqlite3.Connection, now: Present) -> list[int]:

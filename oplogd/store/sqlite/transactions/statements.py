@@ -2,9 +2,10 @@
 
 from oplogd.model.message_id import SEQUENCE_BITS
 from oplogd.model.transaction import FIRST_ID, State
+from oplogd.store.numbers import MAX_LOG
 from oplogd.store.sqlite.file.ages import is_over, oldest
 from oplogd.store.sqlite.file.statements import REPLACE_STATE, advance, end_opening
-from oplogd.store.sqlite.topics.statements import BASE
+from oplogd.store.sqlite.topics.statements import BASE, MAX_LEAD
 from oplogd.store.transactions import OPLOG_INDEX
 
 # Random bits of an id. The bits above them count ms since 1970.
@@ -38,18 +39,11 @@ SET_COMMITTED = f"""
     UPDATE txns SET state = '{State.COMMITTED}', ends = :now, records = :records,
     commit_offset = :offset, commit_stamp = :stamp, result = :result WHERE id = :id
 """
-_GIVEN = [f"json_extract(value, '$[{at}]')" for at in range(15)]
-# Transactions committed when they begin: `[[id, log, grp, only_log, begun, expires, logs, records,
-# octets, begin_offset, begin_stamp, commit_offset, commit_stamp, start, length], …]`. The last two
-# are of the result in `:results`.
-ADD_COMMITTED = f"""
-    INSERT INTO txns (
-        id, log, grp, only_log, begun, expires, logs, records, octets,
-        begin_offset, begin_stamp, commit_offset, commit_stamp, result, state, ends
-    )
-    SELECT {", ".join(_GIVEN[:13])}, substr(:results, {_GIVEN[13]}, {_GIVEN[14]}),
-    '{State.COMMITTED}', {_GIVEN[4]} FROM json_each(:rows)
-"""
+# A row of a transaction committed when it begins.
+COMMITTED_ROW = """txns (
+    id, log, grp, only_log, state, begun, expires, ends, logs, records, octets,
+    begin_offset, begin_stamp, commit_offset, commit_stamp, result
+)"""
 SET_ABORTED = f"""
     UPDATE txns SET state = '{State.ABORTED}', reason = :reason, ends = :now WHERE id = :id
 """
@@ -188,6 +182,25 @@ APPEND_OPERATIONS = (
     end_opening(":now", ":count"),
     advance(":now", ":count"),
 )
+
+# --- Whole transactions ---
+
+HEADS = """
+    SELECT log, head, head_stamp FROM topics
+    WHERE log IN (SELECT value FROM json_each(?)) AND name IS NOT NULL
+"""
+# `[[log, head, head_stamp], …]`. The unary plus lets SQLite look up topics by log.
+SET_HEADS = """
+    UPDATE topics SET head = json_extract(value, '$[1]'), head_stamp = json_extract(value, '$[2]')
+    FROM json_each(?) WHERE topics.log = +json_extract(value, '$[0]')
+"""
+# As the appender of topics does.
+ADD_DATED = f"""
+    INSERT INTO dated SELECT :log & {MAX_LOG}, :last, :first, present_ms()
+    WHERE :stamp > (present_ms() << {SEQUENCE_BITS}) + {MAX_LEAD}
+"""
+RECORDS = "records (txn, lsn, log, digest, place)"
+_GIVEN = [f"json_extract(value, '$[{at}]')" for at in range(4)]
 # The operations of whole transactions: `[[event, key, data, identity], …]`.
 _AT_HEAD = "FROM logs CROSS JOIN json_each(:body) AS given WHERE name = 'ops'"
 APPEND_WHOLE_OPERATIONS = (

@@ -5,26 +5,28 @@ A step has no effect if it raises an OplogError.
 
 import sqlite3
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import getrandbits
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from oplogd.errors import OplogError, StaleFenceError
 from oplogd.model import commit_log
+from oplogd.model.event_id import Mark
 from oplogd.model.lease import stale
 from oplogd.model.message import Message
+from oplogd.model.message_id import stamp, unstamp
 from oplogd.model.names import no_topic
 from oplogd.model.operation import Operation
 from oplogd.model.pointer import Decision
-from oplogd.model.transaction import FIRST_ID, Marker, Record, State
+from oplogd.model.transaction import FIRST_ID, Marker, Record, State, encode_marker
 from oplogd.store.sqlite import leases as lease_rows
 from oplogd.store.sqlite.file import statements
-from oplogd.store.sqlite.file.parts import STATEMENT_BYTES, STATEMENT_OPERATIONS, as_json
+from oplogd.store.sqlite.file.parts import STATEMENT_BYTES, STATEMENT_OPERATIONS, as_json, insert
 from oplogd.store.sqlite.file.shared_write import SharedStep
 from oplogd.store.sqlite.log import log as oplog
-from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics.statements import MAX_LEAD, base
 from oplogd.store.sqlite.transactions import once, rows, steps
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.sqlite.upkeep import room
@@ -109,76 +111,102 @@ def _commit(step: SharedStep, wholes: Sequence[Whole]) -> list[Commit]:
         (log, len(content.data)) for each in wholes for _, log, content, _ in each.records if log
     )
     room.require(db, sizes, present)
-    layout = _Layout()
+    runs = _Runs(db, present.ms)
+    entries = _Entries(db, wholes, present.ms)
     ids = _new_ids(db, len(wholes), present.ms)
-    drafts = [layout.add(id_, whole, present.ms) for id_, whole in zip(ids, wholes, strict=True)]
-    firsts = topic_entries.place_whole(db, [*layout.entries.items()], present.ms)
-    if gone := layout.entries.keys() - firsts.keys():
-        raise no_topic(f"of log {min(gone)}")
-    runs = _append_operations(db, drafts, present.ms)
-    done = [_done(draft, firsts, run, present.ms) for draft, run in zip(drafts, runs, strict=True)]
+    done = [
+        _committed(id_, each, entries, runs, present.ms)
+        for id_, each in zip(ids, wholes, strict=True)
+    ]
+    entries.insert()
+    runs.insert()
     rows.add_committed(db, done)
     return done
 
 
-class _Draft(NamedTuple):
-    """A transaction before its entries have places.
+class _Entries:
+    """The new entries of topics, numbered past the heads of their logs. See ``APPENDER``.
 
-    ``begin`` and ``commit``: the places of these records, or entries, among the new entries of the
-    commit log. ``markers``: in each touched topic the place of the COMMIT entry among the new
-    entries, and its marker.
+    Raises TopicNotFoundError.
     """
 
-    id: int
-    whole: Whole
-    begin: int
-    commit: int
-    markers: dict[int, tuple[int, Marker]]
-    operations: list[tuple[int, Operation]]
+    def __init__(self, db: sqlite3.Connection, wholes: Iterable[Whole], now: int) -> None:
+        logs = {each.new.log for each in wholes}
+        logs.update(record.log for each in wholes for record in each.records if record.log)
+        self._db = db
+        self._stamp = stamp(now, 0)
+        self._heads = {
+            log: (head, number) for log, head, number in db.execute(sql.HEADS, (as_json([*logs]),))
+        }
+        if gone := logs - self._heads.keys():
+            raise no_topic(f"of log {min(gone)}")
+        self._before = dict(self._heads)
+        self._entries: list[tuple[int, int, str, str, int]] = []
+        self._records: list[tuple[int, int, int, str, int]] = []
+
+    def add(self, log: int, kind: EntryKind, data: str) -> Mark:
+        return self._add(log, kind, data, 0)
+
+    def add_message(self, log: int, message: Message) -> Mark:
+        return self._add(log, EntryKind.MESSAGE, message.data.decode(), 0)
+
+    def add_record(self, id_: int, record: Record, message: Message) -> None:
+        log, data = record.log, message.data.decode()
+        offset = self._add(log, EntryKind.DEFERRED, data, message.ttl or 0).offset
+        self._records.append((id_, record.lsn, log, record.digest, base(log) + offset))
+
+    def _add(self, log: int, kind: EntryKind, data: str, ttl: int) -> Mark:
+        head, last = self._heads[log]
+        offset, number = head + 1, max(self._stamp, last + 1)
+        self._heads[log] = offset, number
+        ms, sequence = unstamp(number)
+        expires = -(ms + 1000 * ttl) if ttl else 0  # of a record
+        self._entries.append((base(log) + offset, number, kind.value, data, expires))
+        return Mark(offset, ms, sequence)
+
+    def insert(self) -> None:
+        db = self._db
+        for table, added in (("entries", self._entries), (sql.RECORDS, self._records)):
+            for statement, values in insert(table, added):
+                db.execute(statement, values)
+        heads = [(log, *head) for log, head in self._heads.items()]
+        db.execute(sql.SET_HEADS, (as_json(heads),))
+        for log, last, _ in heads:
+            head, number = self._before[log]
+            first = max(self._stamp, number + 1)
+            if first > self._stamp + MAX_LEAD:
+                given = {"log": log, "last": last, "first": head + 1, "stamp": first}
+                db.execute(sql.ADD_DATED, given)
 
 
-class _Layout:
-    """``entries``: the new ones of each log. See ``place_whole``."""
+class _Runs:
+    """The new operations, numbered past the head of the oplog."""
 
-    def __init__(self) -> None:
-        self.entries: dict[int, list[tuple[Any, ...]]] = {}
+    def __init__(self, db: sqlite3.Connection, now: int) -> None:
+        self._db = db
+        self._now = now
+        self._head: Mark | None = None
+        self._operations: list[tuple[str, str, msgspec.Raw, str]] = []
 
-    def add(self, id_: int, whole: Whole, now: int) -> _Draft:
-        new, text = whole.new, str(id_)
-        if new.group is None:
-            begin = self._add(new.log, None, Marker(text), EntryKind.BEGIN)
-        else:
-            begin = self._tell(new.log, commit_log.begin_record(id_, now + new.timeout_ms))
-        operations = []
-        counts = {} if new.group is not None else {new.log: (0, -1)}
-        for lsn, log, content, digest in whole.records:
-            if isinstance(content, Operation):
-                operations.append((lsn, content))
-                continue
-            ttl = None if content.ttl is None else content.ttl * 1000
-            data = msgspec.Raw(content.data)
-            self._add(log, ttl, data, EntryKind.DEFERRED, id_, lsn, digest)
-            count, last = counts.get(log, (0, -1))
-            counts[log] = count + 1, max(last, lsn)
-        markers = {}
-        for log in sorted(counts):
-            marker = Marker(text, *counts[log])
-            markers[log] = self._add(log, None, marker, EntryKind.COMMIT), marker
-        if new.group is None:
-            commit = markers[new.log][0]
-        else:
-            commit = self._tell(new.log, commit_log.commit_record(id_, len(whole.records)))
-        operations.sort()
-        return _Draft(id_, whole, begin, commit, markers, operations)
+    def add(self, id_: int, operations: Sequence[tuple[int, Operation]]) -> OperationRun:
+        """Add the operations of a transaction by their lsn."""
+        if self._head is None:
+            self._head = oplog.read_head(self._db)
+        first = self._head.offset + len(self._operations) + 1
+        for lsn, each in operations:
+            identity = f',"txn":"{id_}","lsn":{lsn},"of":{len(operations)}}}'
+            self._operations.append((each.event, each.key, msgspec.Raw(each.data), identity))
+        return OperationRun(first, len(operations), max(self._now, self._head.ms))
 
-    def _tell(self, log: int, record: Message) -> int:
-        return self._add(log, None, msgspec.Raw(record.data), EntryKind.MESSAGE)
-
-    def _add(self, log: int, *entry: Any) -> int:
-        """Add an entry. Return its place among the new ones of its log."""
-        found = self.entries.setdefault(log, [])
-        found.append(entry)
-        return len(found) - 1
+    def insert(self) -> None:
+        """Append them, and fold them into the states."""
+        if not self._operations:
+            return
+        count = len(self._operations)
+        given = {"body": as_json(self._operations), "now": self._now, "count": count}
+        for statement in sql.APPEND_WHOLE_OPERATIONS:
+            self._db.execute(statement, given)
+        self._db.execute(statements.TRIM)
 
 
 def _new_ids(db: sqlite3.Connection, count: int, now: int) -> Collection[int]:
@@ -192,53 +220,34 @@ def _new_ids(db: sqlite3.Connection, count: int, now: int) -> Collection[int]:
     return found
 
 
-def _append_operations(
-    db: sqlite3.Connection, drafts: Sequence[_Draft], now: int
-) -> list[OperationRun | None]:
-    """Append the operations to the oplog and fold them into the states."""
-    body = [
-        (
-            content.event,
-            content.key,
-            msgspec.Raw(content.data),
-            f',"txn":"{draft.id}","lsn":{lsn},"of":{len(draft.operations)}}}',
-        )
-        for draft in drafts
-        for lsn, content in draft.operations
-    ]
-    if not body:
-        return [None] * len(drafts)
-    before = oplog.read_head(db)
-    given = {"body": as_json(body), "now": now, "count": len(body)}
-    for statement in sql.APPEND_WHOLE_OPERATIONS:
-        db.execute(statement, given)
-    db.execute(statements.TRIM)
-    runs: list[OperationRun | None] = []
-    first, ms = before.offset + 1, max(now, before.ms)
-    for draft in drafts:
-        count = len(draft.operations)
-        runs.append(OperationRun(first, count, ms) if count else None)
-        first += count
-    return runs
-
-
-def _done(
-    draft: _Draft, firsts: topic_entries.Firsts, run: OperationRun | None, now: int
-) -> Commit:
-    new, records = draft.whole.new, draft.whole.records
-
-    def mark(log: int, place: int) -> Any:
-        offset, number = firsts[log]
-        return topic_entries.mark_of(offset + place, number + place)
-
-    logs = [
-        CommittedLog(log, mark(log, place), marker.last)
-        for log, (place, marker) in draft.markers.items()
-    ]
-    indexes = {each.log: index for index, each in enumerate(logs)}
-    touched = {each.log for each in records}
+def _committed(id_: int, whole: Whole, entries: _Entries, runs: _Runs, now: int) -> Commit:
+    """Add the entries and operations of a transaction. Return its commit."""
+    new, records, text = whole.new, sorted(whole.records), str(id_)
+    if new.group is None:
+        begin = entries.add(new.log, EntryKind.BEGIN, encode_marker(Marker(text)))
+    else:
+        begun = commit_log.begin_record(id_, now + new.timeout_ms)
+        begin = entries.add_message(new.log, begun)
+    operations = []
+    for each in whole.records:
+        if isinstance(each.content, Operation):
+            operations.append((each.lsn, each.content))
+        else:
+            entries.add_record(id_, each, each.content)
+    touched = sorted({each.log for each in records})
+    topics = [log for log in touched if log] if new.group is not None else [new.log]
+    logs = []
+    for log in topics:
+        lsns = [each.lsn for each in records if each.log == log]
+        marker = Marker(text, len(lsns), lsns[-1] if lsns else -1)
+        mark = entries.add(log, EntryKind.COMMIT, encode_marker(marker))
+        logs.append(CommittedLog(log, mark, marker.last))
+    if new.group is None:
+        commit = logs[0].mark
+    else:
+        commit = entries.add_message(new.log, commit_log.commit_record(id_, len(records)))
     transaction = Transaction(
-        id=draft.id,
+        id=id_,
         log=new.log,
         group=new.group,
         only_log=new.only_log,
@@ -246,13 +255,15 @@ def _done(
         reason=None,
         begun_ms=now,
         expires_ms=now + new.timeout_ms,
-        logs=tuple(sorted(touched)),
+        logs=tuple(touched),
         records=len(records),
         bytes=sum(len(each.content.data) for each in records),
-        begin=mark(new.log, draft.begin),
-        commit=mark(new.log, draft.commit),
+        begin=begin,
+        commit=commit,
         fence=new.fence,
         once=new.once,
     )
-    order = array("I", [indexes.get(each.log, OPLOG_INDEX) for each in sorted(records)])
-    return Commit(transaction, tuple(logs), () if run is None else (run,), order)
+    indexes = {0: OPLOG_INDEX} | {log: index for index, log in enumerate(topics)}
+    order = array("I", [indexes[each.log] for each in records])
+    run = (runs.add(id_, sorted(operations)),) if operations else ()
+    return Commit(transaction, tuple(logs), run, order)

@@ -22,8 +22,8 @@ from oplogd.store.sqlite import leases as lease_rows
 from oplogd.store.sqlite.file import connection
 from oplogd.store.sqlite.file import parts as sqlite_parts
 from oplogd.store.sqlite.log import log
-from oplogd.store.sqlite.topics import append_statements
 from oplogd.store.sqlite.topics import entries as topic_entries
+from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.topics import MessageBatch, Refused
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import fold, numbered
@@ -201,7 +201,7 @@ def statements_of(path: Path, call: Callable[[sqlite3.Connection], object]) -> l
     """
     traced: list[str] = []
     with contextlib.closing(connection.connect(path, create=False)) as db:
-        db.executescript(append_statements.APPENDER)
+        db.executescript(topic_statements.APPENDER)
         db.set_trace_callback(traced.append)
         call(db)
     return [" ".join(text.split()[:2]) for text, _ in itertools.groupby(traced)]
