@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from oplogd.errors import (
+    OnceKeyNotFoundError,
     StoreUnavailableError,
     TopicError,
     TopicExistsError,
@@ -104,19 +105,16 @@ class TransactionService:
 
         Raises the errors of ``begin`` and ``write``, too.
         """
-        writing = begin.writing
-        assert writing is not None
-        with self._room.taken(len(writing.records), writing.bytes):
-            topics = [await self._find(name) for name in writing.topics if name != OPLOG]
-            commit_log = await self._commit_log(begin)
-            try:
-                commit = await self._commit_whole(begin, commit_log, writing, topics)
-            except TopicNotFoundError:  # one was deleted since it was looked up
-                topics = await self._known.still(topics)
-                if commit_log.log not in await self._topics.current([commit_log.log]):
-                    commit_log = await self._commit_log(begin, other_than=commit_log)
-                commit = await self._commit_whole(begin, commit_log, writing, topics)
-        return self._committed(commit)
+        try:
+            return self._committed(await self._whole(begin))
+        except TopicNotFoundError:
+            # Maybe its number committed when the topic was there.
+            if begin.once is not None:
+                with suppress(OnceKeyNotFoundError):
+                    newest = await self._transactions.newest(begin.once.key)
+                    if newest.once == begin.once:
+                        return await self._transactions.commit(newest.id, newest.records)
+            raise
 
     async def abort(self, id_: int) -> Transaction:
         """Abort a transaction. Raises TransactionConflictError."""
@@ -162,6 +160,20 @@ class TransactionService:
         names = {log: str(topic.name) for log, topic in current.items()}
         names[_OPLOG_LOG] = str(OPLOG)
         return [shown(transaction, names) for transaction in transactions]
+
+    async def _whole(self, begin: Begin) -> Commit:
+        writing = begin.writing
+        assert writing is not None
+        with self._room.taken(len(writing.records), writing.bytes):
+            topics = [await self._find(name) for name in writing.topics if name != OPLOG]
+            commit_log = await self._commit_log(begin)
+            try:
+                return await self._commit_whole(begin, commit_log, writing, topics)
+            except TopicNotFoundError:  # one was deleted since it was looked up
+                topics = await self._known.still(topics)
+                if commit_log.log not in await self._topics.current([commit_log.log]):
+                    commit_log = await self._commit_log(begin, other_than=commit_log)
+                return await self._commit_whole(begin, commit_log, writing, topics)
 
     async def _commit_whole(
         self, begin: Begin, commit_log: Topic, writing: Writing, topics: Sequence[Topic]

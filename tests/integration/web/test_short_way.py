@@ -17,16 +17,18 @@ from tests.kits.web.connection import RawConnection, length
 _TOPIC = b"/v1/namespaces/shop/topics/a"
 _PLAIN = b"POST /ops HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 _ONE = b'{"event":"insert","type":"video","id":"x1"}'
+_WHOLE = b'{"records":[{"topic":"shop/a","payload":"a"}]}'
 _LAST = b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 # Ids of messages and times.
 _VARYING = re.compile(
-    rb'"id":"[0-9a-f]{24}(?:[0-9a-f]{16})?"|"(?:publishTimestamp|sequenceId)":\d+'
+    rb'"(?:id|txn|begin|commit)":"[0-9a-f]{19,40}"|"records":\[[^]]*\]|transaction \d{19}'
+    rb'|"id":"[0-9a-f]{24}(?:[0-9a-f]{16})?"|"(?:publishTimestamp|sequenceId)":\d+'
     rb"|\d{4}-\d\d-\d\dT[\d:.]+Z"
 )
 
 _METHODS = st.sampled_from([b"POST"] * 6 + [b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"post"])
 _PATHS = st.sampled_from(
-    [b"/", b"/ops", _TOPIC + b"/publish", _TOPIC + b"/poll"] * 6
+    [b"/", b"/ops", b"/v1/txns", _TOPIC + b"/publish", _TOPIC + b"/poll"] * 6
     + [
         b"//", b"/ops/", b"/ops?", b"/ops?ttl=5", b"/%6fps", b"/ops%2F", b"/ops#a", b"*",
         b"http://localhost/ops", b"/OPS", b"/opt", _TOPIC + b"/publish?ttl=5",
@@ -76,7 +78,12 @@ _EACH_BODY = (
         b'{"messages":["a"],"more":1}',
         b'{"messages":["%s"]}' % (b"m" * 17_000), b'{"limit":0}', b'{"limit":1}',
         b'{"startFrom":0}', b'{"startFrom":"00"}', b'{"isolation":"read_committed"}',
-        b'{"transaction":null}', b"{" * 2_000,
+        b'{"transaction":null}', b"{" * 2_000, _WHOLE, _WHOLE[:-1] + b',"topic":"shop/a"}',
+        _WHOLE[:-1] + b',"once":{"key":"k","number":5}}', _WHOLE[:-1] + b',"group":"a b"}',
+        _WHOLE[:-1] + b',"more":1}', _WHOLE.replace(b"shop/a", b"shop/missing"),
+        _WHOLE.replace(b'"a"', b"1"), _WHOLE.replace(b'"a"', b'"%s"' % (b"w" * 17_000)),
+        b'{"records":[]}', b'{"records":[{"topic":"system/oplog","payload":%s}]}' % _ONE,
+        b'{"records":[{"topic":"system/oplog","payload":%s,"more":1}}]}' % _ONE[:-1],
     ]
 )  # fmt: skip
 _BODIES = st.sampled_from(_EACH_BODY)
@@ -110,8 +117,8 @@ class ShortAgent(Agent):
     program = (
         "-c",
         "from oplogd.web.oplog import ingest\n"
-        "from oplogd.web.v1 import messages\n"
-        "ingest.Ingest.answer = messages.name_of = None\n"
+        "from oplogd.web.v1 import messages, transactions\n"
+        "ingest.Ingest.answer = messages.name_of = transactions.require_json = None\n"
         "from oplogd.cli import main\n"
         "main()",
     )
@@ -168,7 +175,7 @@ def _ask(agent: Agent, packets: Sequence[bytes]) -> Seen:
             rest = connection.send(_LAST).rest().splitlines()
         except ConnectionError:  # it has ended
             rest = []
-    kept = {k: v for k, v in headers.items() if k not in ("date", "oplog-store")}
+    kept = {k: v for k, v in headers.items() if k not in ("date", "location", "oplog-store")}
     last = [line for line in rest if not line.startswith((b"date", b"oplog-store"))]
     return Seen(status, kept, _VARYING.sub(b"", body), last)
 
@@ -193,7 +200,12 @@ _RIGHT = b"Authorization: Basic OnNlY3JldA==\r\n"
 
 
 def test_each_unusual_part_of_a_request_brings_the_answer_of_the_app(pair: Pair) -> None:
-    bodies = {b"/ops": _ONE, _TOPIC + b"/publish": b'{"messages":["a"]}', _TOPIC + b"/poll": b"{}"}
+    bodies = {
+        b"/ops": _ONE,
+        _TOPIC + b"/publish": b'{"messages":["a"]}',
+        _TOPIC + b"/poll": b"{}",
+        b"/v1/txns": _WHOLE,
+    }
     seen = set()
     for path, usual in bodies.items():
         head = _PLAIN.replace(b"/ops", path)
@@ -234,6 +246,7 @@ def test_the_app_is_not_asked_for_a_plain_request(tmp_path: Path) -> None:
         b"/ops": (b"[" + _ONE + b"]", 200),
         _TOPIC + b"/publish": (b'{"messages":["a"]}', 200),
         _TOPIC + b"/poll": (b"{}", 200),
+        b"/v1/txns": (_WHOLE, 200),
     }
     with ShortAgent(tmp_path) as agent:
         assert agent.request("PUT", "/v1/namespaces/shop/topics/a", {}).status == 200
@@ -256,6 +269,8 @@ def test_requests_that_the_store_does_not_take_get_the_answer_of_the_app(tmp_pat
             (b"/ops", b"[" + _ONE + b"]"),
             (_TOPIC + b"/publish", b'{"messages":["a"]}'),
             (_TOPIC + b"/poll", b'{"startFrom":0}'),
+            (b"/v1/txns", _WHOLE),
+            (b"/v1/txns", _WHOLE[:-1] + b',"once":{"key":"k","number":5}}'),
         ):
             seen = pair.ask(_PLAIN.replace(b"/ops", path) + length(body) + body)
             assert (path, seen.status) in [(path, 503), (_TOPIC + b"/poll", 200)]

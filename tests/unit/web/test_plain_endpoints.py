@@ -16,6 +16,7 @@ from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.operations import decoding
 from oplogd.ingest.queue import IngestQueue, Intake
 from oplogd.model.message import Message
+from oplogd.store.transactions import RecordLimits
 from oplogd.topics.codec.codec import reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.watch.health import Health
@@ -24,10 +25,11 @@ from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticat
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.oplog.ingest import Ingest
-from oplogd.web.v1.plain import PlainMessages
+from oplogd.web.v1.plain import PlainMessages, PlainTransactions
 
 ONE = b'{"event":"insert","type":"video","id":"1"}'
 UNKNOWN = ONE[:-1] + b',"more":1}'
+WHOLE = b'{"records":[{"topic":"shop/a","payload":"a"}]}'
 RIGHT, WRONG = b"Basic OnNlY3JldA==", b"Basic Ondyb25n"
 TOPIC = b"/v1/namespaces/shop/topics/a"
 
@@ -45,7 +47,7 @@ class Bench:
         self.queue = IngestQueue(100, 1 << 20)
         self.writers = WriteAuthenticator(Secret(password) if password else None, (), SYSTEM)
         self.readers = ReadAuthenticator(Secret(password) if password else None, (), SYSTEM)
-        bodies = BodyReader(self.budgets, 1_000)
+        bodies = self.bodies = BodyReader(self.budgets, 1_000)
         intake = Intake(self.queue, self.queue, self.counters, Health().part("writer"))
         ignored = IgnoredMembers(self.counters)
         self.ingest = Ingest(self.writers, intake, ignored, bodies, lambda: self.is_stopping)
@@ -62,6 +64,14 @@ class Bench:
             assert self.counters == IngestCounters()
             assert (self.queue.count, self.writers.refused) == (0, 0)
         return work is None
+
+    def leaves_whole(self, body: bytes) -> bool:
+        service: Any = type("Service", (), {"limits": RecordLimits(2)})()
+        unused: Any = None
+        whole = PlainTransactions(
+            service, unused, self.bodies, self.writers, unused, lambda: self.is_stopping
+        )
+        return whole.begin(plain(body)) is None
 
     def leaves_message(self, path: bytes, body: bytes) -> bool:
         begin = self.messages.find(TOPIC + path)
@@ -96,6 +106,7 @@ async def test_all_writes_are_left_while_the_agent_stops() -> None:
     bench.is_stopping = True
     assert bench.leaves(ONE)
     assert bench.leaves_message(b"/publish", b'{"messages":["a"]}')
+    assert bench.leaves_whole(WHOLE)
 
 
 @pytest.mark.parametrize("kind", ["writes", "polls"])
@@ -125,6 +136,22 @@ async def test_messages_that_would_be_refused_and_snapshots_are_left(
     path: bytes, body: bytes
 ) -> None:
     assert Bench().leaves_message(path, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{}", b'{"group":"g"}', b'{"records":[]}', WHOLE[:-1] + b',"more":1}',
+        WHOLE.replace(b'"a"', b"1"), WHOLE.replace(b"shop/a", b"a"), b"[" + WHOLE + b"]",
+        b'{"records":[{"topic":"system/oplog","payload":%s}]}' % UNKNOWN,
+        b'{"records":[%s]}' % b",".join([b'{"topic":"shop/a","payload":"a"}'] * 3),
+        WHOLE.replace(b'"a"', b'"%s"' % (b"a" * 1_000)),
+    ],
+)  # fmt: skip
+async def test_begins_and_whole_transactions_that_would_be_refused_or_reported_are_left(
+    body: bytes,
+) -> None:
+    assert Bench().leaves_whole(body)
 
 
 @pytest.mark.parametrize("name", [b"system", b"..", b"n" * 250, b"a b"])
