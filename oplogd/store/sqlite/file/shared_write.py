@@ -19,8 +19,8 @@ from oplogd.store.transactions import Decisions
 # A transaction takes no further steps after this time: other writers wait for it.
 SHARED_SECONDS = 0.01
 
-# Most steps done at once.
-MAX_TOGETHER = 64
+# Steps done at once have at most this size together. It takes some ms.
+MAX_TOGETHER = 320
 
 _T = TypeVar("_T")
 
@@ -36,17 +36,21 @@ class SharedStep(NamedTuple):
     decisions: Decisions
 
 
-# Does the steps of several callers at once, all or none. Return their results.
-Together = Callable[[SharedStep, Sequence[Any]], Sequence[Any]]
+class Together(NamedTuple):
+    """A way to do a step at once with others of the same ``work``.
+
+    ``work`` gets their items, and returns their results. It does all of them or none.
+    """
+
+    work: Callable[[SharedStep, Sequence[Any]], Sequence[Any]]
+    item: Any
+    size: int
 
 
 class _Waiting(NamedTuple):
-    """``together``: does the step with others of the same function, each with its ``item``."""
-
     work: Callable[[SharedStep], Any]
     answer: asyncio.Future[Any]
-    item: Any = None
-    together: Together | None = None
+    together: Together | None
 
 
 class SharedWriter:
@@ -68,17 +72,16 @@ class SharedWriter:
     async def _run(
         self,
         work: Callable[[SharedStep], _T | OplogError],
-        item: Any = None,
         together: Together | None = None,
     ) -> _T:
         """Do a step. A raised OplogError undoes it. A returned one is raised, and the step stays.
 
         Any other error, such as one of SQLite, fails all steps of the transaction. Raises
-        StoreUnavailableError. ``together``: tried first, with the items of all waiting steps that
-        it does. If it raises an OplogError, each of them is done by its own ``work``.
+        StoreUnavailableError. ``together``: tried first, with the waiting steps that it can do. If
+        it raises an OplogError, each of them is done by its own ``work``.
         """
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(work, answer, item, together))
+        self._waiting.append(_Waiting(work, answer, together))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._work(), name="store-shared-write")
         return await answer
@@ -107,7 +110,7 @@ class SharedWriter:
             except Exception as error:
                 results = [error] * len(taken)
             self._waiting[:0] = taken[len(results) :]
-            for (_, answer, *_), result in zip(taken, results, strict=False):
+            for (_, answer, _), result in zip(taken, results, strict=False):
                 if answer.done():  # its caller was cancelled
                     continue
                 if isinstance(result, Exception):
@@ -144,11 +147,12 @@ class SharedWriter:
         end: float,
     ) -> Iterator[Any]:
         """Do steps of one kind. Return the results of the first ones: see ``_write``."""
-        if (together := waiting[0].together) is not None:
+        joined = [each.together for each in waiting if each.together is not None]
+        if joined:
             try:
                 with block(db):
                     step = SharedStep(db, self._clock.present(), decided)
-                    results = together(step, [each.item for each in waiting])
+                    results = joined[0].work(step, [each.item for each in joined])
                 yield from results
                 return
             except OplogError:
@@ -174,12 +178,13 @@ class SharedWriter:
 
 
 def _next(waiting: Sequence[_Waiting], start: int) -> Sequence[_Waiting]:
-    """Return the step at an index, with the ones behind it that are done together with it."""
-    together, end = waiting[start].together, start + 1
-    while (
-        together is not None
-        and end < min(len(waiting), start + MAX_TOGETHER)
-        and waiting[end].together is together
-    ):
-        end += 1
+    """Return the step at an index, with the ones behind it that are done at once with it."""
+    end = start + 1
+    if (first := waiting[start].together) is not None:
+        size = first.size
+        for _, _, each in waiting[end:]:
+            if each is None or each.work is not first.work or size + each.size > MAX_TOGETHER:
+                break
+            size += each.size
+            end += 1
     return waiting[start:end]

@@ -5,7 +5,7 @@ from functools import partial
 
 from oplogd.model.once import no_key
 from oplogd.model.transaction import Record, State
-from oplogd.store.sqlite.file.shared_write import SharedWriter
+from oplogd.store.sqlite.file.shared_write import SharedWriter, Together
 from oplogd.store.sqlite.transactions import once, rows, steps, whole
 from oplogd.store.sqlite.transactions import statements as sql
 from oplogd.store.transaction_rules import check_whole
@@ -40,8 +40,8 @@ class SqliteTransactions(SharedWriter):
     ) -> Commit:
         check_whole(new, records, limits)
         item = whole.Whole(new, records, limits)
-        together = whole.commit_together if item.may_share() else None
-        return await self._run(lambda step: whole.commit(step, item), item, together)
+        together = Together(whole.commit_together, item, item.size()) if item.may_share() else None
+        return await self._run(lambda step: whole.commit(step, item), together)
 
     async def abort(self, id_: int) -> Transaction:
         return await self._run(lambda step: steps.abort(step, id_))

@@ -41,8 +41,8 @@ from oplogd.store.transactions import (
     Transaction,
 )
 
-# A larger transaction takes statements of its own. See `MAX_TOGETHER` of `shared_write`.
-_SHARED_BYTES = STATEMENT_BYTES // 64
+# A larger transaction takes statements of its own.
+_SHARED_BYTES = 16 * 1024
 _SHARED_RECORDS = 64
 
 
@@ -57,6 +57,10 @@ class Whole(NamedTuple):
         """Return whether its statements may be those of others, too."""
         has_condition = self.new.fence is not None or self.new.once is not None
         return not has_condition and self._is_within(_SHARED_RECORDS, _SHARED_BYTES)
+
+    def size(self) -> int:
+        """Return its size among those that share statements: records, begin and commit."""
+        return len(self.records) + 2
 
     def is_large(self) -> bool:
         return not self._is_within(STATEMENT_OPERATIONS, STATEMENT_BYTES)
