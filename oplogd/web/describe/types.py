@@ -230,7 +230,9 @@ class RecordsBody(Struct, forbid_unknown_fields=True):
 class WholeRecordBody(_Content, forbid_unknown_fields=True, kw_only=True):
     """A record of a whole transaction."""
 
-    lsn: Annotated[int | None, about("Default: the place in the list, from 0.", ge=0)] = None
+    lsn: Annotated[
+        Annotated[int, Meta(ge=0)] | None, about("Default: the place in the list, from 0.")
+    ] = None
 
 
 class WholeBody(BeginBody, forbid_unknown_fields=True):

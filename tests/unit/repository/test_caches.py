@@ -28,6 +28,7 @@ TEXTS = {"str", "bytes", "TopicName", "Filter", "Key"}
 # Caches with a parameter that is no number, and the bound of a key.
 CACHES = {
     "oplogd/model/operation.py: _short_timestamp": "32 characters, checked by the caller",
+    "oplogd/store/sqlite/file/parts.py: _insert": "tables in the code; ten numbers of rows",
     "oplogd/topics/transactions/rules.py: _short_topic_name": "499 characters; the caller checks",
     "oplogd/web/connection/forwarded.py: _short_address": "64 characters, checked by the caller",
     "oplog_pipe/message.py: matches": "10,000 types or names of topics",
