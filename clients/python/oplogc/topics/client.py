@@ -1,6 +1,7 @@
 """Topics from an event loop."""
 
 import asyncio
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Self
 from weakref import WeakSet
@@ -11,11 +12,12 @@ from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.lists import Lease, Namespace
 from oplogc.topics.calls.pointers import Entry
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, Polled, Properties
-from oplogc.topics.calls.transactions import TransactionStatus
+from oplogc.topics.calls.transactions import Committed, TransactionStatus
 from oplogc.topics.foreign.pointers import AsyncPointers
 from oplogc.topics.foreign.publisher import MAX_BUFFERED_BYTES, AsyncForeignPublisher
 from oplogc.topics.messages.message import Sendable
 from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
+from oplogc.topics.messages.records import Writable, content, record
 from oplogc.topics.messages.snapshot import ForeignTransaction
 from oplogc.topics.publish.publication import done, publication
 from oplogc.topics.publish.publisher import MessagePublisher
@@ -189,6 +191,27 @@ class AsyncTopics(TopicsBase):
         made = AsyncTransaction(self._agents, begin, timeout)
         self._transactions.add(made)
         return made
+
+    async def commit_whole(
+        self,
+        records: Iterable[tuple[str, Writable]],
+        once: tuple[str, int],
+        *,
+        group: str | None = None,
+        topic: str | None = None,
+        timeout: float = 60.0,
+        lease: tuple[str, int] | None = None,
+    ) -> Committed:
+        """Commit a transaction with all of its records, in one request.
+
+        ``records``: topics and messages, or operations, as for ``AsyncTransaction.write``.
+        ``once``: a key and a number. If they have committed before, return that commit: so a
+        request whose answer was lost is repeated. The others: see ``transaction``. Raises
+        RefusedError, too, if a larger number has committed or the lease has another term.
+        """
+        begin = transactions.begin(group, topic, timeout, lease, once)
+        encoded = [record(lsn, content(*each)) for lsn, each in enumerate(records)]
+        return await self._agents.fetch(transactions.commit_whole(begin, encoded))
 
     def foreign_publisher(
         self, *, max_buffered_bytes: int = MAX_BUFFERED_BYTES

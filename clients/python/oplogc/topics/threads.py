@@ -54,6 +54,7 @@ class Topics(TopicsBase):
     delete = blocking(AsyncTopics.delete)
     poll = blocking(AsyncTopics.poll)
     entries = blocking(AsyncTopics.entries)
+    commit_whole = blocking(AsyncTopics.commit_whole)
     list_transactions = blocking(AsyncTopics.list_transactions)
     get_transaction = blocking(AsyncTopics.get_transaction)
     abort_transaction = blocking(AsyncTopics.abort_transaction)

@@ -32,12 +32,13 @@ class Committed(NamedTuple):
     """A committed transaction.
 
     ``begin``, ``commit``: positions in the commit log. ``records``: ids by lsn. None: the record's
-    topic was deleted.
+    topic was deleted. ``txn``: the id of a whole transaction, otherwise empty.
     """
 
     begin: str
     commit: str
     records: tuple[str | None, ...]
+    txn: str = ""
 
 
 class TransactionStatus(NamedTuple):
@@ -104,6 +105,22 @@ def begin(
     return Call("POST", PATH, _BEGUN, json.dumps(asked).encode(), True, 201, headers=headers)
 
 
+def commit_whole(begin: Call[Any], records: list[bytes]) -> Call[Committed]:
+    """Return the call that commits records at once. They are encoded. ``begin``: its other members.
+
+    Raises ValueError without a record.
+    """
+    if not records:
+        raise ValueError("records: give at least one")
+
+    def convert(given: Any) -> Committed:
+        return _committed(given)._replace(txn=transaction_id(given["txn"]))
+
+    assert begin.body is not None
+    body = b'%s,"records":[%s]}' % (begin.body[:-1], b",".join(records))
+    return Call("POST", PATH, reader(_KIND, convert), body, True, headers=begin.headers)
+
+
 def write(txn: str, records: list[bytes]) -> Call[None]:
     """``records`` are encoded. The reader raises ProtocolError unless this transaction is shown."""
 
@@ -124,11 +141,10 @@ def commit(txn: str, records: int) -> Call[Committed]:
     def convert(given: Any) -> Committed:
         if given.get("txn", txn) != txn:
             raise AlreadyCommittedError(transaction_id(given["txn"]))
-        ids = given["records"]
-        if not isinstance(ids, list) or len(ids) != records:
+        committed = _committed(given)
+        if len(committed.records) != records:
             raise ValueError(f"it does not show {records:,} records")
-        positions = tuple(None if id_ is None else text(id_) for id_ in ids)
-        return Committed(text(given["begin"]), text(given["commit"]), positions)
+        return committed
 
     body = b'{"records":%d}' % records
     return Call("POST", f"{_path(txn)}/commit", reader(_KIND, convert), body, True)
@@ -175,6 +191,14 @@ def transaction_id(given: str) -> str:
     if not isinstance(given, str) or not _ID.fullmatch(given):
         raise ValueError(f"{given!r} is not the id of a transaction: give its digits")
     return given
+
+
+def _committed(given: Any) -> Committed:
+    ids = given["records"]
+    if not isinstance(ids, list):
+        raise ValueError("it shows no records")
+    found = tuple(None if id_ is None else text(id_) for id_ in ids)
+    return Committed(text(given["begin"]), text(given["commit"]), found)
 
 
 def _fence(name: str, term: int) -> str:
