@@ -10,7 +10,7 @@ from oplogd.model.event_id import Mark, format_id
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import stamp
 from oplogd.model.transaction import Record, State
-from oplogd.store.transactions import Transaction
+from oplogd.store.transactions import Commit, Transaction
 from tests.contract.store.model_readers import Pair
 from tests.contract.store.reader_machine import AGENTS, NUMBERS, ReaderMachine
 from tests.contract.store.transaction_reference import (
@@ -22,7 +22,10 @@ from tests.contract.store.transaction_reference import (
 from tests.kits.models.operations import operation
 from tests.kits.store.messages import named, publish
 from tests.kits.store.transacting import (
+    LIMITS,
+    TIMEOUT_MS,
     begin,
+    new_transaction,
     oplog_record,
     record,
     seen_committed,
@@ -144,13 +147,44 @@ class TransactionMachine(ReaderMachine):
         number = max(0, len(txn.records) + wrong)
         errors = self.reference.commit(txn, number)
         commit = self.call(self.store(agent).transactions.commit(made.id, number), errors)
-        if commit is None:
+        if commit is not None:
+            self._check_ids(txn, commit)
+
+    @rule(
+        place=PLACES,
+        group=some.sampled_from(GROUPS),
+        given=some.lists(some.tuples(PLACES, TTLS), min_size=1, max_size=4),
+        agent=AGENTS,
+    )
+    def commit_whole(
+        self, place: int | None, group: str, given: list[tuple[int | None, int | None]], agent: int
+    ) -> None:
+        """Do in one call what a begin, a write and a commit do in three."""
+        pairs = self.existing
+        only = pairs[-1] if place == 1 and pairs else None
+        topic, model = (only.topic, only.model) if only else (None, None)
+        txn = self.reference.begin(model, group, TIMEOUT_MS)
+        written = {}
+        for lsn, (where, ttl) in enumerate(given):
+            place_of = pairs[-1 - where % len(pairs)].model if pairs and where is not None else None
+            target = model or place_of
+            written[lsn] = Written(target, self.payload(), ttl if target else None)
+        assert not self.reference.write(txn, written)
+        assert not self.reference.commit(txn, len(written))
+        store = self.store(agent)
+        new = self.run(new_transaction(store, group, topic=topic))
+        sent = [self._record(lsn, each) for lsn, each in written.items()]
+        commit = self.run(store.transactions.commit_whole(new, sent, LIMITS))
+        self.begun.append((commit.transaction, txn))
+        self._check_ids(txn, commit)
+
+    def _check_ids(self, txn: Txn, commit: Commit) -> None:
+        """Compare the ids in an answer with those that readers see."""
+        ids, id_ = list(commit.record_ids()), commit.transaction.id
+        if id_ in self.answers:
+            assert ids == self.answers[id_]
             return
-        ids = list(commit.record_ids())
-        if made.id in self.answers:
-            assert ids == self.answers[made.id]
-            return
-        self.answers[made.id] = ids
+        self.answers[id_] = ids
         seen = self.run(self._seen_ids())
         for lsn, written in txn.records.items():
             exists = written.topic is None or written.topic.exists

@@ -86,12 +86,21 @@ async def begin(
     timeout_ms: int = TIMEOUT_MS,
 ) -> Transaction:
     """Begin a transaction of a group, or with a topic."""
-    if topic is None:
-        log = (await group_log(store, group)).log
-        new = NewTransaction(log, group, only_log, timeout_ms)
-    else:
-        new = NewTransaction(topic.log, None, topic.log, timeout_ms)
-    return await store.transactions.begin(new)
+    new = await new_transaction(store, group, topic=topic, timeout_ms=timeout_ms)
+    return await store.transactions.begin(new if topic else new._replace(only_log=only_log))
+
+
+async def new_transaction(
+    store: StoreHandle,
+    group: str = "default",
+    *,
+    topic: Topic | None = None,
+    timeout_ms: int = TIMEOUT_MS,
+) -> NewTransaction:
+    """Return a new transaction of a group, or with a topic."""
+    if topic is not None:
+        return NewTransaction(topic.log, None, topic.log, timeout_ms)
+    return NewTransaction((await group_log(store, group)).log, group, None, timeout_ms)
 
 
 async def write(

@@ -17,18 +17,19 @@ from oplogd.model.lease import Fence
 from oplogd.model.once import OnceNumber
 from oplogd.model.transaction import Record, State
 from oplogd.store import Store
-from oplogd.store.topics import EntryKind, Topic
+from oplogd.store.topics import DECIDED_MS, EntryKind, Topic
 from oplogd.store.transactions import Commit, NewTransaction, RecordLimits
 from tests.kits.models.operations import operation
+from tests.kits.store.bounded import BOUND, FIT, SIZE, settle
 from tests.kits.store.kits import Kit, Kits, log_of
 from tests.kits.store.leasing import lead
 from tests.kits.store.messages import NAME, entries_of, named, publish
 from tests.kits.store.transacting import (
     EVERY,
     LIMITS,
-    TIMEOUT_MS,
     StoreHandle,
     group_log,
+    new_transaction,
     oplog_record,
     payloads_committed,
     payloads_uncommitted,
@@ -49,10 +50,8 @@ async def new_of(
     fence: Fence | None = None,
     once: OnceNumber | None = None,
 ) -> NewTransaction:
-    """Return a new transaction of a group, or with a topic."""
-    if topic is not None:
-        return NewTransaction(topic.log, None, topic.log, TIMEOUT_MS, fence, once)
-    return NewTransaction((await group_log(store, group)).log, group, None, TIMEOUT_MS, fence, once)
+    new = await new_transaction(store, group, topic=topic)
+    return new._replace(fence=fence, once=once)
 
 
 async def in_one(store: StoreHandle, new: NewTransaction, *given: Record) -> Commit:
@@ -266,3 +265,23 @@ async def test_large_ones_commit(txn_kit: Kit, txn_store: StoreHandle) -> None:
     assert len(seen) == 604
     for commit, count in ((one, 2), (two, 2), (three, 600)):
         assert len([id_ for id_ in commit.record_ids() if id_ in seen]) == count
+
+
+@pytest.mark.parametrize("txn_kits", ["sqlite", "mongo-plain"], indirect=True)
+async def test_the_oldest_records_leave_a_topic_with_a_bound(
+    txn_kit: Kit, lease_store: Store
+) -> None:
+    bounded = await lease_store.topics.create(NAME, None, max_bytes=BOUND)
+    other = await lease_store.topics.create(named("other"), None)
+    new = await new_of(lease_store)
+    for number in range(3 * FIT // 4):
+        payload = f"{number:04}" + "x" * (SIZE - 100)
+        wanted = [record(lsn, bounded, payload) for lsn in range(4)]
+        await in_one(lease_store, new, *wanted, record(4, other, number))
+        txn_kit.clock.ms += DECIDED_MS
+    await settle(lease_store.topics)
+    assert len(await payloads_committed(lease_store, other)) == 3 * FIT // 4
+    seen = [int(each[:4]) for each in await payloads_committed(lease_store, bounded)]
+    assert seen
+    assert seen[0] > 0, "the oldest have left"
+    assert seen[-1] == 3 * FIT // 4 - 1
