@@ -36,7 +36,9 @@ def datagrams_of(sock: socket.socket) -> Datagrams:
     if sys.platform == "linux":
         libc = ctypes.PyDLL(None, use_errno=True)
         if hasattr(libc, "recvmmsg"):
-            return ManyAtOnce(sock, libc.recvmmsg)
+            found = ManyAtOnce(sock, libc.recvmmsg)
+            if found.is_allowed():
+                return found
     return OneByOne(sock)
 
 
@@ -112,6 +114,10 @@ class ManyAtOnce:
         self._received = words[first::size]
         self._next = self._count = 0
 
+    def is_allowed(self) -> bool:
+        """Return whether the system takes the call: a filter of a container may refuse it."""
+        return self._call(0) == 0 or ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM)
+
     @property
     def has_more(self) -> bool:
         return self._next < self._count
@@ -126,8 +132,7 @@ class ManyAtOnce:
     def _fill(self) -> bool:
         """Receive the datagrams that wait. Return whether there is one."""
         self._next = self._count = 0
-        fd, flags = self.sock.fileno(), socket.MSG_DONTWAIT
-        count = self._recvmmsg(fd, self._messages, AT_ONCE, flags, None)
+        count = self._call(AT_ONCE)
         if count < 0:
             code = ctypes.get_errno()
             if code in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR):
@@ -135,6 +140,11 @@ class ManyAtOnce:
             raise OSError(code, os.strerror(code))
         self._count = count
         return bool(count)
+
+    def _call(self, most: int) -> int:
+        """Return how many datagrams were received, at most so many; -1: see ``errno``."""
+        fd, flags = self.sock.fileno(), socket.MSG_DONTWAIT
+        return int(self._recvmmsg(fd, self._messages, most, flags, None))
 
     def sender(self) -> Address:
         index = self._next - 1
@@ -144,8 +154,4 @@ class ManyAtOnce:
             return socket.inet_ntop(socket.AF_INET, raw[4:8]), port
         host = socket.inet_ntop(socket.AF_INET6, raw[8:24])
         scope = int.from_bytes(raw[24:28], sys.byteorder)
-        if scope:  # with the name of the interface, as of recvfrom
-            host, _ = socket.getnameinfo(
-                (host, port, 0, scope), socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-            )
         return host, port, 0, scope

@@ -140,6 +140,8 @@ class UdpIngest:
         )
         self._dropped_before_close = 0
         self._is_stopping = False
+        # Read again in the next turn of the loop, and not before.
+        self._cut_short: set[Datagrams] = set()
 
     @property
     def addresses(self) -> list[str]:
@@ -185,11 +187,15 @@ class UdpIngest:
         return drops
 
     def _read(self, datagrams: Datagrams) -> None:
-        if self._is_stopping:
-            return
-        self._drain(datagrams)
-        if datagrams.has_more:  # the loop looks at the socket only
-            asyncio.get_running_loop().call_soon(self._read, datagrams)
+        if not self._is_stopping and datagrams not in self._cut_short:
+            self._drain(datagrams)
+            if datagrams.has_more:  # the loop looks at the socket only
+                self._cut_short.add(datagrams)
+                asyncio.get_running_loop().call_soon(self._read_on, datagrams)
+
+    def _read_on(self, datagrams: Datagrams) -> None:
+        self._cut_short.discard(datagrams)
+        self._read(datagrams)
 
     def _drain(self, datagrams: Datagrams) -> int:
         """Read datagrams. Return their number."""

@@ -1,4 +1,4 @@
-"""The follower: reads the log back as it grows. So consumers get only durable entries."""
+"""The follower: takes new entries of the log from the store. So consumers get only durable ones."""
 
 import asyncio
 import logging
@@ -49,13 +49,14 @@ async def follow(
 ) -> None:
     """Follow the log until cancelled. A ring without a mark in the log starts at its head."""
     part = health.part("follower")
+    pace = Pace()
     while True:
         try:
             if not ring.epoch:
                 ring.restart((await store.locate()).head)
                 if latency:
                     latency.give_up()
-            await advance(store, ring, _IDLE_SECONDS, latency)
+            await advance(store, ring, _IDLE_SECONDS, latency, pace)
             part.good()
         except StoreUnavailableError as error:
             part.bad(str(error))
@@ -63,11 +64,16 @@ async def follow(
 
 
 async def advance(
-    store: Store, ring: Ring, seconds: float, latency: LatencyProbe | None = None
+    store: Store,
+    ring: Ring,
+    seconds: float,
+    latency: LatencyProbe | None = None,
+    pace: Pace | None = None,
 ) -> None:
     """Append the entries past the ring's head; wait up to ``seconds`` for the first.
 
-    Restart the ring if the log does not continue there. Raises StoreUnavailableError.
+    Restart the ring if the log does not continue there. Raises StoreUnavailableError. ``pace``: of
+    several calls, since the store need not wait in any of them.
     """
     head = ring.head
     entries: list[Entry] = []
@@ -82,7 +88,7 @@ async def advance(
             bounds = await store.locate(head.offset)
             lost = bounds.head.offset < head.offset or bounds.at_ms not in (None, head.ms)
     if not lost:
-        await _feed(ring, entries, latency)
+        await _feed(ring, entries, latency, pace or Pace())
         return
     bounds = await store.locate()
     logger.warning(
@@ -95,9 +101,10 @@ async def advance(
         latency.give_up()
 
 
-async def _feed(ring: Ring, entries: Sequence[Entry], latency: LatencyProbe | None) -> None:
+async def _feed(
+    ring: Ring, entries: Sequence[Entry], latency: LatencyProbe | None, pace: Pace
+) -> None:
     """Append in pieces. Give way to the event loop after some milliseconds of work."""
-    pace = Pace()
     for piece in pieces(entries):
         ring.append(piece)
         if latency:

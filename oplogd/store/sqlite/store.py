@@ -6,6 +6,7 @@ runs without the GIL, and the event loop continues meanwhile.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import sqlite3
@@ -227,7 +228,8 @@ class SqliteStore:
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries. Called in a thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._hand_over.add, ())
+            with contextlib.suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(self._hand_over.add, ())
         self.topics.wake()
 
     async def _write(self, call: Callable[[sqlite3.Connection], _T]) -> _T:

@@ -1,6 +1,7 @@
 """Datagrams are read whole, in their order, and with their senders, one or many at a time."""
 
 import ctypes
+import errno
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -37,6 +38,15 @@ def bound(stack: ExitStack, family: socket.AddressFamily, host: str) -> socket.s
 
 def test_linux_reads_many_at_once(stack: ExitStack) -> None:
     assert type(datagrams_of(bound(stack, socket.AF_INET, "127.0.0.1"))) is ManyAtOnce
+
+
+@pytest.mark.parametrize("refusal", [errno.ENOSYS, errno.EPERM])
+def test_a_system_that_refuses_the_call_reads_one_by_one(
+    refusal: int, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes, "get_errno", lambda: refusal)
+    monkeypatch.setattr(ManyAtOnce, "_call", lambda *_: -1)
+    assert type(datagrams_of(bound(stack, socket.AF_INET, "127.0.0.1"))) is OneByOne
 
 
 def test_datagrams_are_whole_and_in_their_order(make: Make, stack: ExitStack) -> None:

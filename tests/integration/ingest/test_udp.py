@@ -74,6 +74,30 @@ async def test_the_rest_of_a_call_that_took_too_long_is_read_without_a_further_d
     assert queue.count == 9
 
 
+async def test_a_flood_is_read_once_in_a_turn_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each call ends after two datagrams, for their time, and more wait in memory and kernel."""
+    (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
+    counters = IngestCounters()
+    seconds = itertools.count(0, 0.001)
+    clock = Clock(monotonic=lambda: next(seconds))
+    queue = IngestQueue(1000, 1 << 30)
+    ingest = UdpIngest([sock], queue, counters, IgnoredMembers(counters), clock)
+    read = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        ingest.start()
+        for _ in range(100):
+            for _ in range(4):
+                sender.sendto(VALID, sock.getsockname())
+            before = counters.received
+            await asyncio.sleep(0)
+            read.append(counters.received - before)
+    await ingest.stop()
+    assert set(read) <= {0, 2, 4}  # two turns between two looks
+    assert queue.count == 400
+
+
 async def test_a_call_ends_after_three_milliseconds_of_costly_datagrams() -> None:
     (sock,) = open_sockets([(socket.AF_INET, "127.0.0.1", 0)])
     counters = IngestCounters()

@@ -18,7 +18,7 @@ from oplogd.decode.pieces import at_once
 from oplogd.decode.walk import elements
 from oplogd.errors import OperationError, OplogError
 from oplogd.ingest.operations import BadLine, Body, InvalidBodyError, TooManyError, decoding
-from oplogd.model.operation import decode
+from oplogd.model.operation import MAX_OPERATION_BYTES, decode
 from tests.kits.models.properties import examples
 
 ARRIVAL = "2026-01-02T03:04:05.006Z"
@@ -166,6 +166,17 @@ def test_more_operations_than_the_queue_holds_are_not_even_looked_at() -> None:
             read(body, media_type, most=10)
         assert caught.value.lines == 11
     assert len(refused(b"bad\n" * 11).bad) == 11
+    usual = encoded([GOOD] * 11)
+    assert len(read(usual, JSON, most=11).operations) == 11
+    with pytest.raises(TooManyError, match=r"the 11 operations"):
+        read(usual, JSON, most=10)
+
+
+def test_an_element_has_no_more_bytes_than_an_operation_may_have() -> None:
+    long = encoded(GOOD).replace(b" ", b" " * MAX_OPERATION_BYTES)
+    assert [(bad.line, bad.field) for bad in refused(b"[%b]" % long, JSON).bad] == [
+        (1, "operation")
+    ]
 
 
 def test_a_count_that_stopped_at_the_limit_is_not_given_as_the_total() -> None:

@@ -18,7 +18,8 @@ from oplogd.store.sqlite.file.wal import WriteAheadLog
 # How long a statement waits for another process's lock. After it the store counts as unavailable.
 BUSY_SECONDS = 5.0
 
-_MINIMUM_SQLITE = (3, 35)
+# 3.35 crashes at RETURNING of a view.
+_MINIMUM_SQLITE = (3, 36)
 DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR")
 _NOT_WRITABLE = (
     "it cannot be written; check the permissions of the file, of its -wal and -shm, and of its"

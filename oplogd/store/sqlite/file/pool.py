@@ -59,7 +59,11 @@ class ConnectionPool:
         if self._closing:
             raise self._closed()
         try:
-            return await self._threads.submit(partial(self._run, call, frees_space))
+            done = self._threads.submit(partial(self._run, call, frees_space))
+        except RuntimeError as error:
+            raise StoreUnavailableError(f"store {self._file.path}: {error}") from None
+        try:
+            return await done
         except ThreadsEndedError:
             raise self._closed() from None
 

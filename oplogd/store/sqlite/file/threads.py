@@ -37,15 +37,17 @@ class Threads:
     def submit(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
         """Call in a thread. If the future is cancelled before, there is no call.
 
-        The future may also raise ThreadsEndedError.
+        Raises RuntimeError if the thread that it needs cannot start. The future may also raise
+        ThreadsEndedError.
         """
         loop = asyncio.get_running_loop()
+        if len(self._threads) < min(self._unfinished + 1, self._most):
+            name = f"{self._name}_{len(self._threads)}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
         done: asyncio.Future[_T] = loop.create_future()
         self._unfinished += 1
-        if len(self._threads) < min(self._unfinished, self._most):
-            name = f"{self._name}_{len(self._threads)}"
-            self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
-            self._threads[-1].start()
         self._calls.put(_Call(work, done, loop))
         return done
 

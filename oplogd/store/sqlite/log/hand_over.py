@@ -13,8 +13,8 @@ from oplogd.store.base import Entry
 
 # How often the follower looks for entries of other processes.
 POLL_SECONDS = 0.05
-# Bounds of the entries that wait for a busy follower. Beyond them it reads them from the file.
-MOST_BYTES = 8 << 20
+# Bound of the JSON that waits for a busy follower. Beyond it the follower reads the file.
+MOST_CHARACTERS = 8 << 20
 # Entries of a read without a sign of any.
 FEW = 100
 
@@ -22,7 +22,7 @@ FEW = 100
 class Written(NamedTuple):
     """Operations of one committed statement. ``before``: the entry before them. ``ms``: theirs.
 
-    ``size``: in bytes of JSON.
+    ``size``: in characters of JSON.
     """
 
     before: Mark
@@ -57,7 +57,7 @@ class HandOver:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._waiting: deque[Written] = deque()
-        self._bytes = 0
+        self._size = 0
         self._woken = asyncio.Event()
         # When the follower reads at the latest.
         self._read_at = 0.0
@@ -68,26 +68,33 @@ class HandOver:
             self._read_at = 0.0
         for each in written:
             self._waiting.append(each)
-            self._bytes += each.size
-        if self._bytes > MOST_BYTES:
+            self._size += each.size
+        if self._size > MOST_CHARACTERS:
             self._waiting.clear()
-            self._bytes = 0
+            self._size = 0
             self._read_at = 0.0
         self._woken.set()
 
     def take(self, offset: int, ms: int | None, limit: int) -> list[Entry]:
         """Return up to ``limit`` entries after a mark. Without any: see ``to_read``."""
+        entries: list[Entry] = []
         while self._waiting and self._waiting[0].before.offset <= offset:
+            if (left := limit - len(entries)) <= 0:
+                break
             written = self._waiting.popleft()
-            self._bytes -= written.size
+            self._size -= written.size
             if written.before.offset == offset and written.before.ms == ms:
-                if len(written.operations) > limit:
-                    self._waiting.appendleft(written.past(limit))
-                    self._bytes += self._waiting[0].size
-                if self._read_at:  # there was no entry of others before these
-                    self._read_at = self._clock() + POLL_SECONDS
-                return written.entries(limit)
-            self._read_at = 0.0
+                if len(written.operations) > left:
+                    self._waiting.appendleft(written.past(left))
+                    self._size += self._waiting[0].size
+                entries += written.entries(left)
+                offset, ms = entries[-1].offset, entries[-1].ms
+            elif not entries:
+                self._read_at = 0.0
+        if entries:
+            if self._read_at:  # there was no entry of others before these
+                self._read_at = self._clock() + POLL_SECONDS
+            return entries
         if self._waiting:
             self._read_at = 0.0
         self._woken.clear()

@@ -1,15 +1,20 @@
 """New entries reach the follower without a read of the file, and are those of the file."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from oplogd.errors import LogReplacedError
+from oplogd.clock import Clock
+from oplogd.errors import LogReplacedError, StoreUnavailableError
 from oplogd.model.operation import decode
 from oplogd.store.base import Entry
+from oplogd.store.corrections import Correction, CorrectionResult
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.sqlite.file import parts
 from oplogd.store.sqlite.log import hand_over, log
@@ -45,19 +50,26 @@ class Follower:
         (bounds, entries) = await self.store.locate(), await log_of(self.store)
         self.entries = entries
         self._mark = (bounds.head.offset, bounds.head.ms)
-        assert await self.store.follow(*self._given(0)) == []
+        assert await self.store.follow(*self.given(0)) == []
         self.reads = 0
 
     async def upto(self, offset: int, limit: int = 2000) -> None:
         while self._mark[0] < offset:
             async with asyncio.timeout(DEADLINE):
-                found = await self.store.follow(*self._given(DEADLINE, limit))
+                found = await self.store.follow(*self.given(DEADLINE, limit))
             assert 0 < len(found) <= limit
             self.entries += found
             self._mark = (found[-1].offset, found[-1].ms)
 
-    def _given(self, seconds: float, limit: int = 2000) -> tuple[int, int, float, int]:
+    def given(self, seconds: float, limit: int = 2000) -> tuple[int, int, float, int]:
         return self._mark[0], limit, seconds, self._mark[1]
+
+
+def _an_hour_ago(append: Callable[..., Any]) -> Callable[..., Any]:
+    def earlier(db: Any, operations: Any, clock: Clock) -> Any:
+        return append(db, operations, replace(clock, now_ms=lambda: clock.now_ms() - 3_600_000))
+
+    return earlier
 
 
 @pytest.fixture
@@ -78,6 +90,84 @@ async def test_own_entries_are_followed_without_a_read(
             await follower.upto(1 + (batch + 1) * (batch + 2) // 2)
         assert follower.reads == 0
         assert follower.entries == await log_of(store)
+
+
+async def test_own_entries_wake_a_waiting_follower(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        following = asyncio.create_task(follower.upto(3))
+        await asyncio.sleep(0)  # it waits
+        await store.append(numbered(2, first=2))
+        await following
+        assert follower.reads == 0
+
+
+async def test_corrections_wake_a_waiting_follower(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        following = asyncio.create_task(follower.upto(2))
+        await asyncio.sleep(0)
+        assert await store.correct([Correction(numbered(1, first=2)[0], None)]) == [
+            CorrectionResult.APPLIED
+        ]
+        await following
+
+
+async def test_a_close_ends_a_waiting_follower(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        following = asyncio.create_task(store.follow(*follower.given(3600)))
+        await asyncio.sleep(0)
+        await store.close()
+        assert await following == []
+
+
+async def test_entries_have_the_times_of_the_log_when_the_clock_is_set_back(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        follower = Follower(store, monkeypatch)
+        await follower.begin()
+        for first in (2, 5, 8):
+            monkeypatch.setattr(log, "append", _an_hour_ago(log.append))
+            await store.append(numbered(3, first))
+        await follower.upto(10)
+        assert follower.reads == 0
+        assert follower.entries == await log_of(store)
+
+
+async def test_entries_of_a_file_that_was_moved_away_meanwhile_are_not_handed_over(
+    path: Path, tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = log.append
+
+    def moved(*given: Any) -> Any:
+        found = append(*given)
+        put_in_place(tmp_path / "aside.db", path)
+        return found
+
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        head = (await store.locate()).head
+        with monkeypatch.context() as patch:
+            patch.setattr(log, "append", moved)
+            with pytest.raises(StoreUnavailableError, match="moved away"):
+                await store.append(numbered(1, first=2))
+        with pytest.raises(StoreUnavailableError, match="the file is gone"):
+            await store.follow(head.offset, 10, 0, head.ms)
 
 
 async def test_entries_are_cut_at_the_limit(
@@ -129,7 +219,7 @@ async def test_a_follower_does_not_continue_in_another_file_of_the_same_length(
 async def test_a_slow_follower_reads_what_is_too_much_to_keep(
     path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oplogd.store.sqlite.log.hand_over.MOST_BYTES", 10_000)
+    monkeypatch.setattr("oplogd.store.sqlite.log.hand_over.MOST_CHARACTERS", 10_000)
     async with opened(path, clock) as store:
         await store.append(numbered(1))
         follower = Follower(store, monkeypatch)

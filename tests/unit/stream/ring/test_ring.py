@@ -4,6 +4,7 @@ import gc
 
 import pytest
 
+from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.postings import Posting
@@ -41,6 +42,17 @@ def test_a_view_of_rare_operations_reaches_further_back_than_the_ring() -> None:
     assert ring.base == 96
     assert view.covers(0)
     assert view.take(0, HUGE) == (b"", 0, Mark(100, 1100))
+
+
+def test_the_entries_before_a_damaged_one_are_held() -> None:
+    ring = make_ring()
+    view = ring.view(Filter(frozenset({"video"})))
+    entries = [entry(number, 1000 + number, each) for number, each in enumerate(numbered(5), 1)]
+    entries[3] = entries[3]._replace(data="{")
+    with pytest.raises(StoreUnavailableError, match="damaged"):
+        ring.append(entries)
+    assert ring.head == Mark(3, 1003)
+    assert drain(view, 0, max_bytes=HUGE) == b"".join(map(frame, entries[:3]))
 
 
 def test_the_bounds_hold_in_operations() -> None:
