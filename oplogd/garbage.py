@@ -17,8 +17,8 @@ _LOOK_SECONDS = 0.25
 _BEGUN = 100
 
 # Collect after this many streams have ended, or this many times the connected ones if that is more:
-# the time of a collection grows with the connected streams. A stream leaves no cycle when it ends.
-# The collection finds other garbage that was frozen with the streams.
+# the time of a collection grows with the connected streams. Few streams leave a cycle when they
+# end. The collection finds other garbage that was frozen with the streams.
 _ENDED = 250
 _ENDED_PER_CONNECTED = 10
 

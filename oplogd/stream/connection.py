@@ -74,11 +74,13 @@ class StreamConnection(Connection):
         except StoreUnavailableError as error:
             logger.debug("consumer %d waits for the store: %s", consumer.id, error)
             consumer.pause(_RETRY_SECONDS)
-        except Exception as error:
+        except BaseException as error:
             message = "the stream of consumer %d at %s failed: %r"
             logger.error(message, consumer.id, consumer.address, error, exc_info=error)
             self.close()
             outlet.fail()
+            if not isinstance(error, Exception):
+                raise
 
     def close(self) -> None:
         """Disconnect the consumer. Nothing is written any more. A second call does nothing."""

@@ -16,6 +16,7 @@ from oplogd.errors import (
 from oplogd.model.lease import Fence, require_same
 from oplogd.model.message import Message
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
+from oplogd.model.once import number_over
 from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import (
@@ -114,6 +115,8 @@ class TransactionService:
                     newest = await self._transactions.newest(begin.once.key)
                     if newest.once == begin.once:
                         return await self._transactions.commit(newest.id, newest.records)
+                    if newest.once is not None and newest.once.number > begin.once.number:
+                        raise number_over(begin.once, newest.once.number) from None
             raise
 
     async def abort(self, id_: int) -> Transaction:

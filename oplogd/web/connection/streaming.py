@@ -142,10 +142,21 @@ class StreamingProtocol(AnsweringProtocol):
 
     def _drop_request(self) -> None:
         none: Any = None
-        self.headers, self.scope, self.url = none, none, b""
+        self.scope = none
+        if self._waits_for == "headers":  # those at hand are of the next request
+            return
+        self.headers, self.url = none, b""
         # A parser in the midst of a request is needed. So is one that takes no further request.
         if self._waits_for == "request" and not self._unparsed and self.cycle.keep_alive:
             self.parser = none
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        cycle: Any = self._running
+        if isinstance(cycle, StreamCycle):
+            # What they refer to has this protocol: a cycle would be left to the garbage collector.
+            none: Any = None
+            cycle.transport = self.cycle = self._running = none
 
     def resume_writing(self) -> None:
         super().resume_writing()

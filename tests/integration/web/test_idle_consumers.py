@@ -71,24 +71,35 @@ def test_a_waiting_consumer_takes_little_more_than_its_connection(
     traced.wait_status(clients=0)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    ["HTTP/1.1\r\n", "HTTP/1.0\r\n", "HTTP/1.1\r\nConnection: close\r\n"],
+    ids=["kept open", "HTTP/1.0", "close"],
+)
 def test_consumers_that_have_gone_leave_nothing_to_the_garbage_collector(
-    traced: TracedAgent,
+    traced: TracedAgent, headers: str
 ) -> None:
     with ExitStack() as stack:
-        connect(traced, stack, "/ops", CONSUMERS)
+        connect(traced, stack, "/ops", CONSUMERS, headers)
         traced.has()
     traced.wait_status(clients=0)
     assert traced.has().garbage < CONSUMERS
 
 
-def connect(agent: TracedAgent, stack: ExitStack, path: str, count: int) -> None:
+def connect(
+    agent: TracedAgent,
+    stack: ExitStack,
+    path: str,
+    count: int,
+    headers: str = "HTTP/1.1\r\n",
+) -> None:
     """Connect consumers, and wait until their streams have begun."""
     connected = agent.status()["clients"]
     for number in range(connected, connected + count):
         connection = stack.enter_context(RawConnection(agent))
         connection.send(
-            b"GET %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test/1.0\r\n"
+            b"GET %s %bHost: localhost\r\nUser-Agent: test/1.0\r\n"
             b"Accept: text/event-stream\r\nCache-Control: no-cache\r\n\r\n"
-            % path.format(number).encode()
+            % (path.format(number).encode(), headers.encode())
         )
         assert connection.reply().status == 200

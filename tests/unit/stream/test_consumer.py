@@ -69,6 +69,26 @@ async def test_a_consumer_ends_while_the_store_does_not_answer(world: World) -> 
         await cancelled.wait()
 
 
+async def test_a_pause_ends_after_its_time_and_in_a_later_turn(world: World) -> None:
+    client = await connected(world, "")
+    consumer = client.consumer
+    assert consumer is not None
+    assert consumer.take() is None
+    consumer.connection = connection = AwaitedConnection()
+    loop = asyncio.get_running_loop()
+    called = client.act(connection.called())
+    await asyncio.sleep(0)
+    consumer.pause(0.01)
+    consumer.wake()
+    assert not called.done()  # not within the call
+    await called
+    called = client.act(connection.called())
+    began = loop.time()
+    consumer.pause(0.01)
+    await called
+    assert loop.time() - began >= 0.009
+
+
 async def test_end_wakes_a_consumer_that_sleeps(world: World) -> None:
     client = await connected(world, "")
     assert client.consumer is not None

@@ -192,6 +192,8 @@ def test_a_repeated_number_gets_its_commit_although_the_topic_was_deleted() -> N
         assert first.transaction.once == OnceNumber("k", 1)
         await bench.topics.delete(NAME)
         assert await bench.commit(record(), once=ONCE) == first
+        with pytest.raises(TransactionConflictError, match="number 0 of the key k is over"):
+            await bench.commit(record(), once={**ONCE, "number": 0})
         for other in (None, {**ONCE, "number": 2}, {**ONCE, "key": "other"}):
             with pytest.raises(TopicNotFoundError):
                 await bench.commit(record(), once=other)

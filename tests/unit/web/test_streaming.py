@@ -148,6 +148,29 @@ async def test_a_request_behind_a_stream_is_answered_after_its_end(when: str) ->
     assert not bench.transport.is_closed
 
 
+@pytest.mark.parametrize("cut", [1, 4, 9, 20, 30, len(OTHER) - 2])
+@pytest.mark.parametrize("in_two", [False, True], ids=["one packet", "two packets"])
+async def test_a_request_cut_before_the_stream_begins_is_answered_after_its_end(
+    cut: int, in_two: bool
+) -> None:
+    consumer = FakeConsumer()
+    bench = Bench(consumer)
+    if in_two:
+        bench.protocol.data_received(REQUEST)
+        bench.protocol.data_received(OTHER[:cut])
+        await settle()
+    else:
+        await bench.send(REQUEST + OTHER[:cut])
+    consumer.add(b"one")
+    await bench.send(OTHER[cut:])
+    consumer.add(END)
+    await settle()
+    body, _, answer = bench.written.partition(b"0\r\n\r\n")
+    assert body == b"3\r\none\r\n"
+    assert answer.startswith(b"HTTP/1.1 204 ")
+    assert not bench.transport.is_closed
+
+
 async def test_a_connection_has_one_stream_after_another() -> None:
     consumer = FakeConsumer(b"one", END)
     bench = Bench(consumer)

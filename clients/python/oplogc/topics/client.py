@@ -209,6 +209,8 @@ class AsyncTopics(TopicsBase):
         request whose answer was lost is repeated. The others: see ``transaction``. Raises
         RefusedError, too, if a larger number has committed or the lease has another term.
         """
+        if not isinstance(once, tuple):
+            raise ValueError("once: must be a key and a number")
         begin = transactions.begin(group, topic, timeout, lease, once)
         encoded = [record(lsn, content(*each)) for lsn, each in enumerate(records)]
         return await self._agents.fetch(transactions.commit_whole(begin, encoded))

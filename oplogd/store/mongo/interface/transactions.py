@@ -9,6 +9,7 @@ after it can be completed by any agent.
     commit_whole: one after the other. After an error of a step, abort
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -51,6 +52,14 @@ from oplogd.store.transactions import (
     RecordLimits,
     Transaction,
 )
+
+# Of a whole transaction, while another one with its number is about to commit.
+_ATTEMPTS = 5
+_ATTEMPT_SECONDS = 0.1
+
+
+class _AnotherHasTheNumberError(TransactionConflictError):
+    """A begin with this number tells the other transaction's outcome."""
 
 
 @guarded
@@ -149,6 +158,16 @@ class MongoTransactions:
         self, new: NewTransaction, records: Sequence[Record], limits: RecordLimits
     ) -> Commit:
         check_whole(new, records, limits)
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._commit_whole(new, records, limits)
+            except _AnotherHasTheNumberError:
+                await asyncio.sleep(_ATTEMPT_SECONDS)  # it is committed, or about to be
+        return await self._commit_whole(new, records, limits)
+
+    async def _commit_whole(
+        self, new: NewTransaction, records: Sequence[Record], limits: RecordLimits
+    ) -> Commit:
         begun = await self.begin(new)
         if begun.state is State.COMMITTED:
             return await self.commit(begun.id, begun.records)
@@ -157,9 +176,12 @@ class MongoTransactions:
             return await self.commit(begun.id, len(records))
         except StoreUnavailableError:
             raise
-        except OplogError:
+        except OplogError as error:
+            aborted = None
             with suppress(OplogError):  # it is aborted, or the keeper does it
-                await self.abort(begun.id)
+                aborted = await self.abort(begun.id)
+            if aborted is not None and aborted.reason is Reason.ONCE:
+                raise _AnotherHasTheNumberError(str(error)) from None
             raise
 
     async def abort(self, id_: int) -> Transaction:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,7 +62,13 @@ def test_a_refusal_is_raised(topics_of: TopicsOf, given: bytes, error: type[Exce
 
 def test_nothing_is_sent_without_a_record_or_with_a_bad_number(topics_of: TopicsOf) -> None:
     with TransactionServer() as server, topics_of(server.url) as topics:
-        for records, once in (([], ONCE), ([("a", "b")], ("k", -1)), ([("a/b/c", "d")], ONCE)):
+        nothing: Any = None
+        for records, once in (
+            ([], ONCE),
+            ([("a", "b")], ("k", -1)),
+            ([("a", "b")], nothing),
+            ([("a/b/c", "d")], ONCE),
+        ):
             with pytest.raises(ValueError, match=r"records|number|topic"):
                 topics.commit_whole(records, once)
         assert server.requests == []
