@@ -238,7 +238,7 @@ def test_a_block_that_no_agent_sends_is_an_error(block: Block) -> None:
 def test_both_kinds_of_topics_have_the_same_methods_with_the_same_arguments() -> None:
     names = {"create", "update", "get", "list", "delete", "publish", "poll", "stream", "flush"}
     names |= {"transaction", "list_transactions", "get_transaction", "abort_transaction"}
-    names |= {"entries", "foreign_publisher", "namespaces", "leases"}
+    names |= {"commit_whole", "entries", "foreign_publisher", "namespaces", "leases"}
     pairs = [(name, name) for name in names] + [("__init__", "__init__"), ("close", "aclose")]
     for sync, other in pairs:
         ours, theirs = getattr(Topics, sync), getattr(AsyncTopics, other)
