@@ -80,12 +80,14 @@ def test_entries_that_do_not_continue_make_the_follower_read(
     assert (follower.take(), follower.due()) == ([], LIMIT)
 
 
-def test_entries_read_meanwhile_are_dropped_and_the_rest_is_read(follower: Follower) -> None:
-    follower.hand_over.add([written(1, 3), written(4, 2)])
-    follower.offset = 2  # it has read into the first
+def test_entries_read_meanwhile_are_dropped(follower: Follower) -> None:
+    follower.hand_over.add([written(1, 3), written(4, 4)])
+    follower.offset = 5
+    assert follower.take() == [6, 7]
+    assert (follower.take(), follower.due()) == ([], 0)
+    follower.hand_over.add([written(8, 3, ms=MS + 1)])
+    follower.offset = 9  # another log has an entry with its offset
     assert (follower.take(), follower.due()) == ([], LIMIT)
-    follower.offset = 3
-    assert follower.take() == [4, 5]
 
 
 def test_entries_of_several_commits_are_taken_together_up_to_the_limit(follower: Follower) -> None:

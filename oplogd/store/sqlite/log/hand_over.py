@@ -83,6 +83,11 @@ class HandOver:
                 break
             written = self._waiting.popleft()
             self._size -= written.size
+            read = offset - written.before.offset  # by a look at the file since the commit
+            if read >= len(written.operations):
+                continue
+            if read and ms == written.ms:
+                written = written.past(read)
             if written.before.offset == offset and written.before.ms == ms:
                 if len(written.operations) > left:
                     self._waiting.appendleft(written.past(left))
