@@ -1,7 +1,7 @@
 """New entries reach the follower without a read of the file, and are those of the file."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -77,76 +77,67 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
+@pytest.fixture
+async def follower(
+    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Follower]:
+    """Return the follower of a log with one entry. It reads only if it has to."""
+    async with opened(path, clock) as store:
+        await store.append(numbered(1))
+        found = Follower(store, monkeypatch)
+        await found.begin()
+        yield found
+
+
 async def test_own_entries_are_followed_without_a_read(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    follower: Follower, clock: VirtualClock
 ) -> None:
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        for batch in range(20):
-            clock.move(0.001 * (batch % 3))
-            await store.append(numbered(1 + batch, first=100 * batch))
-            await follower.upto(1 + (batch + 1) * (batch + 2) // 2)
-        assert follower.reads == 0
-        assert follower.entries == await log_of(store)
+    store = follower.store
+    for batch in range(20):
+        clock.move(0.001 * (batch % 3))
+        await store.append(numbered(1 + batch, first=100 * batch))
+        await follower.upto(1 + (batch + 1) * (batch + 2) // 2)
+    assert follower.reads == 0
+    assert follower.entries == await log_of(store)
 
 
-async def test_own_entries_wake_a_waiting_follower(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        following = asyncio.create_task(follower.upto(3))
-        await asyncio.sleep(0)  # it waits
-        await store.append(numbered(2, first=2))
-        await following
-        assert follower.reads == 0
+async def test_own_entries_wake_a_waiting_follower(follower: Follower) -> None:
+    store = follower.store
+    following = asyncio.create_task(follower.upto(3))
+    await asyncio.sleep(0)  # it waits
+    await store.append(numbered(2, first=2))
+    await following
+    assert follower.reads == 0
 
 
-async def test_corrections_wake_a_waiting_follower(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        following = asyncio.create_task(follower.upto(2))
-        await asyncio.sleep(0)
-        assert await store.correct([Correction(numbered(1, first=2)[0], None)]) == [
-            CorrectionResult.APPLIED
-        ]
-        await following
+async def test_corrections_wake_a_waiting_follower(follower: Follower) -> None:
+    store = follower.store
+    following = asyncio.create_task(follower.upto(2))
+    await asyncio.sleep(0)
+    assert await store.correct([Correction(numbered(1, first=2)[0], None)]) == [
+        CorrectionResult.APPLIED
+    ]
+    await following
 
 
-async def test_a_close_ends_a_waiting_follower(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        following = asyncio.create_task(store.follow(*follower.given(3600)))
-        await asyncio.sleep(0)
-        await store.close()
-        assert await following == []
+async def test_a_close_ends_a_waiting_follower(follower: Follower) -> None:
+    store = follower.store
+    following = asyncio.create_task(store.follow(*follower.given(3600)))
+    await asyncio.sleep(0)
+    await store.close()
+    assert await following == []
 
 
 async def test_entries_have_the_times_of_the_log_when_the_clock_is_set_back(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        for first in (2, 5, 8):
-            monkeypatch.setattr(log, "append", _an_hour_ago(log.append))
-            await store.append(numbered(3, first))
-        await follower.upto(10)
-        assert follower.reads == 0
-        assert follower.entries == await log_of(store)
+    store = follower.store
+    for first in (2, 5, 8):
+        monkeypatch.setattr(log, "append", _an_hour_ago(log.append))
+        await store.append(numbered(3, first))
+    await follower.upto(10)
+    assert follower.reads == 0
+    assert follower.entries == await log_of(store)
 
 
 async def test_entries_of_a_file_that_was_moved_away_meanwhile_are_not_handed_over(
@@ -170,18 +161,13 @@ async def test_entries_of_a_file_that_was_moved_away_meanwhile_are_not_handed_ov
             await store.follow(head.offset, 10, 0, head.ms)
 
 
-async def test_entries_are_cut_at_the_limit(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_entries_are_cut_at_the_limit(follower: Follower) -> None:
     count = parts.STATEMENT_OPERATIONS + 7
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        await store.append(numbered(count, first=2))
-        await follower.upto(1 + count, limit=1000)
-        assert follower.reads == 0
-        assert follower.entries == await log_of(store)
+    store = follower.store
+    await store.append(numbered(count, first=2))
+    await follower.upto(1 + count, limit=1000)
+    assert follower.reads == 0
+    assert follower.entries == await log_of(store)
 
 
 async def test_entries_of_others_between_own_ones_are_read_in_their_order(
@@ -217,18 +203,15 @@ async def test_a_follower_does_not_continue_in_another_file_of_the_same_length(
 
 
 async def test_a_slow_follower_reads_what_is_too_much_to_keep(
-    path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("oplogd.store.sqlite.log.hand_over.MOST_CHARACTERS", 10_000)
-    async with opened(path, clock) as store:
-        await store.append(numbered(1))
-        follower = Follower(store, monkeypatch)
-        await follower.begin()
-        for first in range(2, 202, 10):
-            await store.append(numbered(10, first))
-        await follower.upto(201)
-        assert follower.reads
-        assert follower.entries == await log_of(store)
+    store = follower.store
+    for first in range(2, 202, 10):
+        await store.append(numbered(10, first))
+    await follower.upto(201)
+    assert follower.reads
+    assert follower.entries == await log_of(store)
 
 
 async def test_entries_are_those_of_the_file(path: Path) -> None:
