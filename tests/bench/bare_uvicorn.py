@@ -4,14 +4,9 @@ Prints its port: ``python -m tests.bench.bare_uvicorn``.
 """
 
 import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
-
-from tests.bench import kit
 
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -19,18 +14,6 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         pass
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
-
-
-@contextmanager
-def bare_uvicorn() -> Iterator[tuple[int, int]]:
-    """Run the server. Yield its port and process id."""
-    command = kit.command("bare_uvicorn")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=kit.ROOT) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline()), process.pid
-        finally:
-            process.kill()
 
 
 def main() -> None:

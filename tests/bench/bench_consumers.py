@@ -10,7 +10,6 @@ A connection of uvloop without HTTP is the floor.
 
 import argparse
 import asyncio
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -96,18 +95,6 @@ def agent() -> Iterator[tuple[int, int]]:
         yield running.port, running.process.pid
 
 
-@contextmanager
-def bare(kind: str) -> Iterator[tuple[int, int]]:
-    """Run a bare server. Yield its port and process id."""
-    command = kit.command("bare_streams", kind)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=kit.ROOT) as process:
-        try:
-            assert process.stdout is not None
-            yield int(process.stdout.readline()), process.pid
-        finally:
-            process.kill()
-
-
 def main() -> None:
     parser = kit.parser(__doc__)
     parser.add_argument("--consumers", type=int, default=4_000)
@@ -115,7 +102,7 @@ def main() -> None:
     raise_file_limit()
     beside: dict[str, list[float]] = {}
     for kind in KINDS:
-        with bare(kind) as (port, pid):
+        with kit.serving("bare_streams", kind) as (port, pid):
             beside[BARE[kind]] = [uvloop.run(kib_each(port, pid, CASES["/ops"], args.consumers))]
         print(f"  {BARE[kind]}: {beside[BARE[kind]][0]:.1f} KiB", flush=True)
     figures = []

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.bench import kit, nats_server
-from tests.bench.bare_uvicorn import bare_uvicorn
 from tests.bench.bench_topics import Times, create
 from tests.bench.go_programs import go_build
 from tests.bench.topic_load import (
@@ -163,7 +162,7 @@ def targets(part: Part, nats: Path | None, args: argparse.Namespace) -> dict[str
     found = {AGENT: Target(functools.partial(agent, kit.ROOT), "http", part.http)}
     if args.before:
         found[BEFORE] = Target(functools.partial(agent, args.before), "http", part.http)
-    found[BARE] = Target(bare_uvicorn, "http", part.http)
+    found[BARE] = Target(functools.partial(kit.serving, "bare_uvicorn"), "http", part.http)
     if nats:
         run = functools.partial(nats_server.nats_server, nats)
         whole = ", a batch as one message" if part.nats_split else ""

@@ -4,10 +4,12 @@ import argparse
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,6 +65,19 @@ def finish(heading: str, figures: Sequence[Figure], args: argparse.Namespace) ->
 def command(module: str, *arguments: object) -> list[str]:
     """Return the command that runs a module of this folder in a process of its own, from ROOT."""
     return [sys.executable, "-m", f"tests.bench.{module}", *map(str, arguments)]
+
+
+@contextmanager
+def serving(module: str, *arguments: object) -> Iterator[tuple[int, int]]:
+    """Run a server of this folder, which prints its port. Yield its port and process id."""
+    with subprocess.Popen(
+        command(module, *arguments), stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline()), process.pid
+        finally:
+            process.kill()
 
 
 async def send_stamped(udp_port: int, rate: int, count: int) -> Process:
