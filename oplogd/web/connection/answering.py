@@ -39,7 +39,7 @@ class AnsweringProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.pipeline = Pipeline()  # type: ignore[assignment]
+        self.pipeline = Pipeline()  # type: ignore[assignment]  # uvicorn has a deque
         self._running: RequestResponseCycle | None = None
         # The next part of a request for the parser.
         self._waits_for: Literal["request", "headers", "body"] = "request"

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from oplogd.errors import (
 )
 from oplogd.model.lease import Fence
 from oplogd.model.once import OnceNumber
-from oplogd.model.transaction import Record, State
+from oplogd.model.transaction import Reason, Record, State
 from oplogd.store import Store
 from oplogd.store.topics import DECIDED_MS, EntryKind, Topic
 from oplogd.store.transactions import Commit, NewTransaction, RecordLimits
@@ -261,6 +262,30 @@ async def test_of_repeats_at_the_same_time_one_commits(
     assert commits == results
     assert len(await payloads_committed(txn_store, topic)) == 1
     assert await in_one(txn_store, new, record(0, topic, "again")) == commits[0]
+    assert (await txn_store.transactions.stats()).open == 0
+
+
+@pytest.mark.parametrize("txn_kits", ["mongo-plain"], indirect=True)
+async def test_one_that_loses_its_number_while_it_writes_gets_the_commit_of_the_other(
+    txn_kit: Kit, txn_store: StoreHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await txn_kit.open()
+    topic = await txn_store.topics.create(NAME, None)
+    new = await new_of(txn_store, once=ONCE)
+    transactions: Any = txn_store.transactions
+    write = transactions.write
+    commits: list[Commit] = []
+
+    async def later(id_: int, *given: Any) -> Any:
+        """Let the other one commit, and abort this one as an agent does for the number."""
+        commits.append(await in_one(other, new, record(0, topic, "first")))
+        row = await transactions.decider.current(id_)
+        await transactions.decider.abort(row, Reason.ONCE)
+        return await write(id_, *given)
+
+    monkeypatch.setattr(transactions, "write", later)
+    assert [await in_one(txn_store, new, record(0, topic, "second"))] == commits
+    assert await payloads_committed(txn_store, topic) == ["first"]
     assert (await txn_store.transactions.stats()).open == 0
 
 
