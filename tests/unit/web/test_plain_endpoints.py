@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from oplog_kit.command.convert import Secret
@@ -10,6 +11,8 @@ from oplogd.clock import SYSTEM
 from oplogd.decode.faults import FaultyError
 from oplogd.decode.media_types import JSON, NDJSON
 from oplogd.decode.pieces import at_once
+from oplogd.errors import StoreUnavailableError
+from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import IgnoredMembers
@@ -19,13 +22,16 @@ from oplogd.model.message import Message
 from oplogd.store.transactions import RecordLimits
 from oplogd.topics.codec.codec import reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
+from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.watch.health import Health
 from oplogd.web.access.attempts import ADDRESS
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import PlainRequest
+from oplogd.web.http.problem import Problem
 from oplogd.web.oplog.ingest import Ingest
 from oplogd.web.v1.plain import PlainMessages, PlainTransactions
+from oplogd.web.v1.requests import committing_whole
 
 ONE = b'{"event":"insert","type":"video","id":"1"}'
 UNKNOWN = ONE[:-1] + b',"more":1}'
@@ -152,6 +158,27 @@ async def test_begins_and_whole_transactions_that_would_be_refused_or_reported_a
     body: bytes,
 ) -> None:
     assert Bench().leaves_whole(body)
+
+
+@pytest.mark.parametrize(
+    ("once", "then"),
+    [
+        ({"key": "k", "number": 1}, "a repeated request continues"),
+        (None, "a repeated request may commit the records twice"),
+    ],
+)
+async def test_an_unconfirmed_whole_transaction_tells_what_a_repeat_does(
+    once: dict[str, Any] | None, then: str
+) -> None:
+    class Service:
+        async def commit_whole(self, _: Begin) -> None:
+            raise StoreUnavailableError("away")
+
+    service: Any = Service()
+    body = msgspec.json.decode(WHOLE) | ({"once": once} if once else {})
+    asked = at_once(parsing_begin(msgspec.json.encode(body), "", 10))
+    with pytest.raises(Problem, match=f"not confirmed; {then}: away"):
+        await committing_whole(service, Appends(Health()), asked)
 
 
 @pytest.mark.parametrize("name", [b"system", b"..", b"n" * 250, b"a b"])
