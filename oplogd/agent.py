@@ -41,6 +41,7 @@ from oplogd.watch.latency import LatencyProbe
 from oplogd.watch.lease_counters import LeaseCounters
 from oplogd.watch.rates import RateMeter, Rates
 from oplogd.watch.turns import Turns, watch_turns
+from oplogd.workers.workers import Worker
 
 _CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
@@ -53,7 +54,8 @@ logger = logging.getLogger("oplogd.agent")
 class Agent:
     """Call ``open_spool`` and ``start`` once and watch ``failed``. End with ``drain`` and ``stop``.
 
-    The caller opens and closes the store.
+    The caller opens and closes the store. ``worker``: the place of this process among others that
+    work as one agent; None: there are no others.
     """
 
     def __init__(
@@ -62,7 +64,9 @@ class Agent:
         store: Store,
         udp_sockets: Sequence[socket],
         clock: Clock = SYSTEM,
+        worker: Worker | None = None,
     ) -> None:
+        self.worker = worker or Worker.alone()
         self.settings = settings
         self.clock = clock = dataclasses.replace(clock, now_ms=store.clock.now_ms)
         self.clock_keeper = ClockKeeper(store, clock)

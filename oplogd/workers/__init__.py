@@ -1,0 +1,1 @@
+"""Several processes that work as one agent (decisions/0093)."""
