@@ -13,15 +13,21 @@ LOGGERS = ("oplog_pipe", "oplog_relay")
 
 
 def configure(
-    fmt: Format, debug: bool, loggers: Sequence[str] = LOGGERS, *, traces: bool = False
+    fmt: Format,
+    debug: bool,
+    loggers: Sequence[str] = LOGGERS,
+    *,
+    traces: bool = False,
+    worker: int | None = None,
 ) -> None:
     """Log to stderr: ``loggers`` from INFO or DEBUG on, everything else from WARNING on.
 
     ``traces``: log the traceback of an exception. Without it the message ends with the exception,
-    and the traceback follows only with ``debug``. A second call replaces the first.
+    and the traceback follows only with ``debug``. ``worker``: the number of this process among
+    several, for each line. A second call replaces the first.
     """
     handler = _Handler(sys.stderr)
-    handler.setFormatter(_Formatter(fmt, not traces, traces or debug))
+    handler.setFormatter(_Formatter(fmt, not traces, traces or debug, worker))
     root = logging.getLogger()
     for old in [each for each in root.handlers if isinstance(each, _Handler)]:
         root.removeHandler(old)
@@ -36,8 +42,9 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 class _Formatter(logging.Formatter):
-    def __init__(self, fmt: Format, names_errors: bool, traces: bool) -> None:
+    def __init__(self, fmt: Format, names_errors: bool, traces: bool, worker: int | None) -> None:
         super().__init__()
+        self._worker = worker
         self._json = fmt == "json"
         self._names_errors = names_errors
         self._traces = traces
@@ -58,13 +65,15 @@ class _Formatter(logging.Formatter):
                 "time": time,
                 "level": record.levelname,
                 "logger": record.name,
+                **({} if self._worker is None else {"worker": self._worker}),
                 "message": message,
             }
             return json.dumps({**document, "exception": trace} if trace else document)
         # Without escapes, a line break in a message could fake a log line.
         if not message.isprintable():
             message = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
-        line = f"{time} {record.levelname:<5} {record.name}: {message}"
+        worker = "" if self._worker is None else f" worker {self._worker}"
+        line = f"{time} {record.levelname:<5} {record.name}{worker}: {message}"
         return f"{line}\n{trace}" if trace else line
 
 

@@ -24,6 +24,7 @@ from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
 from oplogd.store import Store
 from oplogd.store.transactions import RecordLimits
+from oplogd.stream.caught_up import caught_up
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import follow
 from oplogd.stream.hub import Hub
@@ -43,7 +44,6 @@ from oplogd.watch.rates import RateMeter, Rates
 from oplogd.watch.turns import Turns, watch_turns
 from oplogd.workers.workers import Worker
 
-_CATCH_UP_SECONDS = 2.0
 _LOCATE_SECONDS = 5.0
 # Time of a stop for ending the streams and the requests, but at most half of it.
 _END_SECONDS = 10.0
@@ -52,7 +52,7 @@ logger = logging.getLogger("oplogd.agent")
 
 
 class Agent:
-    """Call ``open_spool`` and ``start`` once and watch ``failed``. End with ``drain`` and ``stop``.
+    """Call ``open_spool`` and ``start``, and watch ``failed``. End: ``shut``, ``drain``, ``stop``.
 
     The caller opens and closes the store. ``worker``: the place of this process among others that
     work as one agent; None: there are no others.
@@ -130,6 +130,7 @@ class Agent:
         self.pointers = self.topics.pointers
         self.started = clock.monotonic()
         self.stopping = False
+        self._is_stored = False
         self._meter = RateMeter(
             lambda: (self.counters.received, self.counters.ingested, self.hub.counters.events_sent),
             clock,
@@ -227,15 +228,20 @@ class Agent:
         if retention := self.settings.tombstone_retention:
             self._run("purge", purge_tombstones(self.store, retention, self.clock))
 
-    async def drain(self) -> None:
-        """Stop intake, store the queue, send it to the consumers, then end their streams.
+    async def shut(self, *, is_last: bool = True) -> None:
+        """Stop intake and store the queue: see ``UdpIngest.stop``.
 
-        If the store does not take the queue, the streams end before: then call ``stored``.
+        If the store does not take it in time, ``drain`` ends the streams before: then call
+        ``stored``.
         """
         self.stopping = True
-        await self.udp.stop()
-        if await self._is_stored_in_time():
-            await self._consumers_caught_up()
+        await self.udp.stop(is_last=is_last)
+        self._is_stored = await self._is_stored_in_time()
+
+    async def drain(self) -> None:
+        """Send what is stored to the consumers, then end their streams. Call ``shut`` before."""
+        if self._is_stored:
+            await caught_up(self.store, self.ring, self.feeds, self.hub)
         await self.hub.end_all()
         await self.hub.cut_off_the_rest()
 
@@ -280,17 +286,3 @@ class Agent:
         error = task.exception()
         logger.critical("the %s has died: %r", task.get_name(), error, exc_info=error)
         self.failed.set_result(f"the {task.get_name()} has died: {error!r}")
-
-    async def _consumers_caught_up(self) -> None:
-        """Wait briefly until the ring and all live consumers have reached the head of the log."""
-        try:
-            async with asyncio.timeout(_CATCH_UP_SECONDS):
-                head = (await self.store.locate()).head.offset
-                while (
-                    self.ring.head.offset < head
-                    or self.feeds.is_behind
-                    or any(consumer.phase.is_behind() for consumer in self.hub.consumers)
-                ):
-                    await asyncio.sleep(0.01)
-        except (TimeoutError, StoreUnavailableError):
-            return

@@ -50,7 +50,11 @@ def _run(settings: Settings, clock: Clock) -> int:
     logs.configure(settings.log_format, settings.debug)
     try:
         if not settings.new_epoch:
-            return server.run(settings, clock=clock)
+            if settings.workers == 1:
+                return server.run(settings, clock=clock)
+            from oplogd.supervise import supervisor
+
+            return supervisor.run(settings, clock=clock)
         fail_at_signals()
         print(asyncio.run(new_epoch.begin(settings, clock)))
         return server.EXIT_OK

@@ -3,27 +3,58 @@
 import contextlib
 import errno
 import socket
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from oplog_kit.listen import Address
 from oplogd.config.settings import Settings
 from oplogd.errors import StartupError
-from oplogd.host.sockets import bind
+from oplogd.host.sockets import bind, share_port
 from oplogd.ingest.udp import open_sockets
 
 _ATTEMPTS = 20
+# Connections that may wait at a socket while its worker starts.
+_BACKLOG = 4096
 _Endpoint = tuple[socket.AddressFamily, str, int]
 
 
-def open_listeners(settings: Settings) -> tuple[list[socket.socket], list[socket.socket]]:
-    """Return the bound sockets of HTTP and of UDP. Raises StartupError.
+class Listeners(NamedTuple):
+    """The bound sockets of a process, for HTTP and for UDP."""
 
-    With port 0 both get the same free port.
+    http: list[socket.socket]
+    udp: list[socket.socket]
+
+    def close(self) -> None:
+        for sock in (*self.http, *self.udp):
+            sock.close()
+
+
+def open_listeners(settings: Settings) -> list[Listeners]:
+    """Return the sockets of each worker. Raises StartupError.
+
+    With port 0 all get the same free port.
     """
+    first = _open_first(settings)
+    found = [first]
+    try:
+        for _ in range(1, settings.workers):
+            found.append(_open_another(first))
+    except OSError as error:
+        for each in found:
+            each.close()
+        raise StartupError(
+            f"the workers cannot share their port: {error.strerror or error} (--workers)"
+        ) from None
+    return found
+
+
+def _open_first(settings: Settings) -> Listeners:
+    """Bind alone: so a port in use is found, whoever uses it, and however it may be shared."""
+    backlog = _BACKLOG if settings.workers > 1 else 1
     for attempt in range(_ATTEMPTS):
         http: list[socket.socket] = []
         try:
-            http = _open_http(settings.http_address)
-            return http, _open_udp(settings, http[0].getsockname()[1])
+            http = _listen(_endpoints(*settings.http_address, socket.SOCK_STREAM), backlog)
+            return Listeners(http, _open_udp(settings, http[0].getsockname()[1]))
         except OSError as error:
             for sock in http:
                 sock.close()
@@ -42,22 +73,51 @@ def open_listeners(settings: Settings) -> tuple[list[socket.socket], list[socket
     raise AssertionError("not reached")
 
 
-def _open_http(address: Address) -> list[socket.socket]:
+def _open_another(first: Listeners) -> Listeners:
+    """Return sockets at the same addresses. The kernel gives each of them its share.
+
+    The first ones are shared from now on. Other programs still cannot bind them, except those of
+    the same user that ask to share them. Raises OSError.
+    """
+    for sock in (*first.http, *first.udp):
+        share_port(sock)
+    http = _listen([_endpoint(sock) for sock in first.http], _BACKLOG, is_shared=True)
+    try:
+        return Listeners(
+            http, open_sockets([_endpoint(sock) for sock in first.udp], is_shared=True)
+        )
+    except OSError:
+        for sock in http:
+            sock.close()
+        raise
+
+
+def _listen(
+    endpoints: Sequence[_Endpoint], backlog: int, *, is_shared: bool = False
+) -> list[socket.socket]:
+    """Listen now, which refuses a second agent; uvicorn would do so later. Raises OSError."""
     sockets: list[socket.socket] = []
     try:
-        port = address.port
-        for family, host, _ in _endpoints(address.host, port, socket.SOCK_STREAM):
+        port = 0
+        for family, host, given in endpoints:
             sock = socket.socket(family, socket.SOCK_STREAM)
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bind(sock, host, port)
-            sock.listen(1)  # refuses a second agent now; uvicorn would do so later
+            if is_shared:
+                share_port(sock)
+            bind(sock, host, given or port)
+            sock.listen(backlog)
             port = sock.getsockname()[1]
     except OSError:
         for sock in sockets:
             sock.close()
         raise
     return sockets
+
+
+def _endpoint(sock: socket.socket) -> _Endpoint:
+    host, port, *_ = sock.getsockname()
+    return sock.family, host, port
 
 
 def _open_udp(settings: Settings, http_port: int) -> list[socket.socket]:

@@ -1,21 +1,17 @@
 """The life of an agent process: open, serve, stop in order."""
 
 import asyncio
-import contextlib
 import gc
 import logging
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from socket import socket
-from typing import Any
+from typing import Any, NamedTuple
 
-import uvicorn
+import msgspec
 
-from oplogd import __version__
 from oplogd.agent import Agent
-from oplogd.announce import announce, warn
+from oplogd.announce import Served, announce
 from oplogd.clock import SYSTEM, Clock
 from oplogd.config.settings import Settings
 from oplogd.errors import (
@@ -26,14 +22,13 @@ from oplogd.errors import (
     StoreFlagError,
 )
 from oplogd.host import systemd
-from oplogd.host.sockets import base_url
+from oplogd.host.link import Link
 from oplogd.host.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN, EXIT_USAGE, Stop, leave
-from oplogd.listen import open_listeners
+from oplogd.http_server import HttpServer
+from oplogd.listen import Listeners, open_listeners
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
-from oplogd.web.app import create_web
-from oplogd.web.connection.edge import Edge
-from oplogd.web.connection.protocol import protocol_class
+from oplogd.workers.workers import Worker
 
 __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store", "run", "serve"]
 
@@ -42,8 +37,6 @@ __all__ = ["EXIT_FAILED", "EXIT_OK", "EXIT_UNWRITTEN", "EXIT_USAGE", "make_store
 SWITCH_SECONDS = 0.0001
 # After this time a store that does not open is named in the log.
 OPENING_SECONDS = 8.0
-# How long a stop waits for a stream whose consumer does not read.
-_CONSUMER_SECONDS = 2
 
 logger = logging.getLogger("oplogd")
 
@@ -73,18 +66,34 @@ def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
     )
 
 
+class Joined(NamedTuple):
+    """What a supervisor gives to a worker: its place, its sockets, and the line to it."""
+
+    worker: Worker
+    listeners: Listeners
+    link: Link
+
+
 async def serve(
-    settings: Settings, on_ready: Callable[[str], None] | None = None, clock: Clock = SYSTEM
+    settings: Settings,
+    on_ready: Callable[[str], None] | None = None,
+    clock: Clock = SYSTEM,
+    joined: Joined | None = None,
 ) -> int:
     """Run an agent until a signal ends it and return the exit code. ``on_ready`` gets the base URL.
 
+    ``joined``: the process is a worker, and its supervisor ends it. None: it is the whole agent.
     Raises StartupError, and StoreFlagError if a flag cannot be used whatever the store holds. Does
     not return if the stop is cut short: the process ends at once, because a thread may hang.
     """
     stop = Stop(settings.shutdown_timeout)
-    stop.listen()
-    http, udp = open_listeners(settings)
-    opening = asyncio.create_task(_open(settings, stop, http, udp, clock), name="opening")
+    if joined is None:
+        stop.listen()
+        (listeners,) = open_listeners(settings)
+    else:
+        joined.link.listen(stop.ask)
+        listeners = joined.listeners
+    opening = asyncio.create_task(_open(settings, stop, listeners, clock, joined), name="opening")
     asked = asyncio.create_task(stop.asked.wait(), name="signal")
     slow = asyncio.get_running_loop().call_later(
         OPENING_SECONDS, logger.warning, "the store has not opened for %g s", OPENING_SECONDS
@@ -102,8 +111,7 @@ async def serve(
     try:
         process = opening.result()
     except (StoreError, StartupError) as error:
-        for sock in (*http, *udp):
-            sock.close()
+        listeners.close()
         if isinstance(error, SettingError | StoreFlagError):
             raise
         flag = " (--store)" if isinstance(error, StoreError) and settings.mongo_url is None else ""
@@ -113,13 +121,13 @@ async def serve(
 
 
 async def _open(
-    settings: Settings, stop: Stop, http: list[socket], udp: list[socket], clock: Clock
+    settings: Settings, stop: Stop, listeners: Listeners, clock: Clock, joined: Joined | None
 ) -> "_Process":
     store = make_store(settings, clock)
     was_written = settings.mongo_url is None and settings.store.exists()
     try:
-        agent = Agent(settings, store, udp, clock)
-        server = _Server(_uvicorn_config(settings, agent), store)
+        agent = Agent(settings, store, listeners.udp, clock, joined and joined.worker)
+        server = HttpServer(settings, agent)
         logger.debug("opening the store")
         await agent.open_spool()
         await store.open()
@@ -128,7 +136,8 @@ async def _open(
         await store.close()
         raise
     was_written = was_written or agent.ring.head.offset > 0
-    return _Process(settings, store, agent, http, server, stop, was_written=was_written)
+    link = joined and joined.link
+    return _Process(settings, store, agent, listeners, server, stop, link, was_written)
 
 
 async def _ended(task: "asyncio.Task[_Process]") -> None:
@@ -137,28 +146,31 @@ async def _ended(task: "asyncio.Task[_Process]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """``was_written``: the store was there before this start."""
+    """``link``: of a worker. ``was_written``: the store was there before this start."""
 
     settings: Settings
     store: Store
     agent: Agent
-    http: list[socket]
-    server: "_Server"
+    listeners: Listeners
+    server: HttpServer
     stop: Stop
+    link: Link | None
     was_written: bool
 
     async def run(self, on_ready: Callable[[str], None] | None) -> int:
-        serving = asyncio.create_task(self.server.serve(sockets=self.http), name="http")
-        url = base_url(self.http, tls=self.settings.tls_certificate is not None)
+        serving = asyncio.create_task(self.server.serve(sockets=self.listeners.http), name="http")
         gc.freeze()  # objects made at start stay for ever; garbage collection skips them
         while not self.server.started and not serving.done():
             await asyncio.sleep(0.005)
         store = self.store.kind if self.settings.mongo_url is not None else None
-        announce(self.settings, url, self.http, self.agent.udp.addresses, store)
-        warn(self.settings, self.http, was_written=self.was_written)
-        systemd.notify("READY=1")
-        if on_ready:
-            on_ready(url)
+        served = Served(store, self.was_written)
+        if self.link is not None:
+            self.link.ready(msgspec.json.encode(served))
+        else:
+            url = announce(self.settings, self.listeners.http, self.listeners.udp, served)
+            systemd.notify("READY=1")
+            if on_ready:
+                on_ready(url)
         asked = asyncio.create_task(self.stop.asked.wait(), name="signal")
         ends: set[asyncio.Future[Any]] = {asked, serving, self.agent.failed}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -210,6 +222,12 @@ class _Process:
         leave(self.stop.code)
 
     async def _end_in_order(self, serving: asyncio.Task[None]) -> None:
+        link = self.link
+        await self.agent.shut(is_last=link is None or link.is_stopping)
+        if link is not None:
+            await link.shut()
+            if link.is_cut:  # the next supervisor wants the port
+                self.server.leave_port()
         await self.agent.drain()
         self.server.should_exit = True
         await serving
@@ -218,71 +236,20 @@ class _Process:
         await self.store.close()
 
 
-class _Server(uvicorn.Server):
-    """A server whose answers all name the store, as soon as its identity is known.
-
-    It leaves signals to ``Stop``: the queue is stored before the server stops.
-    """
-
-    def __init__(self, config: uvicorn.Config, store: Store) -> None:
-        super().__init__(config)
-        self._store = store
-        self._named: str | None = None
-        self._unnamed = config.encoded_headers
-
-    async def on_tick(self, counter: int) -> bool:
-        """Do as uvicorn ten times per second. At 0 it takes over the headers of all answers."""
-        identity = self._store.identity
-        if identity != self._named:
-            named = [(b"oplog-store", identity.encode())] if identity else []
-            self.config.encoded_headers = [*self._unnamed, *named]
-            self._named = identity
-            counter = 0
-        return await super().on_tick(counter)
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
-    app, short_way = create_web(agent)
-    config = uvicorn.Config(
-        Edge(app, os.environ),
-        proxy_headers=False,  # Edge reads them, after it has unmapped the peer's address
-        http=protocol_class(settings, agent.descriptors, short_way),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        headers=[("Server", f"oplog/{__version__}")],
-        backlog=4096,
-        timeout_graceful_shutdown=_CONSUMER_SECONDS,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
-    )
-    try:
-        config.load()
-    except OSError as error:  # SSLError included
-        files = f"--tls-certificate {settings.tls_certificate}, --tls-key {settings.tls_key}"
-        raise SettingError(
-            f"{files}: not a certificate and its key, both in PEM ({error})"
-        ) from None
-    return config
-
-
 def run(
-    settings: Settings, on_ready: Callable[[str], None] | None = None, clock: Clock = SYSTEM
+    settings: Settings,
+    on_ready: Callable[[str], None] | None = None,
+    clock: Clock = SYSTEM,
+    joined: Joined | None = None,
 ) -> int:
     """Call ``serve`` in a new event loop, of uvloop except on Windows."""
     raise_file_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     if sys.platform == "win32":
-        return asyncio.run(serve(settings, on_ready, clock))
+        return asyncio.run(serve(settings, on_ready, clock, joined))
     import uvloop
 
-    return uvloop.run(serve(settings, on_ready, clock))
+    return uvloop.run(serve(settings, on_ready, clock, joined))
 
 
 def raise_file_limit() -> None:

@@ -232,6 +232,10 @@ class Settings:
         "URL of an object, sent to consumers as ref. Must contain {{id}}, may contain {{type}}.",
         empty_is_unset=True,
     )  # fmt: skip
+    workers: int = _process("--workers", "N", "1", values.workers,
+        "Processes that work as one agent on the same ports and the same store, 1 to 64. Each may"
+        " use a core. More than 1 need Linux.",
+    )  # fmt: skip
     shutdown_timeout: float = _process("--shutdown-timeout", "DURATION", "30s", convert.some_time,
         "How long a stop may take to store queued operations and to end the streams, more than 0.",
     )  # fmt: skip

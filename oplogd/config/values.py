@@ -5,12 +5,15 @@ variable.
 """
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from oplog_kit.command.convert import OneOf, duration
+from oplog_kit.command.convert import OneOf, count, duration
 from oplog_kit.listen import Address, listen_address
+
+MAX_WORKERS = 64
 
 _NAME = re.compile(
     r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*",
@@ -29,6 +32,15 @@ def udp_address(text: str) -> Address | Literal["off"]:
         return address(text)
     except ValueError as error:
         raise ValueError(f"{error}, nor 'off'") from None
+
+
+def workers(text: str) -> int:
+    number = count(1)(text)
+    if number > MAX_WORKERS:
+        raise ValueError(f"{number:,} is more than {MAX_WORKERS}")
+    if number > 1 and sys.platform != "linux":
+        raise ValueError("only Linux shares a port among processes")
+    return number
 
 
 # SQLite's names of a database without a file.

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from oplog_kit import logs
 
 
-def configure(fmt: logs.Format, debug: bool) -> None:
+def configure(fmt: logs.Format, debug: bool, worker: int | None = None) -> None:
     """Log to stderr: ``oplogd`` from INFO or DEBUG on, everything else from WARNING on.
 
-    A second call replaces the first. Start uvicorn with ``log_config=None``: otherwise it sets its
-    own handlers.
+    ``worker``: the number of this process among several, for each line. A second call replaces the
+    first. Start uvicorn with ``log_config=None``: otherwise it sets its own handlers.
     """
-    logs.configure(fmt, debug, ["oplogd"], traces=True)
+    logs.configure(fmt, debug, ["oplogd"], traces=True, worker=worker)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

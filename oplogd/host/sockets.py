@@ -17,6 +17,11 @@ def bind(sock: socket.socket, host: str, port: int) -> None:
     sock.bind((host, port))
 
 
+def share_port(sock: socket.socket) -> None:
+    """Let other sockets have the address of this one, bound or not. Raises OSError."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
 def address_of(sock: socket.socket) -> Address:
     return Address(*sock.getsockname()[:2])
 

@@ -79,9 +79,10 @@ class Stop:
             signal.signal(signal.SIGALRM, lambda *_: os._exit(self.code))
             signal.setitimer(signal.ITIMER_REAL, self.seconds + 2 * _GRACE_SECONDS)
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._on_signal)
+            self._loop.call_soon_threadsafe(self.ask)
 
-    def _on_signal(self) -> None:
+    def ask(self) -> None:
+        """Ask for the stop. The second time, end it at once."""
         if self._ended:
             leave(self.code)
         if self.asked.is_set():

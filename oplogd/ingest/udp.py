@@ -15,7 +15,7 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.errors import DiskFullError, OperationError, QueueFullError
 from oplogd.host.datagrams import Datagrams, datagrams_of
 from oplogd.host.logs import Episode
-from oplogd.host.sockets import address_of, bind
+from oplogd.host.sockets import bind, share_port
 from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
@@ -40,8 +40,13 @@ _MAPPED = "::ffff:"
 logger = logging.getLogger("oplogd.udp")
 
 
-def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> list[socket.socket]:
-    """Return bound, non-blocking sockets with a large receive buffer. Raises OSError."""
+def open_sockets(
+    addresses: Sequence[tuple[socket.AddressFamily, str, int]], *, is_shared: bool = False
+) -> list[socket.socket]:
+    """Return bound, non-blocking sockets with a large receive buffer. Raises OSError.
+
+    ``is_shared``: other sockets that share their port may have the same addresses.
+    """
     sockets: list[socket.socket] = []
     try:
         for family, host, port in addresses:
@@ -52,6 +57,8 @@ def open_sockets(addresses: Sequence[tuple[socket.AddressFamily, str, int]]) -> 
             except OSError:  # not root: net.core.rmem_max is the limit
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
             sock.setblocking(False)
+            if is_shared:
+                share_port(sock)
             bind(sock, host, port)
     except OSError:
         for sock in sockets:
@@ -143,23 +150,23 @@ class UdpIngest:
         # Read again in the next turn of the loop, and not before.
         self._cut_short: set[Datagrams] = set()
 
-    @property
-    def addresses(self) -> list[str]:
-        return [str(address_of(sock)) for sock in self._sockets]
-
     def start(self) -> None:
         loop = asyncio.get_running_loop()
         for each in self._datagrams:
             loop.add_reader(each.sock, self._read, each)
 
-    async def stop(self) -> None:
-        """Read the datagrams in the kernel, then close the sockets. It ends under any load."""
+    async def stop(self, *, is_last: bool = True) -> None:
+        """Read the datagrams in the kernel, then close the sockets. It ends under any load.
+
+        ``is_last``: if not, another process goes on with the same sockets. It reads the rest.
+        """
         self._is_stopping = True
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock)
-            _shut_off(sock)
-        for each in self._datagrams:
+            if is_last:
+                _shut_off(sock)
+        for each in self._datagrams if is_last else ():
             left = _MOST_AT_STOP
             while left > 0 and (count := self._drain(each)):
                 left -= count

@@ -23,6 +23,7 @@ WARNING = "ahead of the clock"
 async def start_an_agent(store: MongoStore, clock: Clock) -> None:
     agent = Agent(parse([], {}), store, [], clock)
     await agent.start()
+    await agent.shut()
     await agent.drain()
     await agent.stop()
 

@@ -99,11 +99,11 @@ async def _fill_caches() -> None:
     modules at the first request. All clients of a process share a TLS context.
     """
     from oplogc.http.client import http_client
-    from oplogd import agent, server
+    from oplogd import agent, http_server, server
     from oplogd.config.settings import parse
 
     settings = parse([], {})
-    server._uvicorn_config(settings, agent.Agent(settings, server.make_store(settings), ()))
+    http_server.HttpServer(settings, agent.Agent(settings, server.make_store(settings), ()))
     listener = await asyncio.start_server(_answer, "127.0.0.1", 0)
     async with listener, http_client(None, trust_env=False) as client:
         port = listener.sockets[0].getsockname()[1]

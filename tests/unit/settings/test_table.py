@@ -41,6 +41,7 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "max_filter_values": 1000,
         "ring_size": 65_536,
         "ring_bytes": 64 * MB,
+        "workers": 1,
         "shutdown_timeout": 30.0,
         "heartbeat": 20.0,
         "max_connection_age": 0.0,
