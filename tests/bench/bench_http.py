@@ -144,12 +144,12 @@ def text(content: bytes) -> str:
 
 
 @contextmanager
-def agent(checkout: Path) -> Iterator[tuple[int, int]]:
+def agent(checkout: Path, *flags: str) -> Iterator[tuple[int, int]]:
     """Run the agent of a checkout with a topic of one message. Yield its port and process id."""
     environ = {"PYTHONPATH": str(checkout)}
     with (
         tempfile.TemporaryDirectory() as folder,
-        NewAgent(Path(folder), cwd=checkout, environ=environ) as started,
+        NewAgent(Path(folder), *flags, cwd=checkout, environ=environ) as started,
     ):
         create(started, 1)
         message = {"messages": ["x" * PAYLOAD_BYTES]}

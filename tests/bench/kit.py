@@ -16,6 +16,7 @@ from typing import TypeVar
 from tests.kits.figures.figure import Figure as Figure
 from tests.kits.figures.figure import shown
 from tests.kits.paths import ROOT as ROOT
+from tests.kits.processes.children import child_pids
 
 T = TypeVar("T")
 
@@ -96,7 +97,14 @@ def age_ms(block: bytes) -> float | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time of all threads of a process, with a resolution of nanoseconds."""
+    """Return the CPU time of all threads of a process and of its children that run now.
+
+    Its resolution is nanoseconds.
+    """
+    return sum(map(_cpu_seconds, [pid, *child_pids(pid)]))
+
+
+def _cpu_seconds(pid: int) -> float:
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
