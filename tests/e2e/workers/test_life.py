@@ -21,31 +21,53 @@ def operation(number: int) -> dict[str, str]:
     return {"event": "insert", "type": "t", "id": str(number)}
 
 
-class Dying(Agent):
-    """Its worker 1 ends with code 7 at its start, in each process but the first ``lives``."""
+# Worker 1 ends with code 7 at its start, in each process but the first LIVES.
+DYING = """
+import os
+from oplogd import server
+run = server.run
+def dying(*args, joined, **others):
+    if joined.worker.number == 1:
+        with open("FOLDER/starts", "a") as file:
+            file.write("x")
+        if os.path.getsize("FOLDER/starts") > LIVES:
+            os._exit(7)
+    return run(*args, joined=joined, **others)
+server.run = dying
+"""
 
-    def __init__(self, folder: Path, lives: int) -> None:
-        script = f"""
-            import os
-            from oplogd import server
-            run, lives = server.run, {lives}
-            path = {str(folder / "starts")!r}
-            def dying(*args, joined, **others):
-                if joined.worker.number == 1:
-                    with open(path, "a") as file:
-                        file.write("x")
-                    if os.path.getsize(path) > lives:
-                        os._exit(7)
-                return run(*args, joined=joined, **others)
-            server.run = dying
-            from oplogd.cli import main
-            main()
-        """
-        path = folder / "dying.py"
-        path.write_text("\n".join(line[12:] for line in script.splitlines()))
+# Worker 1 takes operations during a stop until there is a file.
+LATE = """
+import asyncio, os, sys
+from oplogd.agent import Agent
+def told(work):
+    async def tell(self, **given):
+        if self.worker.number == 1 and work.__name__ == "shut":
+            while not os.path.exists("FOLDER/shut"):
+                await asyncio.sleep(0.01)
+        if work.__name__ == "drain":
+            print(f"drain {self.worker.number}", file=sys.stderr, flush=True)
+        await work(self, **given)
+        if work.__name__ == "shut":
+            print(f"shut {self.worker.number}", file=sys.stderr, flush=True)
+    return tell
+Agent.shut, Agent.drain = told(Agent.shut), told(Agent.drain)
+"""
+
+
+class Changed(Agent):
+    """An agent of two workers after a script, with its folder in place of FOLDER."""
+
+    def __init__(self, folder: Path, script: str) -> None:
+        path = folder / "changed.py"
+        script = script.replace("FOLDER", str(folder))
+        path.write_text(f"{script}\nfrom oplogd.cli import main\nmain()\n")
         self.program = (str(path),)
-        self.starts = folder / "starts"
         super().__init__(folder, *TWO)
+
+
+def dying(lives: int) -> str:
+    return DYING.replace("LIVES", str(lives))
 
 
 @pytest.fixture(scope="module")
@@ -135,15 +157,15 @@ def test_a_worker_that_dies_at_its_start_three_times_ends_the_agent_with_its_cod
     tmp_path: Path,
 ) -> None:
     with pytest.raises(AssertionError, match="worker 1 ended with code 7 again before it served"):
-        Dying(tmp_path, 0)
+        Changed(tmp_path, dying(0))
     assert (tmp_path / "starts").read_text() == "xxx"
 
 
 def test_a_worker_that_served_before_has_three_starts_again(tmp_path: Path) -> None:
-    with Dying(tmp_path, 1) as agent:
+    with Changed(tmp_path, dying(1)) as agent:
         os.kill(worker_pids(agent)[1], signal.SIGKILL)
         assert agent.wait() == 7
-        assert agent.starts.read_text() == "xxxx"
+        assert (tmp_path / "starts").read_text() == "xxxx"
         assert agent.count("another starts") == 3
         assert agent.count("worker 0: stopped") == 1
 
@@ -195,6 +217,21 @@ def test_no_stream_ends_before_all_intake_has(tmp_path: Path) -> None:
         for sender in senders:
             sender.join()
         assert agent.wait() == 0
+
+
+def test_streams_of_a_worker_get_what_another_takes_during_the_stop(tmp_path: Path) -> None:
+    with Changed(tmp_path, LATE) as agent:
+        streams = [agent.follow() for _ in range(8)]
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_log("shut 0")
+        assert any(agent.post(operation(1)) == 204 for _ in attempts(DEADLINE))  # else 503
+        (tmp_path / "shut").touch()
+        for stream in streams:
+            with stream:
+                assert [event.operation["id"] for event in stream.rest()] == ["1"]
+        assert agent.wait() == 0
+        order = [line.split()[0] for line in agent.log if line.startswith(("shut", "drain"))]
+        assert order == ["shut", "shut", "drain", "drain"]
 
 
 def test_a_second_signal_ends_all_at_once(tmp_path: Path) -> None:
