@@ -1,6 +1,7 @@
 // Load for benchmarks over connections that stay open. Each sends its next request when the last one is answered.
 //
-// The program reads a plan as JSON from its input. It prints one line of JSON when the time is over.
+// The program reads a plan as JSON from its input. It prints one line of JSON when the time is over. With the argument "streams" it reads event
+// streams instead.
 package main
 
 import (
@@ -48,6 +49,10 @@ type caller struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "streams" {
+		readStreams()
+		return
+	}
 	var input plan
 	if err := json.NewDecoder(os.Stdin).Decode(&input); err != nil {
 		log.Fatal(err)
