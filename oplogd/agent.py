@@ -112,6 +112,7 @@ class Agent:
             feeds=self.feeds,
             clock=clock,
             ages=store.clock.ages,
+            places=self.worker.places,
         )
         self.topics = TopicParts(
             store,

@@ -11,6 +11,7 @@ from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Position
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
+from oplogd.shared.places import OwnPlaces, Places
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
@@ -79,8 +80,12 @@ class Hub:
         feeds: Feeds | None = None,
         clock: Clock = SYSTEM,
         ages: Callable[[], Ages] = Ages,
+        places: Places | None = None,
     ) -> None:
-        """``feeds``: the feeds of the topics; None where the store has none."""
+        """``feeds``: the feeds of the topics; None where the store has none.
+
+        ``places``: those that the agent's processes share; None: there is one process.
+        """
         self._clock = clock
         self._feed = Feed(ring, OplogBridge(store, framer))
         self._feeds = feeds
@@ -90,9 +95,8 @@ class Hub:
         self._max_age = max_connection_age or float("inf")
         self.max_clients = max_clients
         self.max_clients_per_address = max_clients_per_address
-        self._per_host: dict[str, int] = {}
+        self._places = places or OwnPlaces()
         self.stall_timeout = stall_timeout or float("inf")
-        self._reserved = 0
         self._ending = False
         self.counters = StreamCounters()
         # Number of refused consumers by the reason.
@@ -184,39 +188,27 @@ class Hub:
     @contextmanager
     def _place(self, address: str) -> Iterator[None]:
         """Reserve a place for a consumer of this address. Raises if there is none."""
-        if len(self.consumers) + self._reserved >= self.max_clients:
-            self.refused["max_clients"] += 1
-            raise TooManyClientsError
         host = _host(address)
-        most = self.max_clients_per_address
-        if most and self._per_host.get(host, 0) >= most:
-            self.refused["max_clients_per_address"] += 1
+        full = self._places.take(host, self.max_clients, self.max_clients_per_address)
+        if full:
+            self.refused[full] += 1
+            if full == "max_clients":
+                raise TooManyClientsError
             raise TooManyFromAddressError
-        self._count(host, 1)
-        self._reserved += 1
         try:
             yield
         except BaseException:
-            self._count(host, -1)
+            self._places.free(host)
             raise
-        finally:
-            self._reserved -= 1
 
     def disconnect(self, consumer: StreamConsumer) -> None:
         """Forget a consumer. A second call does nothing."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
-            self._count(_host(consumer.address), -1)
+            self._places.free(_host(consumer.address))
             consumer.close()
             consumer.subscription.feed.release(consumer.view)
             logger.debug("consumer %d has gone after %d events", consumer.id, consumer.sent)
-
-    def _count(self, host: str, change: int) -> None:
-        count = self._per_host.get(host, 0) + change
-        if count:
-            self._per_host[host] = count
-        else:
-            del self._per_host[host]
 
     async def tick(self) -> None:
         """Look at all consumers regularly until cancelled."""

@@ -49,8 +49,10 @@ def create_web(agent: Agent) -> Web:
     settings = agent.settings
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
-    readers = ReadAuthenticator(settings.password, allowed_hosts, agent.clock)
-    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts, agent.clock)
+    readers = ReadAuthenticator(settings.password, allowed_hosts, agent.clock, agent.worker.workers)
+    writers = WriteAuthenticator(
+        settings.ingest_password, allowed_hosts, agent.clock, agent.worker.workers
+    )
 
     def is_stopping() -> bool:
         return agent.stopping

@@ -15,8 +15,8 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
 
 from oplogd.host.senders import units_of
 
@@ -56,6 +56,22 @@ class MemoryBounds(NamedTuple):
     remembered_per_address: int = 16
 
 
+# How many guesses are left, since when, and the wrong attempts.
+BucketState: TypeAlias = tuple[float, float, list[bytes]]
+BucketStates: TypeAlias = dict[str, BucketState]
+
+
+class LimiterState(NamedTuple):
+    """All that an ``AttemptLimiter`` remembers, each part oldest first."""
+
+    everybody: BucketState
+    cells: BucketStates
+    networks: BucketStates
+    addresses: BucketStates
+    known: dict[str, int]
+    successes: int
+
+
 class _Bucket:
     """A token bucket of guesses. ``wrong``: the last counted wrong attempts."""
 
@@ -86,6 +102,15 @@ class _Bucket:
         self.wrong.move_to_end(attempt)
         if len(self.wrong) > self._remembered:
             self.wrong.popitem(last=False)
+
+    @property
+    def state(self) -> BucketState:
+        return self._left, self._at, list(self.wrong)
+
+    @state.setter
+    def state(self, state: BucketState) -> None:
+        self._left, self._at, wrong = state
+        self.wrong = OrderedDict.fromkeys(wrong)
 
     def _left_at(self, now: float) -> float:
         return min(float(self._limit.burst), self._left + (now - self._at) / self._limit.seconds)
@@ -124,6 +149,17 @@ class _Buckets:
         while len(self._buckets) > self._size and next(iter(self._buckets.values())).is_full(now):
             self._buckets.popitem(last=False)
 
+    @property
+    def states(self) -> BucketStates:
+        return {key: bucket.state for key, bucket in self._buckets.items()}
+
+    @states.setter
+    def states(self, states: Mapping[str, BucketState]) -> None:
+        self._buckets.clear()
+        for key, state in states.items():
+            bucket = self._buckets[key] = _Bucket(self._limit, 0.0, self._remembered)
+            bucket.state = state
+
 
 class AttemptLimiter:
     """Limits the guesses of one password.
@@ -143,20 +179,38 @@ class AttemptLimiter:
         bounds = bounds or MemoryBounds()
         self._max_known = bounds.known
         self._cells = _Buckets(CELL, CELLS, 0)
-        self.everybody = _Bucket(EVERYBODY, clock(), bounds.remembered)
+        # Full, whatever the time of the first guess.
+        self.everybody = _Bucket(EVERYBODY, float("-inf"), bounds.remembered)
         self.networks = _Buckets(NETWORK, bounds.buckets, 0)
         self.addresses = _Buckets(ADDRESS, bounds.buckets, bounds.remembered_per_address)
-        self.known: OrderedDict[str, None] = OrderedDict()
+        # The number of the success that each known address is kept for.
+        self.known: OrderedDict[str, int] = OrderedDict()
+        self._successes = 0
+
+    def judge(self, address: str, attempt: bytes, *, is_right: bool) -> float:
+        """Count an attempt that may be checked now, and return 0.
+
+        Otherwise return the seconds until it may be checked, and count nothing.
+        """
+        if wait := self.wait_seconds(address, attempt):
+            return wait
+        if is_right:
+            self.succeeded(address)
+        else:
+            self.failed(address, attempt)
+        return 0.0
 
     def wait_seconds(self, address: str, attempt: bytes) -> float:
         """Return the seconds until this attempt may be checked, 0 if it may be checked now.
 
         A remembered wrong attempt may always be checked.
         """
-        own, network = units_of(address)
+        return self.wait_of(*units_of(address), attempt, self._clock())
+
+    def wait_of(self, own: str, network: str, attempt: bytes, now: float) -> float:
+        """Return as ``wait_seconds``, for an address of these units."""
         if self._is_wrong(own, attempt):
             return 0.0
-        now = self._clock()
         address_wait = self.addresses.wait_seconds(own, now)
         if own in self.known:
             return address_wait
@@ -167,13 +221,15 @@ class AttemptLimiter:
 
     def failed(self, address: str, attempt: bytes) -> None:
         """Count a wrong attempt. ``wait_seconds`` must have returned 0 for it."""
-        own, network = units_of(address)
+        self.count_wrong(*units_of(address), attempt, self._clock())
+
+    def count_wrong(self, own: str, network: str, attempt: bytes, now: float) -> None:
+        """Count as ``failed``, for an address of these units."""
         if self._is_wrong(own, attempt):
             bucket = self.everybody if attempt in self.everybody.wrong else self.addresses.get(own)
             assert bucket is not None
             bucket.remember(attempt)
             return
-        now = self._clock()
         self.addresses.spend(own, attempt, now)
         if own not in self.known:
             self.networks.spend(network, attempt, now)
@@ -186,10 +242,50 @@ class AttemptLimiter:
     def succeeded(self, address: str) -> None:
         """Make the address known. The last successful addresses are remembered."""
         own, _ = units_of(address)
-        self.known[own] = None
+        self.count_right(own)
+
+    def count_right(self, own: str) -> None:
+        """Count as ``succeeded``, for an address of this unit."""
+        if self.is_freshly_known(own):
+            return
+        self._successes += 1
+        self.known[own] = self._successes
         self.known.move_to_end(own)
         if len(self.known) > self._max_known:
             self.known.popitem(last=False)
+
+    def is_freshly_known(self, own: str) -> bool:
+        """Return whether another success of this address would change nothing.
+
+        An address is noted again only when it is no longer in the newer half.
+        """
+        noted = self.known.get(own)
+        return noted is not None and self._successes - noted <= self._max_known // 2
+
+    def forget_attempts_of_addresses(self) -> None:
+        """Forget which wrong attempts single addresses made, but no count of them."""
+        states = self.addresses.states
+        self.addresses.states = {own: (*state[:2], []) for own, state in states.items()}
+
+    @property
+    def state(self) -> LimiterState:
+        return LimiterState(
+            self.everybody.state,
+            self._cells.states,
+            self.networks.states,
+            self.addresses.states,
+            dict(self.known),
+            self._successes,
+        )
+
+    @state.setter
+    def state(self, state: LimiterState) -> None:
+        self.everybody.state = state.everybody
+        self._cells.states = state.cells
+        self.networks.states = state.networks
+        self.addresses.states = state.addresses
+        self.known = OrderedDict(state.known)
+        self._successes = state.successes
 
     def _cell(self, network: str) -> str:
         digest = hashlib.blake2b(network.encode(), key=self._key, digest_size=8).digest()

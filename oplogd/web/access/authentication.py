@@ -10,7 +10,6 @@ import hmac
 import ipaddress
 import logging
 import math
-import secrets
 from collections.abc import Collection
 from typing import Literal
 
@@ -22,9 +21,11 @@ from oplogd.host.logs import Episode
 from oplogd.host.senders import SenderEpisodes
 from oplogd.web.access.attempts import AttemptLimiter
 from oplogd.web.access.origin import is_from_page, is_own_host
+from oplogd.web.access.shared_attempts import Limiter, SharedAttempts
 from oplogd.web.access.signing import ExpiringSigner, Purpose
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.http.problem import Problem
+from oplogd.workers.workers import Workers
 
 COOKIE = "oplog"
 COOKIE_SECONDS = 8 * 3600
@@ -47,18 +48,30 @@ logger = logging.getLogger("oplogd.password")
 class Authenticator:
     """Checks one password. Without a password every request passes. No message holds a password.
 
-    ``subject`` names the protected thing in messages.
+    ``subject`` names the protected thing in messages. ``workers``: they limit guesses together;
+    None: there is one process.
     """
 
     subject: str
 
     def __init__(
-        self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
+        self,
+        password: Secret | None,
+        allowed_hosts: Collection[str],
+        clock: Clock,
+        workers: Workers | None = None,
     ) -> None:
         self._clock = clock
         self._allowed_hosts = allowed_hosts
-        self._limiter = AttemptLimiter(clock.monotonic)
-        self._process_key = secrets.token_bytes(32)
+        workers = workers or Workers()
+        self._key = workers.secret_of(f"{self.subject}: passwords")
+        self._limiter: Limiter
+        journal = workers.attempts.get(self.subject)
+        if journal is None:
+            self._limiter = AttemptLimiter(clock.monotonic)
+        else:
+            cells = workers.secret_of(f"{self.subject}: cells of networks")
+            self._limiter = SharedAttempts(journal, cells, clock.monotonic)
         self._expected = self._digest(password.reveal().encode()) if password else None
         self._refused = SenderEpisodes(
             logger,
@@ -97,7 +110,8 @@ class Authenticator:
     ) -> None:
         """Raise the Problems of ``require`` unless ``given`` is the password."""
         attempt, address = self._digest(given), request.client.host if request.client else ""
-        if wait := self._limiter.wait_seconds(address, attempt):
+        is_right = self._expected is None or hmac.compare_digest(attempt, self._expected)
+        if wait := self._limiter.judge(address, attempt, is_right=is_right):
             self._refused.occurred(address, "too many wrong ones")
             self._guessing.occurred(
                 detail=f"passwords from {address or 'an unknown address'} are not checked"
@@ -108,10 +122,9 @@ class Authenticator:
                 "too many wrong passwords came from this address or from others; try again later",
                 {"Retry-After": str(math.ceil(wait))},
             )
-        if self._expected is None or hmac.compare_digest(attempt, self._expected):
-            self._succeeded(address)
+        if is_right:
+            self._succeeded()
             return
-        self._limiter.failed(address, attempt)
         self._refused.occurred(address, "it is wrong")
         raise self._unauthorized(challenge)
 
@@ -127,17 +140,16 @@ class Authenticator:
         if given is None:
             return False
         attempt = self._digest(given)
-        if self._limiter.wait_seconds(address, attempt):
-            return False
         if not hmac.compare_digest(attempt, self._expected):
             return False
-        self._succeeded(address)
+        if self._limiter.judge(address, attempt, is_right=True):
+            return False
+        self._succeeded()
         return True
 
-    def _succeeded(self, address: str) -> None:
+    def _succeeded(self) -> None:
         self._guessing.end()
         self._refused.ended()
-        self._limiter.succeeded(address)
 
     def _unauthorized(self, challenge: dict[str, str]) -> Problem:
         return Problem(
@@ -150,7 +162,7 @@ class Authenticator:
         return is_own_host(request.headers.getlist("host"), self._allowed_hosts)
 
     def _digest(self, password: bytes) -> bytes:
-        return hmac.digest(self._process_key, password, "sha256")
+        return hmac.digest(self._key, password, "sha256")
 
 
 class WriteAuthenticator(Authenticator):
@@ -181,9 +193,13 @@ class ReadAuthenticator(Authenticator):
     subject = "reading"
 
     def __init__(
-        self, password: Secret | None, allowed_hosts: Collection[str], clock: Clock
+        self,
+        password: Secret | None,
+        allowed_hosts: Collection[str],
+        clock: Clock,
+        workers: Workers | None = None,
     ) -> None:
-        super().__init__(password, allowed_hosts, clock)
+        super().__init__(password, allowed_hosts, clock, workers)
         self._signer = ExpiringSigner(password.reveal()) if password else None
 
     def require(self, request: HTTPConnection) -> None:

@@ -52,7 +52,7 @@ TABLE_BOUNDS = {
     "oplogd/store/mongo/log/corrections.py: ObjectsAtHead.last": "keys of one request",
     "oplogd/store/mongo/link/damage.py: Damage._seen": "1,000 keys of 1,300 characters",
     "oplogd/store/mongo/setup/setup.py: Setup.warnings": OF_THE_CODE,
-    "oplogd/stream/hub.py: Hub._per_host": "addresses of connected consumers (--max-clients)",
+    "oplogd/shared/places.py: OwnPlaces._per_host": "hosts of connected consumers (--max-clients)",
     "oplogd/stream/ring/postings.py: Index._by_parent": "filters of consumers; few idle ones",
     "oplogd/stream/ring/postings.py: Index._by_type": "filters of consumers; few idle ones",
     "oplogd/stream/ring/ring.py: Ring.views": "filters of connected consumers",

@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from oplogd.model.event_id import EventId, Millis, format_id
-from oplogd.stream.hub import END_SPREAD_SECONDS, Hub
+from oplogd.shared.places import Places
+from oplogd.stream.hub import (
+    END_SPREAD_SECONDS,
+    Hub,
+    TooManyClientsError,
+    TooManyFromAddressError,
+)
 from oplogd.stream.phases.phase import IN_FLIGHT
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import HEARTBEAT, RESET, Framer
+from oplogd.workers.workers import Worker, Workers
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
 from tests.kits.stream.clients import Client
@@ -196,3 +203,34 @@ async def test_pages_are_read_a_few_at_a_time_for_all_consumers(
     assert resets == [RESET] * 20
     assert [chunk.count(b"event: insert\n") for chunk in chunks] == [50] * 20 + [49] * 20
     assert most == {"states": IN_FLIGHT, "read": IN_FLIGHT}
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_the_hub_takes_its_places_from_those_of_the_agent(
+    world: World, *, shared: bool
+) -> None:
+    places: Places | None = Worker(Workers(2, max_clients=3), 1).places if shared else None
+    hub = Hub(
+        world.store,
+        world.ring,
+        Framer(),
+        heartbeat=20,
+        max_connection_age=0,
+        max_clients=3,
+        max_clients_per_address=2,
+        places=places,
+    )
+
+    async def connect(port: int, host: str = "[::1]") -> object:
+        return await hub.connect(None, Filter(), checkpoints=False, address=f"{host}:{port}")
+
+    first, _ = [await connect(port) for port in (1, 2)]
+    with pytest.raises(TooManyFromAddressError):
+        await connect(3)
+    await connect(4, "10.0.0.1")
+    with pytest.raises(TooManyClientsError):
+        await connect(5, "10.0.0.2")
+    for _ in range(2):
+        hub.disconnect(first)  # type: ignore[arg-type]
+    await connect(6)
+    assert (hub.refused["max_clients"], hub.refused["max_clients_per_address"]) == (1, 1)
