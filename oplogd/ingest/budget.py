@@ -106,10 +106,16 @@ class Budgets(NamedTuple):
     polls: MemoryBudget
 
     @classmethod
-    def of(cls, total: int, seconds: float, clock: Clock = SYSTEM) -> Self:
-        """Return the budgets for a ``--max-upload-memory`` of ``total`` bytes."""
+    def of(
+        cls, total: int, seconds: float, clock: Clock = SYSTEM, *, is_part: bool = False
+    ) -> Self:
+        """Return the budgets for a ``--max-upload-memory`` of ``total`` bytes.
+
+        ``is_part``: this is the part of one of several workers. Messages then say so.
+        """
         polls = max(total // _POLLS_PART, _POLLS_LEAST)
+        name = "a worker's part of --max-upload-memory" if is_part else "--max-upload-memory"
         return cls(
-            MemoryBudget(total, seconds, clock, reserve=total // _RESERVE_PART),
-            MemoryBudget(polls, seconds, clock, name="memory for polls (--max-upload-memory)"),
+            MemoryBudget(total, seconds, clock, reserve=total // _RESERVE_PART, name=name),
+            MemoryBudget(polls, seconds, clock, name=f"memory for polls ({name})"),
         )

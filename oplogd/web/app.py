@@ -49,10 +49,9 @@ def create_web(agent: Agent) -> Web:
     settings = agent.settings
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
-    readers = ReadAuthenticator(settings.password, allowed_hosts, agent.clock, agent.worker.workers)
-    writers = WriteAuthenticator(
-        settings.ingest_password, allowed_hosts, agent.clock, agent.worker.workers
-    )
+    clock, workers = agent.clock, agent.worker.workers
+    readers = ReadAuthenticator(settings.password, allowed_hosts, clock, workers)
+    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts, clock, workers)
 
     def is_stopping() -> bool:
         return agent.stopping
@@ -68,11 +67,9 @@ def create_web(agent: Agent) -> Web:
     refusals = Refusals(private_files)
     add_error_handlers(app, refusals)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
-    bodies = BodyReader(
-        Budgets.of(settings.max_upload_memory, settings.body_timeout, agent.clock),
-        settings.max_body_size,
-        agent.clock,
-    )
+    memory, timeout = settings.max_upload_memory, settings.body_timeout
+    budgets = Budgets.of(memory, timeout, clock, is_part=workers.count > 1)
+    bodies = BodyReader(budgets, settings.max_body_size, clock)
     rights = Rights[Request](readers.require, writers.require)
     api = Api(rights, bodies, agent.appends, is_stopping)
     topics = agent.topics
