@@ -83,11 +83,7 @@ class Agent:
         self.fenced = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.ignored = IgnoredMembers(self.counters, clock)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters, self.ignored, clock)
-        self.spool = (
-            Spool(settings.spool, settings.spool_size, self.health, self.counters, clock)
-            if settings.spool
-            else None
-        )
+        self.spool = Spool.of(settings, *self.worker.place, self.health, self.counters, clock)
         self.latency = LatencyProbe()
         self.turns = Turns()
         framer = Framer(settings.object_url or "")

@@ -1,6 +1,7 @@
 """The spool: operations received by UDP while the store was unreachable. They survive a restart.
 
-Each operation keeps the batch id of its first attempt, so the log gets it once.
+Each operation keeps the batch id of its first attempt, so the log gets it once. Each worker has a
+file of its own. Files that more workers of an earlier run left are sent first, and then removed.
 """
 
 import asyncio
@@ -8,13 +9,16 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from oplogd.clock import SYSTEM, Clock
+from oplogd.config.settings import Settings
 from oplogd.errors import StoreError
 from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.spool_file import SpooledBatch, SpoolFile, reason, size_of
+from oplogd.ingest.spool_paths import SpoolPaths
 from oplogd.model.operation import Operation
 from oplogd.store import BatchId
 from oplogd.watch.health import Health, Part
@@ -25,10 +29,10 @@ _T = TypeVar("_T")
 
 
 class Spool:
-    """A bounded file. ``max_bytes`` counts keys and data.
+    """A bounded file, and the files that are left. ``max_bytes`` counts keys and data of all.
 
-    Methods raise StoreError if the file fails, and report it to ``health``. ``counters`` get the
-    operations found in the file or lost from it. The caller counts its own.
+    Methods raise StoreError if a file fails, and report it to ``health``. ``counters`` get the
+    operations found in the files or lost from them. The caller counts its own.
     """
 
     def __init__(
@@ -38,9 +42,11 @@ class Spool:
         health: Health,
         counters: IngestCounters | None = None,
         clock: Clock = SYSTEM,
+        left: Callable[[], Sequence[Path]] = tuple,
     ) -> None:
+        """``left``: returns the paths of the files that are left."""
         self._clock = clock
-        self._path = path
+        self._find_left = left
         self._counters = counters or IngestCounters()
         self.max_bytes = max_bytes
         self._reading = health.part("spool (reading)", "the file can be read again")
@@ -48,21 +54,42 @@ class Spool:
         self._tried = 0.0
         self._counted_found = self._counted_lost = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
-        self._file = SpoolFile(path)  # used in the thread only, except for its numbers
+        # Files are used in the thread only, except for their numbers.
+        self._file = SpoolFile(path)
+        self._left: list[SpoolFile] = []
+        self._files = [self._file]
+        # The file of the last batch of ``first``.
+        self._read = self._file
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        number: int,
+        count: int,
+        health: Health,
+        counters: IngestCounters,
+        clock: Clock,
+    ) -> Self | None:
+        """Return the spool of a worker, 0 to ``count`` - 1; None without --spool."""
+        if settings.spool is None:
+            return None
+        paths = SpoolPaths(settings.spool, number, count)
+        return cls(paths.own, settings.spool_size, health, counters, clock, paths.left)
 
     @property
     def operations(self) -> int:
-        return self._file.operations
+        return sum(file.operations for file in self._files)
 
     @property
     def bytes(self) -> int:
-        return self._file.bytes
+        return sum(file.bytes for file in self._files)
 
     async def open(self) -> None:
-        await self._run(self._file.open, None)
+        await self._run(self._open, None)
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._file.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown(wait=False)
 
     async def mend(self) -> None:
@@ -71,7 +98,7 @@ class Spool:
             await self._clock.sleep(MEND_SECONDS)
             if self._writing.trouble and self._clock.monotonic() - self._tried > MEND_SECONDS:
                 with contextlib.suppress(StoreError):  # `_run` has reported it
-                    await self._run(self._file.delete_sent, self._writing)
+                    await self._run(self._delete_sent, self._writing)
 
     async def put(self, operations: Sequence[Operation], batch_id: BatchId) -> int:
         """Add the first operations, as many as fit, and return their number."""
@@ -82,29 +109,52 @@ class Spool:
                 break
             count += 1
         if count:
-            fitting = operations[:count]
-            await self._run(lambda: self._file.put(fitting, batch_id), self._writing)
+            put = partial(self._file.put, operations[:count], batch_id)
+            await self._run(lambda: _named(self._file, put), self._writing)
         return count
 
     async def first(self, max_operations: int, max_bytes: int) -> SpooledBatch | None:
         """Return the oldest operations of one writer that fit, at least one; None if empty."""
-        return await self._run(lambda: self._file.first(max_operations, max_bytes), self._reading)
+        return await self._run(lambda: self._first(max_operations, max_bytes), self._reading)
 
     async def drop(self, batch: SpooledBatch) -> None:
         """Remove the first batch. If that fails, ``first`` does not return it again either."""
         with contextlib.suppress(StoreError):  # `_run` has reported it
-            await self._run(lambda: self._file.drop(batch), self._writing)
+            file = self._read
+            await self._run(lambda: _named(file, partial(file.drop, batch)), self._writing)
+
+    def _open(self) -> None:
+        self._left = [SpoolFile(path) for path in self._find_left()]
+        self._files = [*self._left, self._file]
+        for file in self._files:
+            _named(file, file.open)
+
+    def _close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def _first(self, max_operations: int, max_bytes: int) -> SpooledBatch | None:
+        """Return the first batch of the first file that has one. Remove empty files before it."""
+        while self._left:
+            file = self._read = self._left[0]
+            if batch := _named(file, partial(file.first, max_operations, max_bytes)):
+                return batch
+            file.remove()
+            del self._left[0]
+        file = self._read = self._file
+        return _named(file, partial(file.first, max_operations, max_bytes))
+
+    def _delete_sent(self) -> None:
+        for file in (*self._left, self._file):
+            _named(file, file.delete_sent)
 
     async def _run(self, work: Callable[[], _T], part: Part | None) -> _T:
         try:
             result = await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        except (sqlite3.Error, StoreError) as error:
-            message = str(error)
-            if isinstance(error, sqlite3.Error):
-                message = f"spool {self._path}: {reason(error)} (--spool)"
+        except StoreError as error:
             if part is not None:
-                part.bad(message)
-            raise StoreError(message) from error
+                part.bad(str(error))
+            raise
         finally:
             self._tried = self._clock.monotonic()
             self._count_found_and_lost()
@@ -114,11 +164,19 @@ class Spool:
 
     def _count_found_and_lost(self) -> None:
         """Count the operations found and lost since the last call. The thread may add more."""
-        found = self._file.found - self._counted_found
-        lost = self._file.lost - self._counted_lost
+        found = sum(file.found for file in self._files) - self._counted_found
+        lost = sum(file.lost for file in self._files) - self._counted_lost
         self._counted_found += found
         self._counted_lost += lost
         self._counters.recovered += found
         self._counters.in_spool += found
         self._counters.discarded += lost
         self._counters.in_spool -= lost
+
+
+def _named(file: SpoolFile, work: Callable[[], _T]) -> _T:
+    """Return the result of work on a file. Raises StoreError, which names the file."""
+    try:
+        return work()
+    except sqlite3.Error as error:
+        raise StoreError(f"spool {file.path}: {reason(error)} (--spool)") from error

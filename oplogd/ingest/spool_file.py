@@ -55,7 +55,7 @@ class SpoolFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self.operations = 0
         # Keys and data.
         self.bytes = 0
@@ -80,6 +80,19 @@ class SpoolFile:
             os.close(self._lock)
             self._lock = None
 
+    def remove(self) -> None:
+        """Remove the empty file, under its lock. If that fails, a warning says so."""
+        lock, self._lock = self._lock, None
+        self.close()
+        try:
+            if _identity(self.path) == self._identity:
+                self.path.unlink()
+        except OSError as error:
+            logger.warning("spool %s: cannot remove the empty file: %s", self.path, error)
+        finally:
+            if lock is not None:
+                os.close(lock)
+
     def put(self, operations: Sequence[Operation], batch_id: BatchId) -> None:
         """Add operations at the end, all or none."""
         rows = [
@@ -88,9 +101,9 @@ class SpoolFile:
         ]
 
         def work(db: sqlite3.Connection) -> None:
-            if _identity(self._path) != self._identity:
+            if _identity(self.path) != self._identity:
                 raise StoreError(
-                    f"spool {self._path}: the file was moved or removed;"
+                    f"spool {self.path}: the file was moved or removed;"
                     " its operations are sent first (--spool)"
                 )
             with _transaction(db):
@@ -144,17 +157,17 @@ class SpoolFile:
 
     def connection(self) -> sqlite3.Connection:
         """Return the open connection; open the file if needed."""
-        if self._db is None or (not self.operations and _identity(self._path) != self._identity):
+        if self._db is None or (not self.operations and _identity(self.path) != self._identity):
             self.close()
-            self._lock = _lock(self._path)
-            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._lock = _lock(self.path)
+            self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self._db.executescript(PRAGMAS + _SCHEMA)
-            before, self._identity = self._identity, _identity(self._path)
+            before, self._identity = self._identity, _identity(self.path)
             if before not in (None, self._identity):
                 if self.operations:
                     logger.error(
                         "spool %s: the file that is gone held %d operations",
-                        self._path,
+                        self.path,
                         self.operations,
                     )
                 self._sent = 0

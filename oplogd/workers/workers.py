@@ -46,6 +46,11 @@ class Worker(NamedTuple):
     number: int
 
     @property
+    def place(self) -> tuple[int, int]:
+        """The number of this worker, and how many there are."""
+        return self.number, self.workers.count
+
+    @property
     def places(self) -> WorkerPlaces | None:
         """The places of consumers, seen by this worker; None if it is alone."""
         shared = self.workers.places
