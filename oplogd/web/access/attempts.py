@@ -15,18 +15,11 @@ import hashlib
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple
 
 from oplogd.host.senders import units_of
-
-
-class AttemptLimit(NamedTuple):
-    """``burst`` guesses at once, then one more every ``seconds``."""
-
-    burst: int
-    seconds: float
-
+from oplogd.web.access.buckets import AttemptLimit, Bucket, Buckets, BucketState, BucketStates
 
 # For an IPv4 address or an IPv6 /64, the smallest unit of one customer: 8,640 guesses per
 # day.
@@ -56,11 +49,6 @@ class MemoryBounds(NamedTuple):
     remembered_per_address: int = 16
 
 
-# How many guesses are left, since when, and the wrong attempts.
-BucketState: TypeAlias = tuple[float, float, list[bytes]]
-BucketStates: TypeAlias = dict[str, BucketState]
-
-
 class LimiterState(NamedTuple):
     """All that an ``AttemptLimiter`` remembers, each part oldest first."""
 
@@ -70,95 +58,6 @@ class LimiterState(NamedTuple):
     addresses: BucketStates
     known: dict[str, int]
     successes: int
-
-
-class _Bucket:
-    """A token bucket of guesses. ``wrong``: the last counted wrong attempts."""
-
-    __slots__ = ("_at", "_left", "_limit", "_remembered", "wrong")
-
-    def __init__(self, limit: AttemptLimit, now: float, remembered: int) -> None:
-        self._limit = limit
-        self._left = float(limit.burst)
-        self._at = now
-        self._remembered = remembered
-        self.wrong: OrderedDict[bytes, None] = OrderedDict()
-
-    def wait_seconds(self, now: float) -> float:
-        """Return the seconds until the next guess, 0 if it is possible now."""
-        left = self._left_at(now)
-        return 0.0 if left >= 1 else (1 - left) * self._limit.seconds
-
-    def is_full(self, now: float) -> bool:
-        return self._left_at(now) >= self._limit.burst
-
-    def spend(self, attempt: bytes, now: float) -> None:
-        self._left = self._left_at(now) - 1
-        self._at = now
-        self.remember(attempt)
-
-    def remember(self, attempt: bytes) -> None:
-        self.wrong[attempt] = None
-        self.wrong.move_to_end(attempt)
-        if len(self.wrong) > self._remembered:
-            self.wrong.popitem(last=False)
-
-    @property
-    def state(self) -> BucketState:
-        return self._left, self._at, list(self.wrong)
-
-    @state.setter
-    def state(self, state: BucketState) -> None:
-        self._left, self._at, wrong = state
-        self.wrong = OrderedDict.fromkeys(wrong)
-
-    def _left_at(self, now: float) -> float:
-        return min(float(self._limit.burst), self._left + (now - self._at) / self._limit.seconds)
-
-
-class _Buckets:
-    """Buckets of many addresses or networks, in the order of their last guess.
-
-    A bucket is removed only once it is full again, so removing one never gives away a guess. Few
-    are not full: each of them had a guess within the time of its burst that EVERYBODY or a cell
-    counted too, or belongs to a known address.
-    """
-
-    def __init__(self, limit: AttemptLimit, size: int, remembered: int) -> None:
-        self._limit = limit
-        self._size = size
-        self._remembered = remembered
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._buckets)
-
-    def get(self, key: str) -> _Bucket | None:
-        return self._buckets.get(key)
-
-    def wait_seconds(self, key: str, now: float) -> float:
-        bucket = self._buckets.get(key)
-        return bucket.wait_seconds(now) if bucket else 0.0
-
-    def spend(self, key: str, attempt: bytes, now: float) -> None:
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            bucket = self._buckets[key] = _Bucket(self._limit, now, self._remembered)
-        bucket.spend(attempt, now)
-        self._buckets.move_to_end(key)
-        while len(self._buckets) > self._size and next(iter(self._buckets.values())).is_full(now):
-            self._buckets.popitem(last=False)
-
-    @property
-    def states(self) -> BucketStates:
-        return {key: bucket.state for key, bucket in self._buckets.items()}
-
-    @states.setter
-    def states(self, states: Mapping[str, BucketState]) -> None:
-        self._buckets.clear()
-        for key, state in states.items():
-            bucket = self._buckets[key] = _Bucket(self._limit, 0.0, self._remembered)
-            bucket.state = state
 
 
 class AttemptLimiter:
@@ -178,11 +77,11 @@ class AttemptLimiter:
         self._key = key or secrets.token_bytes(32)
         bounds = bounds or MemoryBounds()
         self._max_known = bounds.known
-        self._cells = _Buckets(CELL, CELLS, 0)
+        self._cells = Buckets(CELL, CELLS, 0)
         # Full, whatever the time of the first guess.
-        self.everybody = _Bucket(EVERYBODY, float("-inf"), bounds.remembered)
-        self.networks = _Buckets(NETWORK, bounds.buckets, 0)
-        self.addresses = _Buckets(ADDRESS, bounds.buckets, bounds.remembered_per_address)
+        self.everybody = Bucket(EVERYBODY, float("-inf"), bounds.remembered)
+        self.networks = Buckets(NETWORK, bounds.buckets, 0)
+        self.addresses = Buckets(ADDRESS, bounds.buckets, bounds.remembered_per_address)
         # The number of the success that each known address is kept for.
         self.known: OrderedDict[str, int] = OrderedDict()
         self._successes = 0
@@ -192,13 +91,19 @@ class AttemptLimiter:
 
         Otherwise return the seconds until it may be checked, and count nothing.
         """
-        if wait := self.wait_seconds(address, attempt):
-            return wait
+        own, network = units_of(address)
+        now = self._clock()
+        wait = self.wait_of(own, network, attempt, now)
+        if not wait:
+            self.count(own, network, attempt, now, is_right=is_right)
+        return wait
+
+    def count(self, own: str, network: str, attempt: bytes, now: float, *, is_right: bool) -> None:
+        """Count an attempt of an address of these units. ``wait_of`` must have returned 0."""
         if is_right:
-            self.succeeded(address)
+            self.count_right(own)
         else:
-            self.failed(address, attempt)
-        return 0.0
+            self.count_wrong(own, network, attempt, now)
 
     def wait_seconds(self, address: str, attempt: bytes) -> float:
         """Return the seconds until this attempt may be checked, 0 if it may be checked now.

@@ -66,11 +66,11 @@ class Authenticator:
         workers = workers or Workers()
         self._key = workers.secret_of(f"{self.subject}: passwords")
         self._limiter: Limiter
-        journal = workers.attempts.get(self.subject)
-        if journal is None:
+        if workers.count == 1:
             self._limiter = AttemptLimiter(clock.monotonic)
         else:
             cells = workers.secret_of(f"{self.subject}: cells of networks")
+            journal = workers.attempts[self.subject]
             self._limiter = SharedAttempts(journal, cells, clock.monotonic)
         self._expected = self._digest(password.reveal().encode()) if password else None
         self._refused = SenderEpisodes(

@@ -30,8 +30,8 @@ class _Counted(NamedTuple):
     own: str
     network: str
     attempt: bytes
-    is_right: bool
     now: float
+    is_right: bool
 
 
 class _State:
@@ -51,12 +51,8 @@ class _State:
         self._limiter.forget_attempts_of_addresses()
 
     def apply(self, change: bytes) -> None:
-        counted = msgspec.msgpack.decode(change, type=_Counted)
-        if counted.is_right:
-            self._limiter.count_right(counted.own)
-        else:
-            own, network, attempt, _, now = counted
-            self._limiter.count_wrong(own, network, attempt, now)
+        own, network, attempt, now, is_right = msgspec.msgpack.decode(change, type=_Counted)
+        self._limiter.count(own, network, attempt, now, is_right=is_right)
 
 
 class SharedAttempts:
@@ -83,6 +79,6 @@ class SharedAttempts:
             now = self._clock()
             wait = limiter.wait_of(own, network, attempt, now)
             if not wait and not (is_right and limiter.is_freshly_known(own)):
-                counted = _Counted(own, network, attempt, is_right, now)
+                counted = _Counted(own, network, attempt, now, is_right)
                 copy.change(msgspec.msgpack.encode(counted))
         return wait

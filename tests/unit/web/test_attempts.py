@@ -13,10 +13,10 @@ from oplogd.web.access.attempts import (
     CELL,
     EVERYBODY,
     NETWORK,
-    AttemptLimit,
     AttemptLimiter,
     MemoryBounds,
 )
+from oplogd.web.access.buckets import AttemptLimit
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
@@ -220,6 +220,18 @@ def test_forgetting_an_address_gives_away_no_guess(clock: VirtualClock) -> None:
     clock.seconds += REFILL_SECONDS
     guess(limiter, HERE, 1)
     assert len(limiter.addresses) == 2
+
+
+@pytest.mark.parametrize("others", [1, 2])
+def test_an_address_that_is_often_right_stays_known(clock: VirtualClock, others: int) -> None:
+    """``others``: how many new addresses are right between two times of this one."""
+    limiter = AttemptLimiter(clock.monotonic, MemoryBounds(known=6))
+    limiter.succeeded(HERE)
+    for number in range(0, 30 * others, others):
+        for other in range(number, number + others):
+            limiter.succeeded(f"10.0.0.{other}")
+        assert HERE in limiter.known
+        limiter.succeeded(HERE)
 
 
 def test_the_memory_of_the_limiter_is_bounded(clock: VirtualClock, few_cells: int) -> None:

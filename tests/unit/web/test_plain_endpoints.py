@@ -24,7 +24,7 @@ from oplogd.topics.codec.codec import reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.watch.health import Health
-from oplogd.web.access.attempts import ADDRESS
+from oplogd.web.access.attempts import ADDRESS, AttemptLimiter
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import PlainRequest
@@ -195,14 +195,16 @@ async def test_only_the_right_password_is_admitted_and_others_are_not_counted_he
 async def test_the_right_password_is_left_to_the_app_while_its_address_must_wait() -> None:
     bench = Bench("secret")
     for number in range(ADDRESS.burst):
-        bench.writers._limiter.failed("192.0.2.1", b"%d" % number)
+        bench.writers._limiter.judge("192.0.2.1", b"%d" % number, is_right=False)
     assert bench.leaves(ONE, {b"authorization": RIGHT})
 
 
 async def test_an_address_with_the_right_password_becomes_known() -> None:
     bench = Bench("secret")
     assert not bench.leaves(ONE, {b"authorization": RIGHT})
-    assert list(bench.writers._limiter.known) == ["192.0.2.1"]
+    limiter = bench.writers._limiter
+    assert isinstance(limiter, AttemptLimiter)
+    assert list(limiter.known) == ["192.0.2.1"]
 
 
 @pytest.mark.parametrize(("body", "type_"), [(b"1\n2\n", NDJSON), (b"[1,2]", JSON)])

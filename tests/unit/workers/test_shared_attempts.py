@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from oplogd.shared.journal import Journal
 from oplogd.web.access import attempts
 from oplogd.web.access.attempts import ADDRESS, CELL, AttemptLimiter, MemoryBounds
+from oplogd.web.access.buckets import AttemptLimit
 from oplogd.web.access.shared_attempts import SharedAttempts
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
@@ -43,7 +44,7 @@ def test_workers_decide_as_one_limiter_would(
     ``changes``: a snapshot is made after each change, after few, or never.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(attempts, "EVERYBODY", attempts.AttemptLimit(12, 1.0))
+        patch.setattr(attempts, "EVERYBODY", AttemptLimit(12, 1.0))
         patch.setattr(attempts, "CELLS", 2)
         clock = VirtualClock()
         one = AttemptLimiter(clock.monotonic, SMALL, KEY)
