@@ -144,12 +144,12 @@ class Settings:
         "differ, the longer one counts.",
     )  # fmt: skip
     spool: Path | None = _mongo("--spool", "PATH", None, values.path,
-        "SQLite file that keeps operations received over UDP while MongoDB is unreachable. Not "
-        "set: in memory only. Needs --mongo-url.",
+        "SQLite file that keeps operations received over UDP while MongoDB is unreachable. Workers"
+        " besides the first add .worker-1 and so on. Not set: in memory only. Needs --mongo-url.",
         empty_is_unset=True,
     )  # fmt: skip
     spool_size: int = _mongo("--spool-size", "SIZE", "1GB", convert.size(1 << 20),
-        "Maximum size of the spool, at least 1MB.",
+        "Maximum size of the spool, at least 1MB. Workers have equal parts of it.",
     )  # fmt: skip
     password: Secret | None = secret("Passwords and TLS", "--password", "PASSWORD", Secret,
         "Password for following streams and for reading topics. Not set, or empty: none required.",
@@ -168,12 +168,12 @@ class Settings:
     max_queued_events: int = _limits("--max-queued-events", "N", "100000", convert.count(1),
         "Maximum number of operations that wait to be stored (the queue), at least 1. When the "
         "queue is full, UDP drops operations and HTTP answers 503. Messages of topics have a queue "
-        "of the same size.",
+        "of the same size. Workers have equal parts of it, and take no body with more.",
     )  # fmt: skip
     max_queued_bytes: int = _limits("--max-queued-bytes", "SIZE", "64MB", convert.size(65536),
         "Maximum size of the queue in memory, at least 64KB. Messages have a queue of the"
         " same size, and so have fenced operations and the records of transactions that wait for"
-        " the store.",
+        " the store. Workers have equal parts of it, and take no body with more.",
     )  # fmt: skip
     max_body_size: int = _limits("--max-body-size", "SIZE", "16MB", convert.size(1),
         "Maximum size of the body of an HTTP request after decompression, at least 1 byte.",
@@ -182,7 +182,7 @@ class Settings:
         "Memory for all bodies that are being received and decoded, compressed and "
         "decompressed, at least 64KB. Above it HTTP answers 503, except to bodies up to 64KB, which"
         " have a sixteenth of it in reserve. Bodies of polls have an eighth of it besides, at least"
-        " 4MB.",
+        " 4MB. Workers have equal parts of it, and take no body that needs more.",
     )  # fmt: skip
     max_header_size: int = _limits("--max-header-size", "SIZE", "64KB", convert.size(1024),
         "Maximum size of the URL and headers of an HTTP request, at least 1KB. Above it "
@@ -198,11 +198,11 @@ class Settings:
         "answers 408.",
     )  # fmt: skip
     max_clients: int = _limits("--max-clients", "N", "10000", convert.count(1),
-        "Consumers that may follow at the same time, at least 1.",
+        "Consumers that may follow at the same time, at least 1. All workers count together.",
     )  # fmt: skip
     max_clients_per_address: int = _limits("--max-clients-per-address", "N", "0", convert.count(0),
         "Consumers that may follow at the same time from one IP address. Above it HTTP "
-        "answers 429. 0: no limit.",
+        "answers 429. 0: no limit. All workers count together.",
     )  # fmt: skip
     max_filter_values: int = _limits("--max-filter-values", "N", "1000", convert.count(1),
         "Types and parents that the filter of one consumer may list together, at least 1. Above it"
@@ -210,11 +210,11 @@ class Settings:
     )  # fmt: skip
     ring_size: int = _streams("--ring-size", "N", "65536", convert.count(16),
         "Maximum number of operations in memory for consumers (the ring), at least 16. Slower "
-        "consumers read from the store.",
+        "consumers read from the store. Each worker has a ring of this size.",
     )  # fmt: skip
     ring_bytes: int = _streams("--ring-bytes", "SIZE", "64MB", convert.size(65536),
         "Maximum size of the ring, at least 64KB. The rings of all topics together may have the"
-        " same again.",
+        " same again. Workers have equal parts of it.",
     )  # fmt: skip
     heartbeat: float = _streams("--heartbeat", "DURATION", "20s", values.heartbeat,
         "Longest silence on a stream before a heartbeat is sent, more than 0 and at most 25s.",
