@@ -32,7 +32,8 @@ class Spool:
     """A bounded file, and the files that are left. ``max_bytes`` counts keys and data of all.
 
     Methods raise StoreError if a file fails, and report it to ``health``. ``counters`` get the
-    operations found in the files or lost from them. The caller counts its own.
+    operations found in the files or lost from them. The caller counts its own. ``in_spool`` may
+    be the number that an earlier process with the same counters has counted already.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class Spool:
         self._reading = health.part("spool (reading)", "the file can be read again")
         self._writing = health.part("spool", "the file can be written again")
         self._tried = 0.0
-        self._counted_found = self._counted_lost = 0
+        self._counted_found, self._counted_lost = self._counters.in_spool, 0
+        self._is_open = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="spool")
         # Files are used in the thread only, except for their numbers.
         self._file = SpoolFile(path)
@@ -87,6 +89,8 @@ class Spool:
 
     async def open(self) -> None:
         await self._run(self._open, None)
+        self._is_open = True
+        self._count_found_and_lost()
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
@@ -164,14 +168,18 @@ class Spool:
 
     def _count_found_and_lost(self) -> None:
         """Count the operations found and lost since the last call. The thread may add more."""
-        found = sum(file.found for file in self._files) - self._counted_found
-        lost = sum(file.lost for file in self._files) - self._counted_lost
-        self._counted_found += found
-        self._counted_lost += lost
-        self._counters.recovered += found
-        self._counters.in_spool += found
-        self._counters.discarded += lost
-        self._counters.in_spool -= lost
+        if not self._is_open:
+            return
+        found = sum(file.found for file in self._files)
+        lost = sum(file.lost for file in self._files)
+        more, less = found - self._counted_found, lost - self._counted_lost
+        self._counted_found, self._counted_lost = found, lost
+        if more < 0:  # an earlier process has counted operations that are gone
+            more, less = 0, less - more
+        self._counters.recovered += more
+        self._counters.in_spool += more
+        self._counters.discarded += less
+        self._counters.in_spool -= less
 
 
 def _named(file: SpoolFile, work: Callable[[], _T]) -> _T:

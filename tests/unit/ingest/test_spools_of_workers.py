@@ -208,3 +208,21 @@ async def test_a_killed_worker_leaves_its_file_to_its_successor(tmp_path: Path) 
     assert batch.operations == numbered(3)
     assert successor.counters.recovered == 3
     await successor.spool.close()
+
+
+@pytest.mark.parametrize(
+    ("counted", "recovered", "discarded"), [(0, 5, 0), (3, 2, 0), (5, 0, 0), (7, 0, 2)]
+)
+async def test_operations_that_an_earlier_process_has_counted_do_not_count_again(
+    tmp_path: Path, counted: int, recovered: int, discarded: int
+) -> None:
+    """``counted``: by a worker killed in this place, whose successor has its counters."""
+    path = tmp_path / "s.db"
+    await spooled(path, 0, 2, numbered(2))
+    await spooled(path, 1, 2, numbered(3))
+    counters = IngestCounters(in_spool=counted)
+    paths = SpoolPaths(path)
+    spool = Spool(paths.own, HUGE, Health(), counters, left=paths.left)
+    await spool.open()
+    assert counters == IngestCounters(in_spool=5, recovered=recovered, discarded=discarded)
+    await spool.close()
