@@ -83,7 +83,8 @@ class Agent:
         self.fenced = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.ignored = IgnoredMembers(self.counters, clock)
         self.udp = UdpIngest(udp_sockets, self.queue, self.counters, self.ignored, clock)
-        self.spool = Spool.of(settings, *self.worker.place, self.health, self.counters, clock)
+        number, count = self.worker.number, self.worker.workers.count
+        self.spool = Spool.of(settings, number, count, self.health, self.counters, clock)
         self.latency = LatencyProbe()
         self.turns = Turns()
         framer = Framer(settings.object_url or "")

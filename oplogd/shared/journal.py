@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from oplogd.shared.lock import ProcessLock
+from oplogd.shared.record_lock import RecordLock
 
 _HEADER = 4 * 8
 _LENGTH = 4
@@ -41,8 +41,8 @@ class Journal:
     A change or a snapshot counts once the word for its length or its generation is written.
     """
 
-    def __init__(self, name: str, changes: int = 1 << 18, snapshot: int = 8 << 20) -> None:
-        self.lock = ProcessLock(name)
+    def __init__(self, changes: int = 1 << 18, snapshot: int = 8 << 20) -> None:
+        self.lock = RecordLock()
         self.most_changes = changes
         self.most_snapshot = snapshot
         self._generation = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")

@@ -5,7 +5,7 @@ import mmap
 import secrets
 from typing import Literal, Protocol
 
-from oplogd.shared.lock import ProcessLock
+from oplogd.shared.record_lock import RecordLock
 
 # The limit that a new consumer would exceed.
 Full = Literal["max_clients", "max_clients_per_address"]
@@ -66,7 +66,7 @@ class SharedPlaces:
     """
 
     def __init__(self, count: int, max_clients: int) -> None:
-        self.lock = ProcessLock("places")
+        self.lock = RecordLock()
         # Secret, so that no client chooses addresses whose slots collide.
         self.key = secrets.token_bytes(32)
         self.capacity = min(max_clients, MOST_PER_PROCESS)
@@ -147,7 +147,7 @@ class _Table:
             self._close(place // _SLOT_WORDS)
 
     def clear(self) -> None:
-        self._memory[:] = bytes(len(self._memory))
+        self._memory.madvise(mmap.MADV_REMOVE)
 
     def _find(self, key: tuple[int, int]) -> int:
         """Return the first word of the slot of a key, or of the free slot for it."""

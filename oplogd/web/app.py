@@ -50,8 +50,8 @@ def create_web(agent: Agent) -> Web:
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
     clock, workers = agent.clock, agent.worker.workers
-    readers = ReadAuthenticator(settings.password, allowed_hosts, clock, workers)
-    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts, clock, workers)
+    readers = ReadAuthenticator(settings.password, allowed_hosts, clock, workers=workers)
+    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts, clock, workers=workers)
 
     def is_stopping() -> bool:
         return agent.stopping

@@ -15,15 +15,13 @@ class Workers:
     together; one worker alone does not need it.
     """
 
-    def __init__(self, count: int = 1, max_clients: int = 10_000) -> None:
+    def __init__(self, count: int = 1, *, max_clients: int = 10_000) -> None:
         self.count = count
         self._secret = secrets.token_bytes(32)
         self.places = SharedPlaces(count, max_clients) if count > 1 else None
         # The counted attempts of the passwords, by the subject of each.
         self.attempts = (
-            {subject: Journal(f"attempts {subject}") for subject in ("reading", "writing")}
-            if count > 1
-            else {}
+            {subject: Journal() for subject in ("reading", "writing")} if count > 1 else {}
         )
 
     def secret_of(self, purpose: str) -> bytes:
@@ -44,11 +42,6 @@ class Worker(NamedTuple):
 
     workers: Workers
     number: int
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """The number of this worker, and how many there are."""
-        return self.number, self.workers.count
 
     @property
     def places(self) -> WorkerPlaces | None:

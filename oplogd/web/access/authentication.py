@@ -59,6 +59,7 @@ class Authenticator:
         password: Secret | None,
         allowed_hosts: Collection[str],
         clock: Clock,
+        *,
         workers: Workers | None = None,
     ) -> None:
         self._clock = clock
@@ -197,9 +198,10 @@ class ReadAuthenticator(Authenticator):
         password: Secret | None,
         allowed_hosts: Collection[str],
         clock: Clock,
+        *,
         workers: Workers | None = None,
     ) -> None:
-        super().__init__(password, allowed_hosts, clock, workers)
+        super().__init__(password, allowed_hosts, clock, workers=workers)
         self._signer = ExpiringSigner(password.reveal()) if password else None
 
     def require(self, request: HTTPConnection) -> None:

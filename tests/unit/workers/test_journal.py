@@ -54,7 +54,7 @@ class Member:
 )
 def test_all_copies_are_alike(writers: list[int], most: int, snapshot: int) -> None:
     """In a journal with snapshots of a few changes, which forget some or none."""
-    journal = Journal("test", most, snapshot)
+    journal = Journal(most, snapshot)
     members = [Member(journal) for _ in range(3)]
     for number, writer in enumerate(writers):
         members[writer].add(b"%d" % number)
@@ -68,7 +68,7 @@ def test_all_copies_are_alike(writers: list[int], most: int, snapshot: int) -> N
 
 
 def test_a_copy_that_is_one_snapshot_behind_reads_on_and_loads_nothing() -> None:
-    journal = Journal("test", changes=50)
+    journal = Journal(changes=50)
     writer, reader = Member(journal), Member(journal)
     for number in range(10, 30):
         writer.add(b"%d" % number)
@@ -90,7 +90,7 @@ def test_a_writer_killed_at_any_word_of_a_snapshot_loses_nothing(
     monkeypatch: pytest.MonkeyPatch, word: int
 ) -> None:
     """``word``: how many words of the area it writes. The next snapshot is whole again."""
-    journal = Journal("test", changes=50)
+    journal = Journal(changes=50)
     writer, late, late_twice = (Member(journal) for _ in range(3))
     written = []
     for number in range(10, 99):

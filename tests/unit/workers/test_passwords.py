@@ -92,7 +92,9 @@ async def test_a_body_too_large_for_the_part_of_a_worker_is_refused_with_the_rea
 
 def test_a_plain_request_is_judged_by_the_limits_of_all_workers() -> None:
     workers, clock = Workers(2), VirtualClock()
-    one, other = (WriteAuthenticator(Secret("secret"), (), clock.clock, workers) for _ in range(2))
+    one, other = (
+        WriteAuthenticator(Secret("secret"), (), clock.clock, workers=workers) for _ in range(2)
+    )
 
     def plain(credentials: bytes) -> PlainRequest:
         return PlainRequest({b"authorization": b"Basic " + credentials}, bytearray(), HERE)

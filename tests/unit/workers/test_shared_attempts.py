@@ -48,7 +48,7 @@ def test_workers_decide_as_one_limiter_would(
         patch.setattr(attempts, "CELLS", 2)
         clock = VirtualClock()
         one = AttemptLimiter(clock.monotonic, SMALL, KEY)
-        journal = Journal("test", changes, 1 << 16)
+        journal = Journal(changes, 1 << 16)
 
         def worker() -> SharedAttempts:
             return SharedAttempts(journal, KEY, clock.monotonic, SMALL)
@@ -69,7 +69,7 @@ def test_workers_decide_as_one_limiter_would(
 
 @pytest.fixture
 def pair() -> tuple[SharedAttempts, SharedAttempts]:
-    journal = Journal("test")
+    journal = Journal()
     return SharedAttempts(journal, KEY, lambda: 0.0), SharedAttempts(journal, KEY, lambda: 0.0)
 
 
@@ -89,7 +89,7 @@ def test_the_right_password_of_a_known_address_needs_no_turn(
 
 
 def test_a_state_too_large_for_a_snapshot_forgets_wrong_attempts_but_no_guess() -> None:
-    journal = Journal("test", changes=300, snapshot=6_000)
+    journal = Journal(changes=300, snapshot=6_000)
     one, other = (SharedAttempts(journal, KEY, lambda: 0.0) for _ in range(2))
     addresses = [f"10.{number}.0.1" for number in range(10)]
     for address in addresses:
