@@ -30,6 +30,7 @@ from oplogd.host.stop import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN
 from oplogd.listen import open_listeners
 from oplogd.supervise import child
 from oplogd.supervise.place import Place, State
+from oplogd.workers.division import divided
 from oplogd.workers.workers import Worker, Workers
 
 # A worker ends itself at --shutdown-timeout, or soon after. Then it is killed.
@@ -39,7 +40,10 @@ logger = logging.getLogger("oplogd.supervisor")
 
 
 class Supervisor:
-    """``on_ready`` gets the base URL as soon as all workers serve."""
+    """``on_ready`` gets the base URL as soon as all workers serve.
+
+    Raises SettingError if the part of each worker of a setting would be too small.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,8 @@ class Supervisor:
         self._settings = settings
         self._on_ready = on_ready
         self._clock = clock
-        self._workers = Workers(settings.workers)
+        self._workers = Workers(settings.workers, max_clients=settings.max_clients)
+        self._part = divided(settings, settings.workers)
         self._places: list[Place] = []
         self._selector = selectors.DefaultSelector()
         self._served: Served | None = None
@@ -137,7 +142,7 @@ class Supervisor:
                 other.listeners.close()
         worker = Worker(self._workers, place.number)
         joined = server.Joined(worker, place.listeners, Link(theirs))
-        child.run(self._settings, joined, self._clock)
+        child.run(self._part, joined, self._clock)
 
     # --- Words and ends of workers ---
 
@@ -178,6 +183,7 @@ class Supervisor:
 
     def _ended(self, place: Place, code: int) -> None:
         self._cut(place)
+        self._workers.settle(place.number)
         how = f"ended with code {code}" if code >= 0 else f"was killed by signal {-code}"
         exit_code = code if code >= 0 else EXIT_FAILED
         if self._told:
@@ -261,6 +267,6 @@ def run(
 ) -> int:
     """Run an agent of several workers until a signal ends it. Return the exit code.
 
-    Raises StartupError.
+    Raises StartupError and SettingError.
     """
     return Supervisor(settings, on_ready, clock).run()
