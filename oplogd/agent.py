@@ -3,7 +3,7 @@
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from socket import socket
 from typing import Any
 
@@ -14,7 +14,6 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.garbage import Freezer
 from oplogd.host.descriptors import Descriptors
 from oplogd.ingest.appends import Appends
-from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.gate import Gate
 from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
@@ -22,6 +21,7 @@ from oplogd.ingest.request_writer import FencedWriter
 from oplogd.ingest.spool import Spool
 from oplogd.ingest.udp import UdpIngest
 from oplogd.ingest.writer import Writer
+from oplogd.shared.inbox import Inbox
 from oplogd.store import Store
 from oplogd.store.transactions import RecordLimits
 from oplogd.stream.caught_up import caught_up
@@ -33,6 +33,7 @@ from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
 from oplogd.tombstones import purge_tombstones
+from oplogd.topics.counters import TopicCounters
 from oplogd.topics.keeper import keep, sweep_topics
 from oplogd.topics.parts import TopicParts
 from oplogd.topics.transactions.idle import retire_groups
@@ -41,6 +42,7 @@ from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
 from oplogd.watch.lease_counters import LeaseCounters
 from oplogd.watch.rates import RateMeter, Rates
+from oplogd.watch.tasks import Tasks
 from oplogd.watch.turns import Turns, watch_turns
 from oplogd.workers.workers import Worker
 
@@ -66,7 +68,9 @@ class Agent:
         clock: Clock = SYSTEM,
         worker: Worker | None = None,
     ) -> None:
-        self.worker = worker or Worker.alone()
+        self.worker = worker = worker or Worker.alone()
+        tallies = worker.tallies
+        self.inbox = Inbox(worker.workers.mailboxes, worker.number, clock)
         self.settings = settings
         self.clock = clock = dataclasses.replace(clock, now_ms=store.clock.now_ms)
         self.clock_keeper = ClockKeeper(store, clock)
@@ -75,18 +79,20 @@ class Agent:
         self.appends = Appends(self.health, clock)
         self.sweep_asked = asyncio.Event()
         self.gate = Gate(store.space, self.health, self.sweep_soon, clock)
-        self.descriptors = Descriptors()
-        self.counters = IngestCounters()
-        self.leases = LeaseCounters()
+        self.descriptors = Descriptors(tallies.requests_refused.cell("connections"))
+        self.counters = tallies.ingest
+        self.leases = LeaseCounters(counted=tallies.leases, inbox=self.inbox)
         admit = self.gate.admit
         self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.fenced = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
         self.ignored = IgnoredMembers(self.counters, clock)
-        self.udp = UdpIngest(udp_sockets, self.queue, self.counters, self.ignored, clock)
-        number, count = self.worker.number, self.worker.workers.count
+        self.udp = UdpIngest(
+            udp_sockets, self.queue, self.counters, self.ignored, clock, tallies.datagrams
+        )
+        number, count = worker.number, worker.workers.count
         self.spool = Spool.of(settings, number, count, self.health, self.counters, clock)
-        self.latency = LatencyProbe()
-        self.turns = Turns()
+        self.latency = LatencyProbe(seconds=tallies.latency)
+        self.turns = Turns(tallies.loop)
         framer = Framer(settings.object_url or "")
         waker = Waker()
         self.ring = Ring(framer.route, settings.ring_size, settings.ring_bytes, waker.wake)
@@ -109,8 +115,12 @@ class Agent:
             feeds=self.feeds,
             clock=clock,
             ages=store.clock.ages,
-            places=self.worker.places,
+            places=worker.places,
+            counters=tallies.streams,
+            refused=tallies.consumers_refused,
         )
+        store.transactions.decisions = tallies.transactions
+        store.pointers.decisions = tallies.pointers
         self.topics = TopicParts(
             store,
             self.health,
@@ -120,6 +130,7 @@ class Agent:
             limits=RecordLimits(settings.txn_max_records, settings.txn_max_bytes),
             pointer_timeout=settings.pointer_timeout,
             leases=self.leases,
+            counters=TopicCounters(tallies.topics, worker.page),
             feeds=self.feeds,
             appends=self.appends,
             admit=admit,
@@ -133,9 +144,10 @@ class Agent:
             lambda: (self.counters.received, self.counters.ingested, self.hub.counters.events_sent),
             clock,
         )
+        self._tasks = Tasks(logger)
+        self._run = self._tasks.run
         # Resolves with a sentence when a task that must not end has died.
-        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._tasks: list[asyncio.Task[None]] = []
+        self.failed = self._tasks.failed
         # The queues, and the tasks that empty them.
         self._writing: list[tuple[BoundedQueue[Any], asyncio.Task[None]]] = []
 
@@ -175,6 +187,7 @@ class Agent:
         else:
             self.ring.restart(bounds.head)
         await self.gate.look()
+        self.inbox.start()
         self.udp.start()
         writer = Writer(
             self.store,
@@ -220,6 +233,8 @@ class Agent:
         self._run("freezer", Freezer(self.hub).run())
         self._run("rates", self._meter.run())
         self._run("turns", watch_turns(self.turns))
+        if self.worker.page is not None:
+            self._run("figures of topics", self.topics.counters.keep_saved(self.clock))
         self._run("watch of descriptors", self.descriptors.watch(self.clock))
         if self.spool is not None:
             self._run("spool", self.spool.mend())
@@ -252,17 +267,10 @@ class Agent:
 
     async def stop(self) -> None:
         """Cancel all tasks and close the spool."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
+        await self.inbox.stop()
         if self.spool is not None:
             await self.spool.close()
-
-    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
-        task.add_done_callback(self._ended)
-        self._tasks.append(task)
-        return task
 
     async def _is_stored_in_time(self) -> bool:
         """Return whether the queue is stored while there is still time to end everything else."""
@@ -277,10 +285,3 @@ class Agent:
         if not is_stored:
             logger.error("the store has not taken the queue within %g s: ending the rest", seconds)
         return is_stored
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or self.failed.done():
-            return
-        error = task.exception()
-        logger.critical("the %s has died: %r", task.get_name(), error, exc_info=error)
-        self.failed.set_result(f"the {task.get_name()} has died: {error!r}")

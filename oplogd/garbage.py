@@ -44,7 +44,7 @@ class Freezer:
 
     def look(self) -> None:
         """Freeze or collect if it is due."""
-        begun, connected = self._hub.connections, len(self._hub.consumers)
+        begun, connected = self._hub.counters.connections, len(self._hub.consumers)
         before, self._ended = self._ended, begun - connected
         if self._ended - self._collected >= max(_ENDED, _ENDED_PER_CONNECTED * connected):
             self._waited += 1

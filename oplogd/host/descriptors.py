@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import sys
+from ctypes import c_int64
 
 from oplogd.clock import Clock
 from oplogd.host.logs import Episode
@@ -21,10 +22,10 @@ logger = logging.getLogger("oplogd.http")
 
 
 class Descriptors:
-    """Keeps descriptors free for the store. ``refused``: connections closed to keep them."""
+    """Keeps descriptors free for the store. ``refused`` counts connections closed to keep them."""
 
-    def __init__(self) -> None:
-        self.refused = 0
+    def __init__(self, refused: c_int64 | None = None) -> None:
+        self._refused = c_int64() if refused is None else refused
         self._short = Episode(
             logger,
             "closing new connections: only a few file descriptors are free",
@@ -36,6 +37,10 @@ class Descriptors:
             "no file descriptor is free: the system closes new connections",
             quiet=_QUIET_SECONDS,
         )
+
+    @property
+    def refused(self) -> int:
+        return self._refused.value
 
     async def watch(self, clock: Clock) -> None:
         """Log the times without a free descriptor, until cancelled.
@@ -59,7 +64,7 @@ class Descriptors:
             if self._short.active:
                 self._short.end()
             return True
-        self.refused += 1
+        self._refused.value += 1
         self._short.occurred(detail=_advice(limit))
         return False
 

@@ -4,6 +4,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Callable
+from ctypes import c_int64
 
 from oplogd.host.logs import Episode
 
@@ -41,7 +42,7 @@ class SenderEpisodes:
     """Logs a problem once per address and episode.
 
     ``problem`` is continued by the address. ``quiet``: seconds without an occurrence that end the
-    episode of an address. ``count``: all occurrences. Call all methods from one thread.
+    episode of an address. ``counted``: counts all occurrences. Call all methods from one thread.
     """
 
     def __init__(
@@ -51,8 +52,9 @@ class SenderEpisodes:
         *,
         quiet: float,
         clock: Callable[[], float] = time.monotonic,
+        counted: c_int64 | None = None,
     ) -> None:
-        self.count = 0
+        self._counted = c_int64() if counted is None else counted
         self._logger = logger
         self._problem = problem
         self._quiet = quiet
@@ -61,9 +63,14 @@ class SenderEpisodes:
         self._others = self._episode("other addresses")
         self._episodes: dict[str, Episode] = {}
 
+    @property
+    def count(self) -> int:
+        """The number of all occurrences."""
+        return self._counted.value
+
     def occurred(self, address: str, detail: str, times: int = 1) -> None:
         """Count an occurrence. The first one of an address in an episode is logged."""
-        self.count += times
+        self._counted.value += times
         self._forget_quiet()
         unit, _ = units_of(address)
         if unit not in self._episodes:

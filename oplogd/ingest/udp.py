@@ -16,7 +16,7 @@ from oplogd.errors import DiskFullError, OperationError, QueueFullError
 from oplogd.host.datagrams import Datagrams, datagrams_of
 from oplogd.host.logs import Episode
 from oplogd.host.sockets import bind, share_port
-from oplogd.ingest.counters import IngestCounters
+from oplogd.ingest.counters import DatagramCounters, IngestCounters
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.queue import IngestQueue
 from oplogd.model.operation import Operation, decode, format_ms
@@ -83,16 +83,21 @@ class _Datagram(NamedTuple):
 
 
 class RefusedDatagrams:
-    """The last invalid datagrams. ``count``: their number since the start."""
+    """The last invalid datagrams. ``counters`` count all."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, counters: DatagramCounters) -> None:
+        self._counters = counters
         self._last: deque[_Datagram] = deque(maxlen=_REMEMBERED)
 
     def add(self, ms: int, sender: tuple[Any, ...], reason: str, raw: bytes) -> None:
         """Remember a datagram. ``sender``: an address as a socket returns it."""
-        self.count += 1
+        self._counters.refused += 1
         self._last.append(_Datagram(ms, sender, reason, raw[:_SHOWN_BYTES]))
+
+    @property
+    def count(self) -> int:
+        """The number since the start."""
+        return self._counters.refused
 
     def described(self) -> list[dict[str, str]]:
         """Return the datagrams for /status, the newest first."""
@@ -131,14 +136,16 @@ class UdpIngest:
         counters: IngestCounters,
         ignored: IgnoredMembers,
         clock: Clock = SYSTEM,
+        datagrams: DatagramCounters | None = None,
     ) -> None:
         self._clock = clock
+        self._counted = datagrams or DatagramCounters()
         self._sockets = list(sockets)
         self._datagrams = [datagrams_of(sock) for sock in sockets]
         self._queue = queue
         self._counters = counters
         self._ignored = ignored
-        self.refused = RefusedDatagrams()
+        self.refused = RefusedDatagrams(self._counted)
         self._overflow = Episode(
             logger, "the queue is full, dropping operations that come by UDP", quiet=QUIET_SECONDS
         )

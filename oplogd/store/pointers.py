@@ -106,8 +106,8 @@ class Pointers(Protocol):
     own time-out counts in place of ``timeout_ms``.
     """
 
-    @property
-    def decisions(self) -> Decisions: ...
+    # The agent may replace it before the start.
+    decisions: Decisions
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int

@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from oplogd.clock.ages import Present
@@ -12,6 +11,7 @@ from oplogd.model.message_id import record_id
 from oplogd.model.once import OnceNumber
 from oplogd.model.pointer import Decision
 from oplogd.model.transaction import Reason, Record, State
+from oplogd.shared.tally import Tally, tally
 
 # Rows of finished transactions are forgotten after this time.
 RETENTION_MS = 86_400_000
@@ -125,16 +125,16 @@ class Commit(NamedTuple):
                 yield format_id(Mark(offset, ms)) if first else None
 
 
-@dataclass
-class Decisions:
-    """Transactions or pointers decided by this process since its start.
+@tally
+class Decisions(Tally):
+    """Transactions or pointers decided by this process, and by earlier ones in its place.
 
     A pointer counts once for each topic.
     """
 
-    committed: int = 0
-    aborted: int = 0
-    timed_out: int = 0
+    committed: int
+    aborted: int
+    timed_out: int
 
     def add(self, decision: Decision | Reason, count: int = 1) -> None:
         match decision:
@@ -172,8 +172,8 @@ class Transactions(Protocol):
     key is never forgotten.
     """
 
-    @property
-    def decisions(self) -> Decisions: ...
+    # The agent may replace it before the start.
+    decisions: Decisions
 
     async def begin(self, new: NewTransaction) -> Transaction:
         """Begin a transaction and append its begin record to the commit log.

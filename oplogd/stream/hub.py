@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, get_args
+from typing import Literal
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
@@ -12,6 +12,7 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Position
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.shared.places import OwnPlaces, Places
+from oplogd.shared.tally import Tally, tally
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
@@ -52,6 +53,20 @@ Refusal = Literal[
     "bad_request",
 ]
 
+
+@tally
+class RefusedConsumers(Tally):
+    """The number of refused consumers by reason: see ``Refusal``."""
+
+    max_clients: int
+    max_clients_per_address: int
+    store: int
+    password: int
+    session: int
+    no_password: int
+    bad_request: int
+
+
 logger = logging.getLogger("oplogd.stream")
 
 
@@ -81,6 +96,8 @@ class Hub:
         clock: Clock = SYSTEM,
         ages: Callable[[], Ages] = Ages,
         places: Places | None = None,
+        counters: StreamCounters | None = None,
+        refused: RefusedConsumers | None = None,
     ) -> None:
         """``feeds``: the feeds of the topics; None where the store has none.
 
@@ -98,13 +115,11 @@ class Hub:
         self._places = places or OwnPlaces()
         self.stall_timeout = stall_timeout or float("inf")
         self._ending = False
-        self.counters = StreamCounters()
+        self.counters = counters or StreamCounters()
         # Number of refused consumers by the reason.
-        self.refused: dict[Refusal, int] = dict.fromkeys(get_args(Refusal), 0)
+        self.refused = refused or RefusedConsumers()
         self._read_slots = ReadSlots()
         self.pages = RecordPages(self._read_slots.entries, clock, ages)
-        # Number of consumers connected so far.
-        self.connections = 0
         self.consumers: set[StreamConsumer] = set()
 
     @property
@@ -149,10 +164,10 @@ class Hub:
             except BaseException:
                 feed.release(view)
                 raise
-            self.connections += 1
+            self.counters.connections += 1
             now = self._clock.monotonic()
             consumer = StreamConsumer(
-                self.connections,
+                self.counters.connections,
                 address,
                 subscription,
                 phase,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.follower import Pace
 
-# Most names in the answer of ``survey``.
+# Most names in the answer of ``shown_names``.
 MAX_NAMES = 200
 
 
@@ -28,14 +28,12 @@ class Named(NamedTuple):
 class Lags(NamedTuple):
     """``each``: every consumer with its lag; the negated id makes the tuples sortable.
 
-    ``largest``: most operations and most seconds, maybe of two consumers. ``names``: at most
-    MAX_NAMES with the largest lags. ``names_left_out``: the number of others.
+    ``largest``: most operations and most seconds, maybe of two consumers. ``named``: by name.
     """
 
     each: list[tuple[MeasuredLag, int, StreamConsumer]]
     largest: MeasuredLag
-    names: dict[str, Named]
-    names_left_out: int
+    named: dict[str, Named]
 
 
 async def survey(consumers: Iterable[StreamConsumer], now_ms: int) -> Lags:
@@ -48,15 +46,20 @@ async def survey(consumers: Iterable[StreamConsumer], now_ms: int) -> Lags:
         lag = measure(consumer, now_ms)
         each.append((lag, -consumer.id, consumer))
         if lag.operations:
-            largest = _larger(largest, lag)
+            largest = larger(largest, lag)
         if consumer.name:
             count, before = named.get(consumer.name, Named(0, MeasuredLag(0, 0.0)))
-            named[consumer.name] = Named(count + 1, _larger(before, lag))
+            named[consumer.name] = Named(count + 1, larger(before, lag))
         await pace.rest()
+    return Lags(each, largest, named)
+
+
+def shown_names(named: dict[str, Named]) -> tuple[dict[str, Named], int]:
+    """Return at most MAX_NAMES with the largest lags, and the number of others."""
     worst = heapq.nsmallest(
         MAX_NAMES, named.items(), key=lambda item: (-item[1].lag.seconds, item[0])
     )
-    return Lags(each, largest, dict(sorted(worst)), len(named) - len(worst))
+    return dict(sorted(worst)), len(named) - len(worst)
 
 
 def measure(consumer: StreamConsumer, now_ms: int) -> MeasuredLag:
@@ -67,5 +70,6 @@ def measure(consumer: StreamConsumer, now_ms: int) -> MeasuredLag:
     )
 
 
-def _larger(one: MeasuredLag, other: MeasuredLag) -> MeasuredLag:
+def larger(one: MeasuredLag, other: MeasuredLag) -> MeasuredLag:
+    """Return the most operations and the most seconds of two lags."""
     return MeasuredLag(max(one.operations, other.operations), max(one.seconds, other.seconds))

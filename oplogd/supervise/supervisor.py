@@ -156,6 +156,7 @@ class Supervisor:
             word = b""
         if word.startswith(words.READY):
             place.serves(time.monotonic())
+            self._workers.began(place.number, place.pid)
             served = word.removeprefix(words.READY)
             self._served = self._served or msgspec.json.decode(served, type=Served)
         elif word == words.SHUT:

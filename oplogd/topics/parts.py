@@ -31,6 +31,7 @@ class TopicParts:
         limits: RecordLimits,
         pointer_timeout: int,
         leases: LeaseCounters,
+        counters: TopicCounters,
         feeds: Feeds,
         appends: Appends,
         admit: Admit,
@@ -38,7 +39,7 @@ class TopicParts:
         topics = store.topics
         room = RecordRoom(max_queued, max_queued_bytes, admit)
         followed = feeds.acknowledged, feeds.is_followed
-        self.counters = counters = TopicCounters()
+        self.counters = counters
         self.known = known = KnownTopics(topics)
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit)
         self.writer = MessageWriter(topics, self.queue, health, feeds.acknowledged, appends)

@@ -17,8 +17,12 @@ _LOST_SECONDS = 600.0
 class LatencyProbe:
     """Measures one operation at a time. ``seconds``: the times measured."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds = Histogram()
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        seconds: Histogram | None = None,
+    ) -> None:
+        self.seconds = seconds or Histogram()
         self._clock = clock
         self._arrived = 0.0
         self._text: str | None = None

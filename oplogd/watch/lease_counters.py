@@ -1,10 +1,26 @@
-"""Counts of leases and fences, as this agent sees them. No I/O."""
+"""Counts of leases and fences, as this agent sees them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+import msgspec
+
+from oplogd.shared.inbox import Inbox
+from oplogd.shared.tally import Tally, tally
 from oplogd.store.leases import Lease
+
+# The kind of the messages between workers.
+_KIND = "lease"
+
+
+@tally
+class LeaseTally(Tally):
+    """See ``LeaseCounts``."""
+
+    polls: int
+    terms: int
+    stale_publishes: int
 
 
 class LeaseCounts(NamedTuple):
@@ -21,38 +37,86 @@ class LeaseCounts(NamedTuple):
     stale_publishes: int
 
 
-class LeaseCounters:
-    """Remembers held leases until they expire. ``clock`` returns seconds and never steps back."""
+class _Held(msgspec.Struct, array_like=True):
+    """A lease as a worker tells the others. ``term``: None after a release."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    name: str
+    term: int | None
+    left_ms: int = 0
+
+
+_decode = msgspec.msgpack.Decoder(_Held).decode
+
+
+class LeaseCounters:
+    """Remembers held leases until they expire. ``clock`` returns seconds and never steps back.
+
+    ``inbox``: of this process. By it the workers of an agent remember the same leases, so that a
+    term counts once.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        counted: LeaseTally | None = None,
+        inbox: Inbox | None = None,
+    ) -> None:
         self._clock = clock
+        self._inbox = inbox
+        if inbox is not None:
+            inbox.on(_KIND, self._hear)
         # Name -> term, and its end in seconds of the clock.
         self._held: dict[str, tuple[int, float]] = {}
-        self._polls = self._terms = self._stale = 0
+        self._counted = counted or LeaseTally()
 
     @property
     def counts(self) -> LeaseCounts:
+        counted = self._counted
+        return LeaseCounts(len(self.held), counted.polls, counted.terms, counted.stale_publishes)
+
+    @property
+    def held(self) -> Collection[str]:
+        """The names of leases whose holder polls this agent."""
         self._drop_expired()
-        return LeaseCounts(len(self._held), self._polls, self._terms, self._stale)
+        return self._held.keys()
 
     def add_poll(self, holder: str, lease: Lease) -> None:
         """Count the answer to a poll by ``holder``."""
-        self._polls += 1
+        self._counted.polls += 1
         if lease.holder != holder:
             return
         term, _ = self._held.get(lease.name, (None, 0.0))
-        if term is None:
-            self._drop_expired()
         if term != lease.term:
-            self._terms += 1
-        self._held[lease.name] = lease.term, self._clock() + lease.left_ms / 1000
+            self._counted.terms += 1
+        held = _Held(lease.name, lease.term, lease.left_ms)
+        self._remember(held)
+        self._tell(held)
 
     def add_release(self, name: str) -> None:
         """Forget a released lease."""
         self._held.pop(name, None)
+        self._tell(_Held(name, None))
 
     def add_stale_publish(self) -> None:
-        self._stale += 1
+        self._counted.stale_publishes += 1
+
+    def _remember(self, held: _Held) -> None:
+        if held.term is None:
+            self._held.pop(held.name, None)
+        else:
+            if held.name not in self._held:
+                self._drop_expired()
+            self._held[held.name] = held.term, self._clock() + held.left_ms / 1000
+
+    def _tell(self, held: _Held) -> None:
+        if self._inbox is not None:
+            self._inbox.broadcast(_KIND, msgspec.msgpack.encode(held))
+
+    def _hear(self, sender: int, body: bytes) -> None:
+        held = _decode(body)
+        known, _ = self._held.get(held.name, (0, 0.0))
+        if held.term is None or held.term >= known:  # or it comes late
+            self._remember(held)
 
     def _drop_expired(self) -> None:
         now = self._clock()

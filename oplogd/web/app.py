@@ -1,6 +1,6 @@
 """The FastAPI app: composes the endpoints of the wire contract."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi_offline import FastAPIOffline
@@ -50,8 +50,13 @@ def create_web(agent: Agent) -> Web:
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
     clock, workers = agent.clock, agent.worker.workers
-    readers = ReadAuthenticator(settings.password, allowed_hosts, clock, workers=workers)
-    writers = WriteAuthenticator(settings.ingest_password, allowed_hosts, clock, workers=workers)
+    refused = agent.worker.tallies.requests_refused
+    readers = ReadAuthenticator(
+        settings.password, allowed_hosts, clock, refused.cell("read"), workers=workers
+    )
+    writers = WriteAuthenticator(
+        settings.ingest_password, allowed_hosts, clock, refused.cell("write"), workers=workers
+    )
 
     def is_stopping() -> bool:
         return agent.stopping
@@ -64,7 +69,7 @@ def create_web(agent: Agent) -> Web:
         redoc_url=None,
         telemetry=_NO_TELEMETRY,
     )
-    refusals = Refusals(private_files)
+    refusals = Refusals(private_files, refused.bodies)
     add_error_handlers(app, refusals)
     intake = Intake(agent.queue, agent.fenced, agent.counters, agent.health.part("writer"))
     memory, timeout = settings.max_upload_memory, settings.body_timeout
@@ -81,11 +86,7 @@ def create_web(agent: Agent) -> Web:
     streams = Streams(agent.hub, is_stopping, settings.max_filter_values)
     add_stream(app, readers, streams)
 
-    def refused() -> dict[str, Any]:
-        passwords = {"read": readers.refused, "write": writers.refused}
-        return {"bodies_refused": dict(refusals.bodies), "passwords_refused": passwords}
-
-    add_monitoring(app, readers, StatusReport(agent, private_files, refused), is_stopping)
+    add_monitoring(app, readers, StatusReport(agent, private_files), is_stopping)
     add_session(app, readers)
     add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
     add_topic_stream(app, rights, topics.known, streams)

@@ -1,22 +1,58 @@
 """The workers of an agent: what they share, and the place of one of them."""
 
+import ctypes
 import hmac
+import mmap
 import secrets
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from oplogd.shared.inbox import Mailboxes
 from oplogd.shared.journal import Journal
+from oplogd.shared.page import Page
 from oplogd.shared.places import SharedPlaces, WorkerPlaces
+from oplogd.shared.tally import Tally, tally
+from oplogd.topics.counters import PAGE_BYTES
+from oplogd.workers.tallies import Tallies
+
+
+@tally
+class Life(Tally):
+    """A worker as its supervisor sees it. ``began``: in seconds of the monotonic clock.
+
+    ``starts``: how often a process began in this place. ``is_dead``: 1 from its end to the next.
+    """
+
+    pid: int
+    starts: int
+    is_dead: int
+    began: float
 
 
 class Workers:
     """What the workers share. It is made before they are forked, and outlives each of them.
 
     ``count``: their number, at least 1. More than one need Linux. ``max_clients``: of all workers
-    together; one worker alone does not need it.
+    together; one worker alone does not need it. ``started``: in seconds of the monotonic clock.
+    ``tallies``, ``lives`` and ``pages`` are by number.
     """
 
-    def __init__(self, count: int = 1, *, max_clients: int = 10_000) -> None:
+    def __init__(
+        self,
+        count: int = 1,
+        *,
+        max_clients: int = 10_000,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.count = count
+        self.monotonic = monotonic
+        self.started = monotonic()
+        self.tallies: Sequence[Tallies] = _shared(Tallies, count)
+        self.lives: Sequence[Life] = _shared(Life, count)
+        # Figures by topic. Without other workers nothing reads them.
+        self.pages = _pages(count) if count > 1 else []
+        self.mailboxes = Mailboxes(count)
         self._secret = secrets.token_bytes(32)
         self.places = SharedPlaces(count, max_clients) if count > 1 else None
         # The counted attempts of the passwords, by the subject of each.
@@ -28,10 +64,37 @@ class Workers:
         """Return a secret of 32 bytes for a purpose, the same in all workers of this run."""
         return hmac.digest(self._secret, purpose.encode(), "sha256")
 
+    def began(self, number: int, pid: int) -> None:
+        """Note that a process has begun in this place."""
+        life = self.lives[number]
+        life.pid, life.began = pid, self.monotonic()
+        life.starts += 1
+        life.is_dead = 0
+
+    def is_alive(self, number: int) -> bool:
+        """Return whether a process has begun in this place, and its supervisor knows of no end."""
+        life = self.lives[number]
+        return life.starts > 0 and not life.is_dead
+
     def settle(self, number: int) -> None:
-        """Give back what a worker that has died held. Call it before its successor starts."""
+        """Settle what a worker that has died had, before the next one begins.
+
+        The operations in its queues are lost, so they count as discarded. Its consumers give back
+        their places.
+        """
+        counters = self.tallies[number].ingest
+        if (lost := counters.in_queues) > 0:
+            counters.discarded += lost
+        else:  # it died between two counters: operations of its spool are found again
+            counters.recovered -= lost
+        self.lives[number].is_dead = 1
+        self.mailboxes.empty(number)
         if self.places is not None:
             self.places.clear(number)
+
+    def close(self) -> None:
+        """Close the sockets between the workers."""
+        self.mailboxes.close()
 
 
 class Worker(NamedTuple):
@@ -53,3 +116,24 @@ class Worker(NamedTuple):
     def alone(cls) -> "Worker":
         """Return the only worker of an agent."""
         return cls(Workers(), 0)
+
+    @property
+    def tallies(self) -> Tallies:
+        """The counters of this place."""
+        return self.workers.tallies[self.number]
+
+    @property
+    def page(self) -> Page | None:
+        """The figures by topic of this place. None: there are no other workers."""
+        return self.workers.pages[self.number] if self.workers.pages else None
+
+
+def _shared(kind: Any, count: int) -> Any:
+    """Return an array of structures, in memory that stays shared after a fork."""
+    array = kind * count
+    return array.from_buffer(mmap.mmap(-1, ctypes.sizeof(array)))
+
+
+def _pages(count: int) -> list[Page]:
+    memory = memoryview(mmap.mmap(-1, PAGE_BYTES * count))
+    return [Page(memory[at : at + PAGE_BYTES]) for at in range(0, len(memory), PAGE_BYTES)]

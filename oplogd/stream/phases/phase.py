@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from oplogd.model.event_id import Mark
 from oplogd.model.names import OPLOG, TopicName
+from oplogd.shared.tally import Tally, tally
 from oplogd.store.topics import TopicLog
 from oplogd.stream.phases.record_pages import RecordPages
 from oplogd.stream.ring.filters import Filter
@@ -39,15 +40,17 @@ class ReadSlots:
         self.entries = asyncio.Semaphore(IN_FLIGHT)
 
 
-@dataclass
-class StreamCounters:
+@tally
+class StreamCounters(Tally):
     """Totals over all consumers of an agent."""
 
-    events_sent: int = 0
+    events_sent: int
+    # Consumers connected so far.
+    connections: int
     # Times a consumer continued from the store, because the ring no longer had its next entry.
-    to_store: int = 0
+    to_store: int
     # Times a consumer with a mark in the log got states, because the log does not continue there.
-    to_states: int = 0
+    to_states: int
 
 
 class Lag(NamedTuple):

@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import math
 from collections.abc import Collection
+from ctypes import c_int64
 from typing import Literal
 
 from starlette.requests import HTTPConnection
@@ -59,9 +60,11 @@ class Authenticator:
         password: Secret | None,
         allowed_hosts: Collection[str],
         clock: Clock,
+        refused: c_int64 | None = None,
         *,
         workers: Workers | None = None,
     ) -> None:
+        """``refused`` counts requests refused for their password."""
         self._clock = clock
         self._allowed_hosts = allowed_hosts
         workers = workers or Workers()
@@ -79,6 +82,7 @@ class Authenticator:
             f"{self.subject}: refusing passwords from",
             quiet=_QUIET_SECONDS,
             clock=clock.monotonic,
+            counted=refused,
         )
         self._guessing = Episode(
             logger, f"{self.subject}: too many wrong passwords", quiet=_QUIET_SECONDS
@@ -198,10 +202,11 @@ class ReadAuthenticator(Authenticator):
         password: Secret | None,
         allowed_hosts: Collection[str],
         clock: Clock,
+        refused: c_int64 | None = None,
         *,
         workers: Workers | None = None,
     ) -> None:
-        super().__init__(password, allowed_hosts, clock, workers=workers)
+        super().__init__(password, allowed_hosts, clock, refused, workers=workers)
         self._signer = ExpiringSigner(password.reveal()) if password else None
 
     def require(self, request: HTTPConnection) -> None:

@@ -212,6 +212,29 @@ METRICS = (
     ),
     _counter("topic.messages_polled", "Messages sent in answers to polls of a topic", ("topic",)),
     _gauge("topic.streams", "Streams of a topic", ("topic",)),
+    *(
+        Declared(kind, f"worker.{name}", text, ("worker",), unit)
+        for kind, name, text, unit in (
+            ("gauge", "up", "1 while the worker answers; only with several workers", ""),
+            ("counter", "restarts", "Times the worker was replaced", ""),
+            ("gauge", "uptime_seconds", "Seconds since the start of the worker", "seconds"),
+            ("gauge", "clients", "Consumers connected to the worker", ""),
+            ("gauge", "queue_size", "Operations waiting in the worker", ""),
+            ("gauge", "descriptors_open", "File descriptors that are open in the worker", ""),
+            ("counter", "connections", "Streams opened in the worker", ""),
+            ("counter", "events_received", "Operations received by the worker", ""),
+            ("counter", "events_ingested", "Operations stored by the worker", ""),
+            ("counter", "events_discarded", "Operations dropped by the worker", ""),
+            ("counter", "events_sent", "Events sent by the worker", ""),
+            ("counter", "cpu_seconds", "CPU time of the worker's event loop", "seconds"),
+            (
+                "gauge",
+                "longest_turn_seconds",
+                "Longest turn of the worker's event loop since the start of the agent",
+                "seconds",
+            ),
+        )
+    ),
     _gauge("store_up", "1 while the store works, 0 while degraded"),
     _gauge("info", "Always 1; labels: version of the agent, kind of store", ("version", "store")),
 )

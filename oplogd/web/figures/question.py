@@ -60,30 +60,22 @@ def _no_answer() -> StoreUnavailableError:
 
 
 class DecidedFigures:
-    """Reads the figures of the transactions or the pointers. Each topic of a pointer is counted.
+    """Reads the figures of the open transactions or pointers. Each topic of a pointer is counted.
 
     ``name``: the plural for the log. ``age``: the member with the age of the oldest open one, in
     seconds. A fault in a figure is logged and leaves /status complete.
     """
 
     def __init__(self, part: Transactions | Pointers, name: str, age: str, clock: Clock) -> None:
-        self._part = part
         self._age = age
         self._clock = clock
         self._stats = Question[tuple[int, int]](part.stats)
         self._fault = Episode(logger, f"/status lacks the figures of open {name}")
 
     async def members(self) -> dict[str, Any]:
-        """Return the members. ``open`` and the age are None if they are unknown."""
+        """Return ``open`` and the age. They are None if they are unknown."""
         count, age = await self._open()
-        decisions = self._part.decisions
-        return {
-            "open": count,
-            self._age: age,
-            "committed": decisions.committed,
-            "aborted": decisions.aborted,
-            "timed_out": decisions.timed_out,
-        }
+        return {"open": count, self._age: age}
 
     async def _open(self) -> tuple[int | None, float | None]:
         try:

@@ -1,151 +1,226 @@
-"""The figures of the agent: a nested mapping, of which /status and /metrics show members."""
+"""The figures of the agent: a nested mapping, of which /status and /metrics show members.
+
+Any worker answers for all workers. Counters are in shared memory. Gauges are told by each worker.
+"""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
-from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from oplogd import __version__
 from oplogd.agent import Agent
-from oplogd.clock.guard import GuardedClock, text_of
-from oplogd.clock.keeper import ClockKeeper
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import format_id
 from oplogd.store import StoreStats
-from oplogd.stream.lags import Lags, survey
-from oplogd.watch.histogram import Histogram
-from oplogd.web.figures.consumers import consumer_members, lag_members
+from oplogd.stream.follower import Pace
+from oplogd.stream.lags import shown_names
+from oplogd.web.figures import combine
+from oplogd.web.figures.counted import (
+    histogram_members,
+    ingest_members,
+    refusal_members,
+    total,
+    worker_members,
+)
 from oplogd.web.figures.question import DecidedFigures, Question
-from oplogd.web.figures.topics import TopicFigures
-from oplogd.web.http.problem import without_folders
+from oplogd.web.figures.rounds import Rounds
+from oplogd.web.figures.topics import TopicFigures, by_topic
+from oplogd.web.figures.worker import Told, WorkerFigures
+from oplogd.workers.tallies import Tallies
+
+_QUESTION = "figures"
 
 _Members = dict[str, Any]
+_decode = msgspec.msgpack.Decoder(Told).decode
+
+
+class Report(NamedTuple):
+    """``members``: of /status for all clients. ``told``: by number, without silent workers.
+
+    ``is_store_up``: False while a part of a worker or the store has a trouble.
+    """
+
+    members: _Members
+    told: dict[int, Told]
+    tallies: list[Tallies]
+    is_store_up: bool
 
 
 class StatusReport:
     """Collects figures from all parts of the agent. They contain no setting, so no secret.
 
-    Messages never name the folders of ``private_files``. ``refusals``: returns the members about
-    refused requests.
+    Messages never name the folders of ``private_files``.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        private_files: Collection[Path | None],
-        refusals: Callable[[], _Members],
-    ) -> None:
+    def __init__(self, agent: Agent, private_files: Collection[Path | None]) -> None:
         store = agent.store
         self._agent = agent
-        self._private_files = private_files
+        self._workers = agent.worker.workers
         self._location = Question(store.locate)
         self._store_stats = Question(store.stats)
-        self._refusals = refusals
-        self._topics = TopicFigures(store.topics, agent.topics, agent.feeds, agent.hub)
+        self._own = WorkerFigures(agent, private_files)
+        self._topics = TopicFigures(store.topics)
         self._transactions = DecidedFigures(
             store.transactions, "transactions", "oldest_open_seconds", agent.clock
         )
         self._pointers = DecidedFigures(store.pointers, "pointers", "oldest_seconds", agent.clock)
+        self._public = Rounds(lambda: self._ask(b""))
+        self._private = Rounds(lambda: self._ask(b"private"))
+        agent.inbox.answer(_QUESTION, self._own.answer)
 
     async def trouble(self) -> str | None:
-        """Return why the store or a part of the agent does not work, None if all do."""
+        """Return why the store or a part of this worker does not work, None if all do."""
         try:
             await self._location.answer()
         except StoreUnavailableError as error:
             return str(error)
         return self._agent.health.trouble
 
-    async def lags(self) -> Lags:
-        """Measure the lag of each consumer."""
-        return await survey(self._agent.hub.consumers, self._agent.clock.now_ms())
+    async def members(self, *, private: bool) -> _Members:
+        """Return the members of /status. ``private``: for a client that may read the stream."""
+        report = await self._report(private=private)
+        if not private:
+            return report.members
+        return report.members | combine.private_members(report.told, many=self._is_many)
 
-    async def members(self, lags: Lags) -> _Members:
-        """Return the members of /status for all clients."""
-        agent, turns = self._agent, self._agent.turns
-        (troubles, store), topics, transactions, pointers = await asyncio.gather(
-            self._store_members(),
+    async def figures(self) -> _Members:
+        """Return the members of /status for all clients, and the members only of /metrics."""
+        members, told, _, is_store_up = await self._report(private=False)
+        decided = ("committed", "aborted", "timed_out")
+        names, left_out = shown_names(combine.combined_names([*told.values()]))
+        return members | {
+            "pointer_decisions": {name: members["pointers"][name] for name in decided},
+            "named_consumers": {name: each.consumers for name, each in names.items()},
+            "named_consumer_lag": {
+                "operations": {name: each.lag.operations for name, each in names.items()},
+                "seconds": {name: each.lag.seconds for name, each in names.items()},
+            },
+            "consumer_names_left_out": left_out,
+            "topic": by_topic(
+                self._agent.topics.counters,
+                self._workers.pages,
+                combine.combined_streams([*told.values()]),
+            ),
+            **({"worker": _by_worker(members["workers"])} if self._is_many else {}),
+            "store_up": is_store_up,
+            "info": {(__version__, members["store"]["kind"]): 1},
+        }
+
+    @property
+    def _is_many(self) -> bool:
+        return self._workers.count > 1
+
+    async def _ask(self, question: bytes) -> dict[int, Told]:
+        """Return what the other workers tell, without silent ones."""
+        inbox = self._agent.inbox
+        alive = [number for number in inbox.others if self._workers.is_alive(number)]
+        answers = await inbox.ask(_QUESTION, question, alive)
+        pace, told = Pace(), {}
+        for number, answer in answers.items():
+            told[number] = _decode(answer)
+            await pace.rest()
+        return told
+
+    async def _report(self, *, private: bool) -> Report:
+        others, store, *parts = await asyncio.gather(
+            (self._private if private else self._public)() if self._is_many else _nothing(),
+            self._stats(),
             self._topics.members(),
             self._transactions.members(),
             self._pointers.members(),
         )
-        return {
-            "status": "DEGRADED" if troubles else "OK",
-            **({"reason": "; ".join(troubles)} if troubles else {}),
+        own = await self._own.tell(private=private)
+        return self._combined(others | {self._agent.worker.number: own}, store, parts)
+
+    def _combined(
+        self, found: dict[int, Told], stats: StoreStats | str, parts: list[_Members]
+    ) -> Report:
+        """``stats``: a sentence if the store does not answer. All figures are of one moment."""
+        workers, agent = self._workers, self._agent
+        told = dict(sorted(found.items()))
+        every = [
+            Tallies.from_buffer_copy(told[n].tallies) if n in told else workers.tallies[n]
+            for n in range(workers.count)
+        ]
+        all_ = total(every)
+        gauges = combine.combined([each.gauges for each in told.values()])
+        topics, transactions, pointers = parts
+        troubles = combine.combined_troubles(told)
+        if isinstance(stats, str):
+            troubles = [stats, *(each for each in troubles if each != stats)]
+        silent = [n for n in range(workers.count) if n not in told]
+        reasons = [*troubles, *(f"worker {n} does not answer" for n in silent)]
+        started = workers.started if self._is_many else agent.started
+        members = {
+            "status": "DEGRADED" if reasons else "OK",
+            **({"reason": "; ".join(reasons)} if reasons else {}),
             "version": __version__,
-            "uptime_seconds": round(agent.clock.monotonic() - agent.started, 1),
-            **_ingest_members(agent),
-            **_stream_members(agent, lags),
-            "connections_refused": agent.descriptors.refused,
-            "descriptors": await agent.descriptors.members(),
-            **self._refusals(),
-            "commit_seconds": _histogram(agent.counters.commit_seconds),
-            "ingest_to_send_seconds": _histogram(agent.latency.seconds),
+            "uptime_seconds": round(agent.clock.monotonic() - started, 1),
+            **ingest_members(all_),
+            **{name: gauges[name] for name in _QUEUE},
+            "spool": {"operations": all_.ingest.in_spool, **gauges["spool"]},
+            "events_sent": all_.streams.events_sent,
+            "clients": gauges["clients"],
+            "held_consumers": gauges["held_consumers"],
+            "connections": all_.streams.connections,
+            "consumer_lag": gauges["consumer_lag"],
+            "consumers_refused": all_.consumers_refused.members(),
+            "fallbacks": {"store": all_.streams.to_store, "states": all_.streams.to_states},
+            "ring": gauges["ring"],
+            **refusal_members(all_),
+            "descriptors": gauges["descriptors"],
+            "commit_seconds": histogram_members(all_.ingest.commit_seconds),
+            "ingest_to_send_seconds": histogram_members(all_.latency),
             "loop": {
-                "cpu_seconds": round(turns.cpu, 3),
-                "longest_turn_seconds": round(turns.longest, 4),
-                "longest_turn_seconds_last_minute": round(
-                    turns.longest_last_minute(monotonic()), 4
-                ),
+                "cpu_seconds": round(all_.loop.cpu_seconds, 3),
+                "longest_turn_seconds": round(all_.loop.longest_turn_seconds, 4),
+                "longest_turn_seconds_last_minute": gauges["longest_turn_seconds_last_minute"],
             },
-            "rates": agent.rates._asdict(),
-            "store": store,
-            **({"disk": disk} if (disk := agent.gate.members()) else {}),
-            "clock": clock_members(agent.store.clock, agent.clock_keeper),
-            "topics": topics,
-            "transactions": transactions,
-            "pointers": pointers,
-            "leases": agent.leases.counts._asdict(),
-        }
-
-    async def private_members(self, lags: Lags) -> _Members:
-        """Return the members of /status only for clients with the right to read the stream."""
-        datagrams = self._agent.udp.refused.described()
-        return {**await consumer_members(lags), "refused_datagrams": datagrams}
-
-    async def figures(self) -> _Members:
-        """Return the members of /status for all clients, and the members only of /metrics."""
-        lags = await self.lags()
-        members = await self.members(lags)
-        decided = ("committed", "aborted", "timed_out")
-        names = lags.names.items()
-        return members | {
-            "pointer_decisions": {name: members["pointers"][name] for name in decided},
-            "named_consumers": {name: each.consumers for name, each in names},
-            "named_consumer_lag": {
-                "operations": {name: each.lag.operations for name, each in names},
-                "seconds": {name: each.lag.seconds for name, each in names},
+            "rates": gauges["rates"],
+            "store": self._store_members(stats, told),
+            **self._disk_members(told),
+            "clock": combine.combined_clock([each.clock for each in told.values()]),
+            "topics": topics | all_.topics.members() | gauges["topics"],
+            "transactions": transactions | all_.transactions.members(),
+            "pointers": pointers | all_.pointers.members(),
+            "leases": {
+                "held": len({name for each in told.values() for name in each.leases}),
+                **all_.leases.members(),
             },
-            "consumer_names_left_out": lags.names_left_out,
-            "topic": self._topics.by_topic(),
-            "store_up": members["status"] == "OK",
-            "info": {(__version__, members["store"]["kind"]): 1},
         }
+        if self._is_many:
+            members["workers"] = [
+                worker_members(workers, n, tallies, told.get(n)) for n, tallies in enumerate(every)
+            ]
+        return Report(members, told, every, not troubles)
 
-    async def _store_members(self) -> tuple[list[str], _Members]:
-        """Return all troubles, and the member ``store``.
-
-        If the store does not answer, the member has only its kind and its identity, if known.
-        """
-        store, stats = self._agent.store, None
-        troubles = self._agent.health.troubles
+    async def _stats(self) -> StoreStats | str:
+        """Return the figures of the store, or a sentence if it does not answer."""
         try:
-            stats = await self._store_stats.answer()
+            return await self._store_stats.answer()
         except StoreUnavailableError as error:
-            troubles = [str(error), *troubles]
+            return self._own.redacted(str(error))
+
+    def _store_members(self, stats: StoreStats | str, told: dict[int, Told]) -> _Members:
+        """Return the member ``store``.
+
+        If the store does not answer, it has only its kind and its identity, if known.
+        """
+        store = self._agent.store
         members = {
             "kind": store.kind,
             **({"identity": store.identity} if store.identity else {}),
-            **(self._from_stats(stats) if stats else {}),
         }
-        return [self._redacted(trouble) for trouble in dict.fromkeys(troubles)], members
-
-    def _from_stats(self, stats: StoreStats) -> _Members:
-        clock = clock_warnings(self._agent.store.clock, self._agent.clock_keeper)
-        warnings = [self._redacted(warning) for warning in (*stats.warnings, *clock)]
-        head = self._agent.ring.head.offset
+        if isinstance(stats, str):
+            return members
+        clocks = (warning for each in told.values() for warning in each.clock_warnings)
+        warnings = [*dict.fromkeys((*map(self._own.redacted, stats.warnings), *clocks))]
+        head = min(each.head for each in told.values())
         newest = stats.newest.offset if stats.newest else head
-        return {
+        return members | {
             "ops": stats.operations,
             "states": stats.states,
             "live": None if stats.deleted is None else stats.states - stats.deleted,
@@ -159,83 +234,28 @@ class StatusReport:
             "lag": {"fold": stats.lag, "follower": max(0, newest - head)},
         }
 
-    def _redacted(self, text: str) -> str:
-        return without_folders(text, self._private_files)
+    def _disk_members(self, told: dict[int, Told]) -> _Members:
+        disk = self._agent.gate.members()
+        if disk is None:
+            return {}
+        stopped = any(each.intake_stopped for each in told.values())
+        return {"disk": disk | {"intake_stopped": stopped}}
 
 
-def _ingest_members(agent: Agent) -> _Members:
-    counters, queue, fenced, spool = agent.counters, agent.queue, agent.fenced, agent.spool
-    return {
-        "events_received": counters.received,
-        "events_ingested": counters.ingested,
-        "events_error": counters.error,
-        "events_discarded": counters.discarded,
-        "events_stale": counters.stale,
-        "events_with_ignored_members": counters.ignoring,
-        "events_spooled": counters.spooled,
-        "events_recovered": counters.recovered,
-        "events_dropped_kernel": agent.udp.kernel_drops(),
-        "datagrams_refused": agent.udp.refused.count,
-        "queue_size": agent.queued,
-        "queue_max_size": queue.max_operations,
-        "queue_bytes": queue.bytes + fenced.bytes,
-        "queue_max_bytes": queue.max_bytes,
-        "spool": {
-            "operations": counters.in_spool,
-            "bytes": spool.bytes if spool else 0,
-            "max_bytes": spool.max_bytes if spool else 0,
-        },
-    }
+_QUEUE = ("queue_size", "queue_max_size", "queue_bytes", "queue_max_bytes")
 
 
-def _stream_members(agent: Agent, lags: Lags) -> _Members:
-    hub, ring = agent.hub, agent.ring
-    return {
-        "events_sent": hub.counters.events_sent,
-        "clients": len(hub.consumers),
-        "held_consumers": hub.held,
-        "connections": hub.connections,
-        "consumer_lag": lag_members(lags.largest),
-        "consumers_refused": hub.refused,
-        "fallbacks": {"store": hub.counters.to_store, "states": hub.counters.to_states},
-        "ring": {
-            "operations": len(ring.window),
-            "max_operations": ring.max_entries,
-            "bytes": ring.window.size,
-            "max_bytes": ring.max_bytes,
-        },
-    }
+async def _nothing() -> dict[int, Told]:
+    return {}
 
 
-def _histogram(histogram: Histogram) -> _Members:
-    return {
-        "count": histogram.count,
-        "sum": round(histogram.sum, 6),
-        "buckets": histogram.buckets(),
-    }
-
-
-def clock_members(clock: GuardedClock, keeper: ClockKeeper) -> _Members:
-    """Return the member ``clock`` of /status."""
-    step = clock.step()
-    return {
-        "paused": 0 if step is None or step.is_stop else 1,
-        "waiting": [] if step is None else list(step.waiting),
-        "step_seconds": 0.0 if step is None else step.seconds,
-        "from": None if step is None else text_of(step.from_ms),
-        "to": None if step is None else text_of(step.to_ms),
-        "ahead_seconds": keeper.ahead_ms // 1000,
-    }
-
-
-def clock_warnings(clock: GuardedClock, keeper: ClockKeeper) -> list[str]:
-    """Return sentences for people."""
-    step = clock.step()
-    warnings = [] if keeper.warning is None else [keeper.warning]
-    if step is not None and not step.is_stop:
-        stepped = (
-            f"the clock stepped by {step.seconds:+.0f} s, from {text_of(step.from_ms)} to"
-            f" {text_of(step.to_ms)}: {' and '.join(step.waiting)} do not follow it yet"
-        )
-        return [stepped, *warnings]
-    return warnings
+def _by_worker(workers: list[_Members]) -> dict[str, dict[str, int | float]]:
+    """Return the numbers of the workers by member, then by worker. Unknown ones are missing."""
+    found: dict[str, dict[str, int | float]] = {"up": {}}
+    for each in workers:
+        number = str(each["number"])
+        found["up"][number] = int(not each["silent"])
+        for name, value in each.items():
+            if value is not None:
+                found.setdefault(name, {})[number] = value
+    return found

@@ -2,32 +2,27 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.names import OPLOG
+from oplogd.shared.page import Page
 from oplogd.store.numbers import MAX_LOG
 from oplogd.store.topics import Topics
-from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
-from oplogd.topics.counters import LABELS, OTHER
-from oplogd.topics.parts import TopicParts
+from oplogd.topics.counters import LABELS, OTHER, ByTopic, TopicCounters, saved_in
 from oplogd.web.figures.question import Question
 
 
 class TopicFigures:
-    """Reads figures only: it consumes no message and changes no counter."""
+    """The figures of the store. Reading them changes no counter."""
 
-    def __init__(self, topics: Topics, parts: TopicParts, feeds: Feeds, hub: Hub) -> None:
+    def __init__(self, topics: Topics) -> None:
         self._stats = Question(topics.stats)
-        self._parts = parts
-        self._feeds = feeds
-        self._hub = hub
 
     async def members(self) -> dict[str, Any]:
         """Return the members, without names of topics. None: unknown, the store does not answer."""
-        queue, feeds = self._parts.queue, self._feeds.stats
         try:
             stats = await self._stats.answer()
         except StoreUnavailableError:  # the member ``store`` gives the reason
@@ -39,26 +34,32 @@ class TopicFigures:
             "bytes": stats and stats.bytes,
             "max_bytes": stats and (stats.max_bytes or 0),
             "left_by_bytes": stats and stats.left,
-            **self._parts.counters.counts._asdict(),
-            "queue_size": queue.count,
-            "queue_bytes": queue.bytes,
-            "feeds": feeds.feeds,
-            "feeds_bytes": feeds.bytes,
         }
 
-    def by_topic(self) -> dict[str, Mapping[str, int]]:
-        """Return the figures of each of the busiest topics."""
-        counters = self._parts.counters
-        return {
-            "messages_published": counters.published.shown(),
-            "messages_polled": counters.polled.shown(),
-            "streams": self._streams(),
-        }
 
-    def _streams(self) -> Mapping[str, int]:
-        counts = Counter(
-            consumer.topic for consumer in self._hub.consumers if consumer.topic != OPLOG
-        )
-        most = heapq.nlargest(LABELS, counts.items(), key=lambda each: (each[1], each[0]))
-        shown = {str(name): count for name, count in most}
-        return {**shown, OTHER: counts.total() - sum(shown.values())}
+def streams_of(hub: Hub) -> dict[str, int]:
+    """Return the number of streams by topic."""
+    return Counter(str(each.topic) for each in hub.consumers if each.topic != OPLOG)
+
+
+def by_topic(
+    own: TopicCounters, pages: Sequence[Page], streams: Counter[str]
+) -> dict[str, Mapping[str, int]]:
+    """Return the figures of each of the busiest topics. ``pages``: of all workers if many."""
+    most = heapq.nlargest(LABELS, streams.items(), key=lambda each: (each[1], each[0]))
+    shown = dict(most)
+    saved = [saved_in(page) for page in pages] or [
+        ByTopic(own.published.shown(), own.polled.shown())
+    ]
+    return {
+        "messages_published": _summed(each.published for each in saved),
+        "messages_polled": _summed(each.polled for each in saved),
+        "streams": {**shown, OTHER: streams.total() - sum(shown.values())},
+    }
+
+
+def _summed(shown: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    found: Counter[str] = Counter({OTHER: 0})
+    for each in shown:
+        found.update(each)
+    return found

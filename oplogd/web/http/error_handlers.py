@@ -38,6 +38,7 @@ from oplogd.ingest.operations import InvalidBodyError
 from oplogd.topics.codec.codec import InvalidMessagesError
 from oplogd.web.http.methods import allowed_methods
 from oplogd.web.http.problem import RETRY_AFTER, STORE_AWAY, Problem, without_folders
+from oplogd.workers.tallies import RefusedBodies
 
 # The status of each error. A class counts for its unlisted subclasses.
 _STATUS: dict[type[OplogError], int] = {
@@ -85,15 +86,18 @@ def problem_of(error: OplogError) -> Problem:
 
 
 class Refusals:
-    """Answers failed requests. Its messages never name the folders of ``private_files``.
+    """Answers failed requests, and counts them in ``bodies``.
 
-    ``bodies``: the present numbers of requests refused for their body or their other parameters,
-    by reason. ``no_room``: --max-upload-memory was used up.
+    Its messages never name the folders of ``private_files``.
     """
 
-    def __init__(self, private_files: Collection[Path | None] = ()) -> None:
+    def __init__(
+        self,
+        private_files: Collection[Path | None] = (),
+        bodies: RefusedBodies | None = None,
+    ) -> None:
         self._private_files = private_files
-        self.bodies = {"invalid": 0, "too_large": 0, "type": 0, "no_room": 0}
+        self.bodies = bodies or RefusedBodies()
 
     def answer(self, scope: Scope, error: Exception) -> Response:
         """Return the answer to a request that ended with an error, and count it.

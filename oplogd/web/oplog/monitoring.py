@@ -32,10 +32,7 @@ def add_monitoring(
         refused datagrams. If no password is set, they are shown on this machine only. The lag of a
         consumer counts what was not yet handed to its connection, not what it has not handled.
         """
-        lags = await report.lags()
-        body = await report.members(lags)
-        if readers.admits(request):
-            body |= await report.private_members(lags)
+        body = await report.members(private=readers.admits(request))
         code = 200 if body["status"] == "OK" else 503
         return Response(msgspec.json.encode(body), code, COMMON_HEADERS, JSON)
 

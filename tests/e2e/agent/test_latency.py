@@ -12,11 +12,19 @@ from tests.kits.models.operations import entry, numbered
 
 
 def test_a_duration_is_counted_in_every_bucket_that_it_does_not_exceed() -> None:
-    histogram = Histogram((0.1, 1.0))
-    for seconds in (0.05, 0.1, 0.5, 1.5):
+    histogram = Histogram()
+    for seconds in (0.1, 0.2, 1.5, 31.0):
         histogram.observe(seconds)
-    assert histogram.buckets() == {"0.1": 2, "1.0": 3, "+Inf": 4}
-    assert (histogram.count, round(histogram.sum, 6)) == (4, 2.15)
+    buckets = histogram.buckets()
+    assert {label: buckets[label] for label in ("0.05", "0.1", "0.25", "1.0", "30.0", "+Inf")} == {
+        "0.05": 0,
+        "0.1": 1,
+        "0.25": 2,
+        "1.0": 2,
+        "30.0": 3,
+        "+Inf": 4,
+    }
+    assert (histogram.count, round(histogram.sum, 6)) == (4, 32.8)
 
 
 @pytest.fixture

@@ -66,17 +66,13 @@ class MemoryPointers:
         self.gate.set()
         self.arrived = asyncio.Event()
         self._rows: dict[tuple[int, int], _Row] = {}
-        self._decisions = Decisions()
+        self.decisions = Decisions()
 
     def another(self) -> "MemoryPointers":
         """Return another handle on the same pointers, as another agent would have."""
         handle = MemoryPointers(self.topics)
         handle._rows = self._rows
         return handle
-
-    @property
-    def decisions(self) -> Decisions:
-        return self._decisions
 
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
@@ -304,11 +300,11 @@ class MemoryPointers:
     def _count(self, decision: Decision) -> None:
         match decision:
             case Decision.COMMITTED:
-                self._decisions.committed += 1
+                self.decisions.committed += 1
             case Decision.ABORTED:
-                self._decisions.aborted += 1
+                self.decisions.aborted += 1
             case Decision.TIMED_OUT:
-                self._decisions.timed_out += 1
+                self.decisions.timed_out += 1
 
     def _append(self, log: int, event: EntryKind, data: str, pointer: int | None = None) -> Mark:
         (entry,) = self.topics.place(log, event, [Message(data.encode())], pointer)

@@ -74,17 +74,13 @@ class MemoryTransactions:
         self.trouble: StoreUnavailableError | None = None
         self._rows: dict[int, _Row] = {}
         self._newest: dict[str, _Row] = {}
-        self._decisions = Decisions()
+        self.decisions = Decisions()
 
     def another(self) -> "MemoryTransactions":
         """Return another handle on the same transactions, as another agent would have."""
         handle = MemoryTransactions(self.topics, self.operations)
         handle._rows, handle._newest = self._rows, self._newest
         return handle
-
-    @property
-    def decisions(self) -> Decisions:
-        return self._decisions
 
     async def begin(self, new: NewTransaction) -> Transaction:
         self._work()
@@ -203,7 +199,7 @@ class MemoryTransactions:
             if once.key in self._newest:
                 self._newest[once.key].ended_ms = self.topics.clock()
             self._newest[once.key] = row
-        self._decisions.committed += 1
+        self.decisions.committed += 1
         return row.committed
 
     async def commit_whole(
@@ -328,9 +324,9 @@ class MemoryTransactions:
             with suppress(TopicNotFoundError):
                 self._mark(log, EntryKind.ABORT, Marker(str(id_)))
         if reason == Reason.TIMEOUT:
-            self._decisions.timed_out += 1
+            self.decisions.timed_out += 1
         else:
-            self._decisions.aborted += 1
+            self.decisions.aborted += 1
 
     def _marked_logs(self, transaction: Transaction) -> list[int]:
         """Return the topics' logs that get an entry for the decision."""

@@ -3,7 +3,7 @@
 from oplogd.clock.guard import GuardedClock
 from oplogd.clock.keeper import ClockKeeper
 from oplogd.clock.rule import Saved
-from oplogd.web.figures.status import clock_members, clock_warnings
+from oplogd.web.figures.clock import clock_members, clock_warnings
 from tests.kits.clock.virtual import START_MS, VirtualClock
 
 

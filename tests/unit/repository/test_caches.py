@@ -48,6 +48,8 @@ TABLE_BOUNDS = {
     "oplogd/ingest/ignored.py: Ignored._names": "8 names of at most 64 characters",
     "oplogd/watch/lease_counters.py: LeaseCounters._held": "names of leases; dropped at their end",
     "oplogd/host/senders.py: SenderEpisodes._episodes": "plain addresses; has a bound",
+    "oplogd/shared/inbox.py: Inbox._answerers": OF_THE_CODE,
+    "oplogd/shared/inbox.py: Inbox._notices": OF_THE_CODE,
     "oplogd/store/mongo/log/batch.py: BatchAppender._last": "tokens of the agent's own writers",
     "oplogd/store/mongo/log/corrections.py: ObjectsAtHead.last": "keys of one request",
     "oplogd/store/mongo/link/damage.py: Damage._seen": "1,000 keys of 1,300 characters",

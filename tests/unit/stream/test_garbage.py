@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oplogd.garbage import Freezer
+from oplogd.stream.phases.phase import StreamCounters
 
 
 class Cycle:
@@ -25,7 +26,9 @@ def thawed() -> Iterator[None]:
 
 
 def hub_of(connections: int) -> Any:
-    return SimpleNamespace(connections=connections, consumers=set(range(connections)))
+    return SimpleNamespace(
+        counters=StreamCounters(connections=connections), consumers=set(range(connections))
+    )
 
 
 @pytest.mark.thorough
@@ -65,7 +68,7 @@ def test_streams_that_end_all_the_time_are_thawed_and_collected(
     hub = hub_of(1000)
     freezer = Freezer(hub)
     for _ in range(300):
-        hub.connections += 100
+        hub.counters.connections += 100
         freezer.look()
     assert 1 <= len(thaws) <= 3
 
@@ -79,7 +82,7 @@ def test_the_garbage_of_failed_requests_is_not_frozen_with_the_streams() -> None
         failed = [Cycle() for _ in range(100)]
         watched += [weakref.ref(each) for each in failed]
         failed.clear()
-        hub.connections += 100
+        hub.counters.connections += 100
         freezer.look()
     assert sum(each() is not None for each in watched) == 0
 

@@ -1,14 +1,15 @@
 """Lags of consumers and names, fall-backs, and refused consumers."""
 
 import asyncio
+from typing import get_args
 
 import pytest
 
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import EventId, Position, parse_position
 from oplogd.stream.consumer import StreamConsumer
-from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
-from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, survey
+from oplogd.stream.hub import Refusal, TooManyClientsError, TooManyFromAddressError
+from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, shown_names, survey
 from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import numbered
 from tests.kits.stream.clients import Client
@@ -35,7 +36,7 @@ async def grow(world: World, count: int) -> None:
 
 
 async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: World) -> None:
-    assert (await survey(world.hub.consumers, world.clock.ms))[1:] == (MeasuredLag(0, 0.0), {}, 0)
+    assert (await survey(world.hub.consumers, world.clock.ms))[1:] == (MeasuredLag(0, 0.0), {})
     await connect(world, "search")
     await grow(world, 2)
     world.clock.ms += 3000
@@ -46,11 +47,10 @@ async def test_a_survey_returns_the_largest_lag_of_all_and_of_each_name(world: W
     world.clock.ms += 500
     lags = await survey(world.hub.consumers, world.clock.ms)
     assert lags.largest == MeasuredLag(3, 3.5)
-    assert lags.names == {
+    assert lags.named == {
         "copy": Named(1, MeasuredLag(1, 0.5)),
         "search": Named(2, MeasuredLag(3, 3.5)),
     }
-    assert lags.names_left_out == 0
 
 
 async def test_of_too_many_names_the_ones_with_the_largest_lags_are_returned(world: World) -> None:
@@ -59,11 +59,12 @@ async def test_of_too_many_names_the_ones_with_the_largest_lags_are_returned(wor
     for number in range(MAX_NAMES + 9):
         await connect(world, f"name-{number:03}")
     lags = await survey(world.hub.consumers, world.clock.ms + 1000)
-    assert list(lags.names) == [
+    shown, left_out = shown_names(lags.named)
+    assert list(shown) == [
         *(f"name-{number:03}" for number in range(MAX_NAMES - 1)),
         late.name,
     ]
-    assert lags.names_left_out == 10
+    assert left_out == 10
 
 
 async def test_a_survey_of_many_consumers_gives_way_to_the_event_loop(
@@ -135,8 +136,8 @@ async def test_consumers_that_are_not_connected_are_counted_by_the_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = world.hub
-    before = dict(hub.refused)
-    assert set(before.values()) == {0}
+    before = hub.refused.members()
+    assert before == dict.fromkeys(get_args(Refusal), 0)
 
     async def away(offset: int = 0) -> None:
         raise StoreUnavailableError("away")
@@ -153,4 +154,9 @@ async def test_consumers_that_are_not_connected_are_counted_by_the_reason(
     for _ in range(2):
         with pytest.raises(TooManyClientsError):
             await connect(world)
-    assert hub.refused == {**before, "store": 1, "max_clients_per_address": 1, "max_clients": 2}
+    assert hub.refused.members() == {
+        **before,
+        "store": 1,
+        "max_clients_per_address": 1,
+        "max_clients": 2,
+    }

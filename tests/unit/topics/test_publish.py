@@ -30,7 +30,7 @@ async def test_publishes_to_several_topics_share_a_commit_and_keep_their_order()
     assert await bench.stored() == data("a", "b", "c")
     assert await bench.stored(OTHER_NAME) == data("x")
     assert bench.acknowledged == [(1, 3), (2, 1)]
-    assert bench.counters.counts._asdict() == {
+    assert bench.counters.counts.members() == {
         "publishes": 3,
         "messages_published": 4,
         "messages_refused": 0,

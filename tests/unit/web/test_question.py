@@ -1,7 +1,6 @@
 """A store that hangs delays /status once, and a fault in a figure is logged once."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -74,18 +73,15 @@ async def test_a_fault_in_the_figures_of_transactions_is_logged_once(
 ) -> None:
     caplog.set_level("INFO")
     store = Store()
-    transactions: Any = SimpleNamespace(
-        stats=store.stats, decisions=SimpleNamespace(committed=1, aborted=2, timed_out=3)
-    )
+    transactions: Any = store
     figures = DecidedFigures(transactions, "transactions", "oldest_open_seconds", SYSTEM)
     store.error = ValueError("broken")
     unknown = {"open": None, "oldest_open_seconds": None}
-    decided = {"committed": 1, "aborted": 2, "timed_out": 3}
-    assert await figures.members() == await figures.members() == {**unknown, **decided}
+    assert await figures.members() == await figures.members() == unknown
     store.error = StoreUnavailableError("away")
-    assert await figures.members() == {**unknown, **decided}
+    assert await figures.members() == unknown
     store.error = None
-    assert await figures.members() == {"open": 4, "oldest_open_seconds": 0, **decided}
+    assert await figures.members() == {"open": 4, "oldest_open_seconds": 0}
     fault, begin, end = caplog.messages
     assert fault == "the store failed"
     assert begin == "/status lacks the figures of open transactions: ValueError('broken')"

@@ -63,6 +63,10 @@ class MongoPointers:
     def decisions(self) -> Decisions:
         return self._decider.decisions
 
+    @decisions.setter
+    def decisions(self, decisions: Decisions) -> None:
+        self._decider.decisions = decisions
+
     async def publish(
         self, log: int, pointer: int, messages: Sequence[Message], timeout_ms: int
     ) -> Marks:

@@ -92,6 +92,10 @@ class MongoTransactions:
     def decisions(self) -> Decisions:
         return self.decider.decisions
 
+    @decisions.setter
+    def decisions(self, decisions: Decisions) -> None:
+        self.decider.decisions = decisions
+
     async def begin(self, new: NewTransaction) -> Transaction:
         if new.fence is not None:
             if not await holding(self._link, [new.fence]):

@@ -132,9 +132,7 @@ class SharedWriter:
                     results += self._results(db, steps, decided, savepoint, end)
                     if time.monotonic() > end:
                         break
-        self.decisions.committed += decided.committed
-        self.decisions.aborted += decided.aborted
-        self.decisions.timed_out += decided.timed_out
+        self.decisions.include(decided)
         self._wake()
         return results
 
