@@ -103,6 +103,9 @@ def test_all_that_was_answered_is_there_after_each_worker_was_killed(tmp_path: P
                     stored.append(str(number))
             except OSError:  # its worker was killed
                 pass
+            number = next(numbers)
+            sent.append(str(number))
+            agent.send_udp(operation(number))
 
     with Agent(tmp_path, *TWO) as agent:
         senders = [threading.Thread(target=send) for _ in range(4)]
@@ -118,8 +121,13 @@ def test_all_that_was_answered_is_there_after_each_worker_was_killed(tmp_path: P
         ended.set()
         for sender in senders:
             sender.join()
+        status = agent.wait_status(queue_size=0)
         found = {event.operation["id"] for event in agent.replicate().values()}
         assert set(stored) <= found <= set(sent)
+        assert [each["restarts"] for each in status["workers"]] == [2, 2]
+        assert status["store"]["ops"] == len(found)
+        counted = ("events_ingested", "events_discarded")
+        assert status["events_received"] == sum(status[name] for name in counted)
         assert agent.stop() == 0
 
 
