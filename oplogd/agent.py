@@ -32,11 +32,8 @@ from oplogd.stream.ring.frames import Framer
 from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
-from oplogd.tombstones import purge_tombstones
 from oplogd.topics.counters import TopicCounters
-from oplogd.topics.keeper import keep, sweep_topics
 from oplogd.topics.parts import TopicParts
-from oplogd.topics.transactions.idle import retire_groups
 from oplogd.watch.bounded import BoundedQueue
 from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
@@ -44,6 +41,7 @@ from oplogd.watch.lease_counters import LeaseCounters
 from oplogd.watch.rates import RateMeter, Rates
 from oplogd.watch.tasks import Tasks
 from oplogd.watch.turns import Turns, watch_turns
+from oplogd.workers.upkeep import Upkeep
 from oplogd.workers.workers import Worker
 
 _LOCATE_SECONDS = 5.0
@@ -77,7 +75,6 @@ class Agent:
         self.store = store
         self.health = Health()
         self.appends = Appends(self.health, clock)
-        self.sweep_asked = asyncio.Event()
         self.gate = Gate(store.space, self.health, self.sweep_soon, clock)
         self.descriptors = Descriptors(tallies.requests_refused.cell("connections"))
         self.counters = tallies.ingest
@@ -102,7 +99,11 @@ class Agent:
             max_bytes=settings.ring_bytes,
             clock=clock,
             ages=store.clock.ages,
+            shared=worker.heads(),
         )
+        self.upkeep = Upkeep(settings, store, self.feeds, clock, worker)
+        if (place := worker.writer_place) is not None:
+            place.turn.observe = tallies.write_waits.observe
         self.hub = Hub(
             store,
             self.ring,
@@ -161,9 +162,8 @@ class Agent:
         return self._meter.rates
 
     def sweep_soon(self) -> None:
-        """Sweep the topics now if that gives back space on a disk of this machine."""
-        if self.store.space is not None:
-            self.sweep_asked.set()
+        """See ``Upkeep``."""
+        self.upkeep.sweep_soon()
 
     async def open_spool(self) -> None:
         """Open the spool if there is one. Raises StoreError."""
@@ -214,18 +214,8 @@ class Agent:
         self._run("watch of appends", self.appends.run())
         if self.store.space is not None:
             self._run("watch of the disk", self.gate.run())
-        topics, txns, pointers = self.store.topics, self.store.transactions, self.store.pointers
-        for name, work, ask, subject, log in (
-            ("keeper of bounds", topics.shrink, topics.stats, "bounds of topics", "topics"),
-            ("keeper of transactions", txns.keep, txns.stats, "transactions", "transactions"),
-            ("keeper of pointers", pointers.keep, pointers.stats, "pointers", "pointers"),
-        ):
-            self._run(name, keep(work, ask, subject, log, clock=self.clock))
-        cleanup = self.settings.topic_cleanup
-        self._run("sweep", sweep_topics(topics, cleanup, self.clock, self.sweep_asked))
-        self._run(
-            "keeper of groups", retire_groups(txns, self.feeds.is_followed, cleanup, self.clock)
-        )
+        for name, work in self.upkeep.tasks():
+            self._run(name, work)
         self._run("follower", follow(self.store, self.ring, self.health, self.latency))
         self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self._run("keeper of the clock", self.clock_keeper.run())
@@ -238,8 +228,6 @@ class Agent:
         self._run("watch of descriptors", self.descriptors.watch(self.clock))
         if self.spool is not None:
             self._run("spool", self.spool.mend())
-        if retention := self.settings.tombstone_retention:
-            self._run("purge", purge_tombstones(self.store, retention, self.clock))
 
     async def shut(self, *, is_last: bool = True) -> None:
         """Stop intake and store the queue: see ``UdpIngest.stop``.

@@ -41,7 +41,7 @@ OPENING_SECONDS = 8.0
 logger = logging.getLogger("oplogd")
 
 
-def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
+def make_store(settings: Settings, clock: Clock = SYSTEM, worker: Worker | None = None) -> Store:
     """Return the store that the settings choose, not yet open. Raises StoreError."""
     if settings.mongo_url is not None:
         # Imported here because it takes a sixth of the start.
@@ -63,6 +63,7 @@ def make_store(settings: Settings, clock: Clock = SYSTEM) -> Store:
         clock=clock,
         reserve=settings.disk_reserve,
         topics_max_bytes=settings.topics_max_bytes,
+        place=worker and worker.writer_place,
     )
 
 
@@ -123,7 +124,7 @@ async def serve(
 async def _open(
     settings: Settings, stop: Stop, listeners: Listeners, clock: Clock, joined: Joined | None
 ) -> "_Process":
-    store = make_store(settings, clock)
+    store = make_store(settings, clock, joined and joined.worker)
     was_written = settings.mongo_url is None and settings.store.exists()
     try:
         agent = Agent(settings, store, listeners.udp, clock, joined and joined.worker)

@@ -27,5 +27,13 @@ class RecordLock:
     def __exit__(self, *_: object) -> None:
         self.free()
 
+    def take(self) -> bool:
+        """Take the lock if it is free. Return whether this process has it."""
+        try:
+            self._fcntl.lockf(self._file, self._fcntl.LOCK_EX | self._fcntl.LOCK_NB, 1)
+        except OSError:  # another process has it, or the kernel has no memory for it
+            return False
+        return True
+
     def free(self) -> None:
         self._fcntl.lockf(self._file, self._fcntl.LOCK_UN, 1)

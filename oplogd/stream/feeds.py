@@ -9,6 +9,7 @@ from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
 from oplogd.model.message_id import MessageId
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
+from oplogd.shared.heads import Heads
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.phases.topic_bridge import TopicBridge
 from oplogd.stream.ring.postings import Waiter
@@ -36,7 +37,7 @@ class Feeds:
     """All feeds of an agent's topics. ``follow_topics`` fills their rings.
 
     ``max_bytes``: bound of all rings together. Over it, the longest silent topics give up their
-    oldest messages first.
+    oldest messages first. ``shared``: what other workers know of the logs.
     """
 
     def __init__(
@@ -47,8 +48,12 @@ class Feeds:
         max_bytes: int,
         clock: Clock = SYSTEM,
         ages: Callable[[], Ages] = Ages,
+        shared: Heads | None = None,
     ) -> None:
         self._topics = topics
+        self.shared = shared or Heads()
+        # ``shared.changes`` as of the last look at all topics.
+        self.learnt = self.shared.changes
         self._shared = SharedParts(wake, clock.now_ms, ages)
         self.max_bytes = max_bytes
         self._monotonic = clock.monotonic
@@ -113,10 +118,13 @@ class Feeds:
             self.due[topic.log] = None
             self._wake_follower()
         feed.use()
-        return None if self.is_stale else feed.peek(after, limit, max_bytes, isolation)
+        if self.is_stale or not self._is_current(feed):
+            return None
+        return feed.peek(after, limit, max_bytes, isolation)
 
     def acknowledged(self, log: int, offset: int) -> None:
-        """Note a durable entry shown to a client: without it the ring answers no poll."""
+        """Note a durable entry shown to a client: without it no worker's ring answers a poll."""
+        self.shared.show(log, offset)
         feed = self._feeds.get(log)
         if feed is not None and offset > feed.ring.head.offset:
             feed.acknowledged = max(feed.acknowledged, offset)
@@ -125,9 +133,14 @@ class Feeds:
 
     def changed(self, topic: Topic) -> None:
         """Take over the time to live of a topic changed by this agent."""
+        self.shared.change()
         feed = self._feeds.get(topic.log)
         if feed is not None:
             self.set_ttl(feed, topic)
+
+    def deleted(self) -> None:
+        """Note a topic deleted by this agent."""
+        self.shared.change()
 
     def end(self, log: int) -> None:
         """End the streams of a deleted topic."""
@@ -157,8 +170,13 @@ class Feeds:
         return self._feeds.get(log)
 
     def is_followed(self, log: int) -> bool:
-        """Return whether this agent keeps the newest entries of a log in memory."""
-        return log in self._feeds
+        """Return whether this agent, or another worker, keeps a log's newest entries in memory."""
+        return log in self._feeds or self.shared.is_followed(log)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a topic was changed or deleted since the last look at all topics."""
+        return self.shared.changes != self.learnt
 
     def woken(self) -> "asyncio.Future[None]":
         """Return a future that resolves at the next acknowledgement or new feed."""
@@ -217,17 +235,30 @@ class Feeds:
         feed = TopicFeed(ring, bridge, topic.name, topic=topic, monotonic=self._monotonic)
         feed.use()
         self._feeds[topic.log] = feed
+        self.shared.follow(topic.log, 1)
         self._polled.pop(topic.log, None)
         return feed
 
     def _remove(self, feed: TopicFeed) -> None:
         log = feed.topic.log
         del self._feeds[log]
+        self.shared.follow(log, -1)
         self.heads.pop(log, None)
         self._holding.pop(log, None)
         self.unsure.pop(log, None)
         self.due.pop(log, None)
         self._bytes -= feed.counted
+
+    def _is_current(self, feed: TopicFeed) -> bool:
+        """Return whether a feed knows all that clients know. If not, the follower looks soon."""
+        log = feed.topic.log
+        is_behind = self.shared.newest(log) > feed.ring.head.offset
+        if is_behind:
+            self.due[log] = None
+        if is_behind or self.is_outdated:
+            self._wake_follower()
+            return False
+        return log not in self.unsure
 
     def _is_polled(self, topic: Topic) -> bool:
         """Note a poll. Return whether it is the second one within POLL_SECONDS."""

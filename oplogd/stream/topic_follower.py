@@ -82,7 +82,7 @@ class TopicFollower:
         feeds.drop_unused()
         if not len(feeds):
             return
-        if feeds.default_ttl is None:
+        if feeds.default_ttl is None or feeds.is_outdated:
             await self._learn_topics()
         elif feeds.unsure:
             await self._learn([feed for log in feeds.unsure if (feed := feeds.get(log))])
@@ -219,8 +219,10 @@ class TopicFollower:
     async def _learn_topics(self) -> None:
         """Take over changed times to live, and end the feeds of deleted topics."""
         feeds = self._feeds
+        changes = feeds.shared.changes
         feeds.default_ttl = await self._topics.default_ttl()
         await self._learn(list(feeds))
+        feeds.learnt = changes
 
     async def _learn(self, known: list[TopicFeed]) -> None:
         feeds = self._feeds

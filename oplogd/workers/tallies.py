@@ -39,7 +39,10 @@ class RefusedRequests(Tally):
 
 @tally
 class Tallies(Tally):
-    """The counters of a worker. None decreases while its successors continue them."""
+    """The counters of a worker. None decreases while its successors continue them.
+
+    ``write_waits``: for the turn to write to a file that several workers share.
+    """
 
     ingest: IngestCounters
     datagrams: DatagramCounters
@@ -51,4 +54,5 @@ class Tallies(Tally):
     leases: LeaseTally
     requests_refused: RefusedRequests
     latency: Histogram
+    write_waits: Histogram
     loop: LoopTally

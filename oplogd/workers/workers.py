@@ -8,11 +8,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from oplogd.shared.bells import Bell, Bells
+from oplogd.shared.heads import Heads, HeadTables, SharedHeads
 from oplogd.shared.inbox import Mailboxes
 from oplogd.shared.journal import Journal
 from oplogd.shared.page import Page
+from oplogd.shared.place import WriterPlace
 from oplogd.shared.places import SharedPlaces, WorkerPlaces
+from oplogd.shared.role import Role
 from oplogd.shared.tally import Tally, tally
+from oplogd.shared.turn import Turns
+from oplogd.store.numbers import NUMBER_BITS
+from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.topics.counters import PAGE_BYTES
 from oplogd.workers.tallies import Tallies
 
@@ -30,12 +37,27 @@ class Life(Tally):
     began: float
 
 
+class StoreWorkers:
+    """What several workers share of one store. Needs Linux.
+
+    ``turns``: to write to SQLite. ``bells``: rung after each write. ``upkeep``: the regular work on
+    the store. ``sweep``: rung to ask the worker with the upkeep for a sweep.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.turns = Turns(count, BUSY_SECONDS)
+        self.bells = Bells(count)
+        self.heads = HeadTables(count, NUMBER_BITS)
+        self.upkeep = Role()
+        self.sweep = Bell()
+
+
 class Workers:
     """What the workers share. It is made before they are forked, and outlives each of them.
 
     ``count``: their number, at least 1. More than one need Linux. ``max_clients``: of all workers
     together; one worker alone does not need it. ``started``: in seconds of the monotonic clock.
-    ``tallies``, ``lives`` and ``pages`` are by number.
+    ``tallies``, ``lives`` and ``pages`` are by number. ``store``: None for one worker.
     """
 
     def __init__(
@@ -54,6 +76,7 @@ class Workers:
         self.pages = _pages(count) if count > 1 else []
         self.mailboxes = Mailboxes(count)
         self._secret = secrets.token_bytes(32)
+        self.store = StoreWorkers(count) if count > 1 else None
         self.places = SharedPlaces(count, max_clients) if count > 1 else None
         # The counted attempts of the passwords, by the subject of each.
         self.attempts = (
@@ -126,6 +149,19 @@ class Worker(NamedTuple):
     def page(self) -> Page | None:
         """The figures by topic of this place. None: there are no other workers."""
         return self.workers.pages[self.number] if self.workers.pages else None
+
+    @property
+    def writer_place(self) -> WriterPlace | None:
+        """Return the place among the workers that write to one file. None: there are none."""
+        shared = self.workers.store
+        if shared is None:
+            return None
+        return WriterPlace(shared.turns.each[self.number], shared.bells, self.number)
+
+    def heads(self) -> Heads:
+        """Return the logs as this worker knows them. Call it once in the worker's process."""
+        shared = self.workers.store
+        return Heads() if shared is None else SharedHeads(shared.heads, self.number)
 
 
 def _shared(kind: Any, count: int) -> Any:

@@ -20,6 +20,7 @@ from oplogd.clock.guard import GuardedClock
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.operation import Operation
+from oplogd.shared.place import WriterPlace
 from oplogd.store.base import (
     BatchId,
     Entry,
@@ -58,7 +59,8 @@ class SqliteStore:
     file if ``max_bytes`` is None. ``topic_ttl``: time to live in seconds of topics without their
     own. ``topics_max_bytes``: bound of all topics together, 0 for none. None keeps the values in
     the file. ``clock``: its guarded time dates all entries. ``reserve``: see ``Disk``.
-    ``small_cache``: write in a small process.
+    ``small_cache``: write in a small process. ``place``: of this process among the workers that
+    write to the file; None: there are no others.
     """
 
     kind = "sqlite"
@@ -73,6 +75,7 @@ class SqliteStore:
         reserve: int | None = 0,
         topics_max_bytes: int | None = None,
         small_cache: bool = False,
+        place: WriterPlace | None = None,
     ) -> None:
         self._path = path
         self.identity: str | None = None
@@ -88,6 +91,7 @@ class SqliteStore:
             topic_statements.APPENDER + disk.pragmas() + sql.SMALL_CACHE * small_cache,
             writes=True,
             prepare=self._prepare,
+            place=place,
         )
         self._follower = ConnectionPool(file, "store-follower", 1, sql.SMALL_CACHE)
         self._readers = ConnectionPool(file, "store-reader", 3)
@@ -95,16 +99,20 @@ class SqliteStore:
         self._lookups = ConnectionPool(file, "store-lookup", 1, sql.SMALL_CACHE)
         self._figures = ConnectionPool(file, "store-stats", 1, sql.SMALL_CACHE)
         self._hand_over = HandOver()
+        self._place = place
+        self._listening: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = False
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
         pools = Pools(self._writer, self._readers, self._lookups)
-        self.topics = SqliteTopics(file, pools, self.clock, clock.monotonic)
+        self.topics = SqliteTopics(
+            file, pools, self.clock, clock.monotonic, is_shared=place is not None
+        )
         self.transactions = SqliteTransactions(pools, self._wake, self.clock)
         self.pointers = SqlitePointers(pools, self._wake, self.clock)
         # Terms make leases safe whatever the clock says, and their rule repairs what it has said.
         self.leases = SqliteLeases(self._writer, self._lookups, clock)
-        self.space = SqliteSpace(file, self._complete_opening)
+        self.space = SqliteSpace(file, self._complete_opening, place)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 
     async def open(self) -> None:
@@ -113,6 +121,9 @@ class SqliteStore:
         All other failures are raised.
         """
         self._loop = asyncio.get_running_loop()
+        if self._place is not None:
+            listen = self._place.bell.listen(self._heard)
+            self._listening = asyncio.create_task(listen, name="bell of the store")
         is_new = not await asyncio.to_thread(self._path.exists)
         await asyncio.to_thread(self._file.disk.prepare)
         try:
@@ -125,6 +136,8 @@ class SqliteStore:
 
     async def close(self) -> None:
         self._closing = True
+        if self._listening is not None:
+            self._listening.cancel()
         self._hand_over.add([])
         await self.topics.close()
         await self.space.close()
@@ -230,6 +243,11 @@ class SqliteStore:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed
                 self._loop.call_soon_threadsafe(self._hand_over.add, ())
+        self.topics.wake()
+
+    def _heard(self) -> None:
+        """Let the followers look for what another worker has written."""
+        self._hand_over.add(())
         self.topics.wake()
 
     async def _write(self, call: Callable[[sqlite3.Connection], _T]) -> _T:

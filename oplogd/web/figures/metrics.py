@@ -113,6 +113,10 @@ METRICS = (
     ),
     _histogram("commit_seconds", "Duration of a successful append to the store"),
     _histogram(
+        "write_wait_seconds",
+        "Time that a worker waits for its turn to write to the SQLite file; only with several",
+    ),
+    _histogram(
         "ingest_to_send_seconds",
         "Time from the arrival of an operation until it can be sent,"
         " measured for one operation of each commit",

@@ -173,6 +173,7 @@ class StatusReport:
             **refusal_members(all_),
             "descriptors": gauges["descriptors"],
             "commit_seconds": histogram_members(all_.ingest.commit_seconds),
+            **self._wait_members(all_),
             "ingest_to_send_seconds": histogram_members(all_.latency),
             "loop": {
                 "cpu_seconds": round(all_.loop.cpu_seconds, 3),
@@ -196,6 +197,10 @@ class StatusReport:
                 worker_members(workers, n, tallies, told.get(n)) for n, tallies in enumerate(every)
             ]
         return Report(members, told, every, not troubles)
+
+    def _wait_members(self, all_: Tallies) -> _Members:
+        is_shared = self._is_many and self._agent.store.kind == "sqlite"
+        return {"write_wait_seconds": histogram_members(all_.write_waits)} if is_shared else {}
 
     async def _stats(self) -> StoreStats | str:
         """Return the figures of the store, or a sentence if it does not answer."""

@@ -102,6 +102,7 @@ def add_topics(
         """
         await appends.confirmed(topics.delete(name))
         known.forget(name)
+        feeds.deleted()
         sweep()
         return Response(status_code=200, headers=HEADERS)
 

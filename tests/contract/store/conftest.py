@@ -9,12 +9,14 @@ from tests.contract.store.memory_store import memory_kits
 from tests.kits.servers.stores import skip_fsync
 from tests.kits.store.kits import KITS, LARGE, TRIMMING, Kit, Kits
 from tests.kits.store.transacting import StoreHandle
+from tests.kits.store.workers import worker_kits
 
 # Stores of the tests of transactions, and the model that they are compared with. Topics,
 # transactions and pointers lie beside the log of the oplog, so its kind makes no difference to
 # them: only some of their tests, for the other server, take the slow stand-in with capped
 # collections (EVERY in transacting.py, KITS).
-TRANSACTION_KITS = {"memory": memory_kits, **KITS}
+TRANSACTION_KITS = {"memory": memory_kits, "sqlite-workers": worker_kits, **KITS}
+TOPIC_KITS = {"sqlite-workers": worker_kits, **KITS}
 
 
 @pytest.fixture(params=KITS)
@@ -39,9 +41,9 @@ async def trimming_kit(trimming_kits: Kits) -> AsyncIterator[Kit]:
         yield kit
 
 
-@pytest.fixture(params=LARGE)
+@pytest.fixture(params=["sqlite-workers", *LARGE])
 def topic_kits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kits:
-    return KITS[request.param](request, monkeypatch)
+    return TOPIC_KITS[request.param](request, monkeypatch)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from oplogd.store.sqlite.topics import statements as topic_statements
 from oplogd.store.sqlite.transactions import statements as txn_statements
 from oplogd.store.sqlite.upkeep import leaving, room
 from oplogd.store.topics import MessageBatch, Outcome, Topic
+from oplogd.workers.workers import Worker
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import fold
 from tests.kits.store.kits import contents, expected, known, log_of, states_of, wanted
@@ -38,10 +39,14 @@ async def opened(
     *,
     max_bytes: int | None = None,
     topics_max_bytes: int | None = None,
+    worker: Worker | None = None,
 ) -> AsyncIterator[SqliteStore]:
-    """Open a store. ``clock`` dates its entries."""
+    """Open a store. ``clock`` dates its entries. ``worker``: None for one without others."""
     dates = clock.dates if clock else SYSTEM
-    store = SqliteStore(path, max_bytes, clock=dates, topics_max_bytes=topics_max_bytes)
+    place = worker and worker.writer_place
+    store = SqliteStore(
+        path, max_bytes, clock=dates, topics_max_bytes=topics_max_bytes, place=place
+    )
     try:
         await store.open()
         yield store

@@ -115,11 +115,17 @@ def connect(
     return db
 
 
+def locked(path: Path) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"store {path}: another process holds a lock on it for more than {BUSY_SECONDS:g} s"
+    )
+
+
 def translated(error: sqlite3.Error, path: Path, *, is_full: bool) -> StoreUnavailableError:
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        reason = f"another process holds a lock on it for more than {BUSY_SECONDS:g} s"
-    elif is_full:
+        return locked(path)
+    if is_full:
         reason = "the disk is full; free some space"
     elif name.startswith("SQLITE_READONLY"):
         reason = _NOT_WRITABLE

@@ -8,7 +8,15 @@ from functools import partial
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.sqlite.file.connection import DAMAGE, Identity, StoreFile, identity_of, translated
+from oplogd.shared.place import WriterPlace
+from oplogd.store.sqlite.file.connection import (
+    DAMAGE,
+    Identity,
+    StoreFile,
+    identity_of,
+    locked,
+    translated,
+)
 from oplogd.store.sqlite.file.threads import Threads, ThreadsEndedError
 
 _T = TypeVar("_T")
@@ -27,7 +35,8 @@ class ConnectionPool:
     """Threads with a connection each. A connection that failed is replaced at the next call.
 
     ``writes``: a call fails if the file has left its path when the call returns, because its work
-    would be lost. ``prepare`` is called before the first call, until it succeeds.
+    would be lost. ``prepare`` is called before the first call, until it succeeds. ``place``: each
+    call takes the turn to write, and other workers are told after it; None: there are none.
     """
 
     def __init__(
@@ -39,8 +48,10 @@ class ConnectionPool:
         *,
         writes: bool = False,
         prepare: Callable[[sqlite3.Connection], None] | None = None,
+        place: WriterPlace | None = None,
     ) -> None:
         self._file = file
+        self._place = place
         self._pragmas = pragmas
         self._writes = writes
         self._prepare = prepare
@@ -59,7 +70,8 @@ class ConnectionPool:
         if self._closing:
             raise self._closed()
         try:
-            done = self._threads.submit(partial(self._run, call, frees_space))
+            work = self._run if self._place is None else self._run_in_turn
+            done = self._threads.submit(partial(work, call, frees_space))
         except RuntimeError as error:
             raise StoreUnavailableError(f"store {self._file.path}: {error}") from None
         try:
@@ -94,6 +106,16 @@ class ConnectionPool:
         await self._threads.end()
         while self._open:
             self._open.pop().close()
+
+    def _run_in_turn(self, call: Callable[[sqlite3.Connection], _T], frees_space: bool) -> _T:
+        assert self._place is not None
+        try:
+            with self._place.turn:
+                return self._run(call, frees_space)
+        except TimeoutError:
+            raise locked(self._file.path) from None
+        finally:
+            self._place.ring()
 
     def _run(self, call: Callable[[sqlite3.Connection], _T], frees_space: bool) -> _T:
         db = self._own.db

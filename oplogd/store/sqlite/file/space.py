@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 
 from oplogd.errors import StoreUnavailableError
+from oplogd.shared.place import WriterPlace
 from oplogd.store.space import SpaceFigures
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import StoreFile
@@ -17,13 +18,19 @@ _PATIENCE = "; PRAGMA busy_timeout = 250"
 
 
 class SqliteSpace:
-    """See ``Space``. ``opened``: completes an opening without room."""
+    """See ``Space``. ``opened``: completes an opening without room. ``place``: see the pool."""
 
-    def __init__(self, file: StoreFile, opened: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        file: StoreFile,
+        opened: Callable[[], Awaitable[None]],
+        place: WriterPlace | None = None,
+    ) -> None:
         self.name = f"store {file.path}"
         self._file = file
         self._opened = opened
-        self._pool = ConnectionPool(file, "store-space", 1, sql.SMALL_CACHE + _PATIENCE)
+        pragmas = sql.SMALL_CACHE + _PATIENCE
+        self._pool = ConnectionPool(file, "store-space", 1, pragmas, place=place)
 
     @property
     def refused(self) -> bool:

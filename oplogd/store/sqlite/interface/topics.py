@@ -61,10 +61,19 @@ class SqliteTopicLog:
 
 
 class SqliteTopics:
-    """Uses the pools of its store. ``wake`` lets the follower look for news."""
+    """Uses the pools of its store. ``wake`` lets the follower look for news.
+
+    ``is_shared``: see ``BoundsKeeper``.
+    """
 
     def __init__(
-        self, file: StoreFile, pools: Pools, clock: GuardedClock, monotonic: Callable[[], float]
+        self,
+        file: StoreFile,
+        pools: Pools,
+        clock: GuardedClock,
+        monotonic: Callable[[], float],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -72,7 +81,7 @@ class SqliteTopics:
         self._writer, self._readers, self._lookups = pools
         follower = Follower(file)
         self.news, self.wake, self.close = follower.news, follower.wake, follower.close
-        self._bounds = BoundsKeeper(pools, follower.wake, clock, monotonic)
+        self._bounds = BoundsKeeper(pools, follower.wake, clock, monotonic, is_shared=is_shared)
         self.shrink = self._bounds.shrink
         self.find = pools.lookups.method(catalogue.find)
         self.current = pools.lookups.method(catalogue.current)
@@ -124,8 +133,8 @@ class SqliteTopics:
         return SqliteTopicLog(topic, self._pools, self._clock)
 
     async def append(self, batches: Sequence[MessageBatch]) -> list[Outcome]:
+        await self._bounds.before_append()
         if self._bounds.exist:
-            await self._bounds.before_append()
             outcomes = await self._writer.run(
                 lambda db: room.append(db, batches, self._clock.present())
             )

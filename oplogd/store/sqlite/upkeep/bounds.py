@@ -19,6 +19,8 @@ from oplogd.store.topics import ENTRY_BYTES, MessageBatch, Topic
 
 # One call counts for so long. Then the bounds get their turn.
 COUNT_SECONDS = 0.5
+# Another worker may have set a bound. While another one is the keeper, appends look so often.
+KNOWN_SECONDS = 3.0
 # Topics without a bound are counted for the figures only.
 FIGURES_SECONDS = 60.0
 # Several topics are counted, or shrunk, together in one transaction of about this time.
@@ -34,7 +36,10 @@ logger = logging.getLogger("oplogd.store")
 
 
 class BoundsKeeper:
-    """Uses the pools of its store. ``wake``: called after entries have left."""
+    """Uses the pools of its store. ``wake``: called after entries have left.
+
+    ``is_shared``: other workers may call ``shrink``, instead of this one.
+    """
 
     def __init__(
         self,
@@ -42,13 +47,17 @@ class BoundsKeeper:
         wake: Callable[[], None],
         clock: GuardedClock,
         monotonic: Callable[[], float],
+        *,
+        is_shared: bool = False,
     ) -> None:
+        self._is_shared = is_shared
         self._writer, self._readers, self._lookups = pools
         self._wake = wake
         self._present = clock.present
         self._monotonic = monotonic
         self._logged_at = monotonic()
         self._figures_at = float("-inf")
+        self._looked_at = float("-inf")
         # Topics with a bound, and the bytes appended to them by this process since their last
         # count.
         self._bounded: set[int] = set()
@@ -71,16 +80,15 @@ class BoundsKeeper:
 
     async def before_append(self) -> None:
         """Shrink topics with many bytes since their last count."""
+        if self._is_shared and self._monotonic() - self._looked_at >= KNOWN_SECONDS:
+            await self._look()
         for log in [log for log, got in self._appended.items() if got >= APPENDED_BYTES]:
             del self._appended[log]
             await self._writer.run(partial(self._step, log=log), frees_space=True)
 
     async def shrink(self) -> int:
         """Each step is a call of the writer, so appends interleave."""
-        found = await self._lookups.run(_look)
-        self._bounded = found.bounded
-        self._appended = {log: got for log, got in self._appended.items() if log in found.bounded}
-        self.exist = bool(found.bounded) or found.total_max is not None
+        found = await self._look()
         removed = 0
         for log in found.behind:
             removed += await self._shrink_topic(log)
@@ -92,6 +100,15 @@ class BoundsKeeper:
         if found.total_max is not None:
             removed += await self._keep_total(found.total_max, found.total)
         return removed
+
+    async def _look(self) -> "_Found":
+        """Look up the bounds."""
+        self._looked_at = self._monotonic()
+        found = await self._lookups.run(_look)
+        self._bounded = found.bounded
+        self._appended = {log: got for log, got in self._appended.items() if log in found.bounded}
+        self.exist = bool(found.bounded) or found.total_max is not None
+        return found
 
     async def _count(self, *, frees_space: bool) -> bool:
         """Count new bytes of all topics, for some time. Return whether everything is counted."""

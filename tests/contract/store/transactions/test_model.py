@@ -31,6 +31,7 @@ class Sample(NamedTuple):
 SAMPLES = {
     "memory": Sample(PointerMachine, 0.2, 50),
     "sqlite": Sample(PointerMachine, 0.06, 50),
+    "sqlite-workers": Sample(PointerMachine, 0.04, 50),
     "mongo-plain": Sample(PointerMachine, 0.02, 15),
 }
 

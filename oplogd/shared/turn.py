@@ -1,0 +1,109 @@
+"""The turn to write: workers that wait get it in the order in which they came.
+
+The lock excludes, and the kernel frees it when its holder ends. The order is kept beside it: each
+worker that waits shows since when, and rings the bell of the one that waits longest when it has
+written. A worker that is suspended while it waits holds up the others once for PATIENCE_SECONDS.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from oplogd.shared.bells import Bells
+from oplogd.shared.memory import Rows
+from oplogd.shared.record_lock import RecordLock
+
+# How long a waiting worker may leave a free turn unused. Then the next one may take it. Also the
+# time between two attempts of one that is not woken: the holder may have been killed.
+PATIENCE_SECONDS = 0.01
+
+# Places in the row of a worker: since when it waits, 0 if it does not, and when it last gave up
+# the turn. By the monotonic clock, in ns.
+_SINCE, _FREED = 0, 1
+
+
+class Turn:
+    """The turn as one worker takes it, a context manager. Its threads take it one after the other.
+
+    ``seconds``: longest wait. ``observe`` gets the seconds of each wait that ended with the turn.
+    ``since``: when the last wait began, in ns.
+    """
+
+    def __init__(self, turns: "Turns", number: int, seconds: float) -> None:
+        self.observe: Callable[[float], None] = lambda seconds: None
+        self._turns = turns
+        self._number = number
+        self._seconds = seconds
+        self.since = 0
+        self._rows = turns.memory.rows
+        self._mine = self._rows[number]
+        # Waits of others that left a free turn unused: they do not hold up this worker again.
+        self._passed = [0] * len(self._rows)
+
+    def __enter__(self) -> None:
+        """Wait for the turn. Raises TimeoutError."""
+        began = time.monotonic()
+        if not self._turns.here.acquire(timeout=self._seconds):
+            raise TimeoutError
+        self.since = since = self._mine[_SINCE] = time.monotonic_ns()
+        try:
+            while True:
+                before = self._before(since)
+                if (not before or self._is_unused()) and self._turns.lock.take():
+                    break
+                if time.monotonic() - began >= self._seconds:
+                    raise TimeoutError
+                self._turns.bells.each[self._number].wait(PATIENCE_SECONDS)
+        except BaseException:
+            self._mine[_SINCE] = 0
+            self._turns.here.release()
+            raise
+        self._mine[_SINCE] = 0
+        for mark, number in before:
+            self._passed[number] = mark
+        self.observe(time.monotonic() - began)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._mine[_FREED] = time.monotonic_ns()
+        self._turns.lock.free()
+        waiting = [(row[_SINCE], number) for number, row in enumerate(self._rows) if row[_SINCE]]
+        for since, number in sorted(waiting):
+            self._turns.bells.each[number].ring()
+            if since != self._passed[number]:
+                break
+        self._turns.here.release()
+
+    def _is_unused(self) -> bool:
+        """Return whether the worker whose turn it is has had PATIENCE_SECONDS to take it."""
+        freed = max(row[_FREED] for row in self._rows)
+        return time.monotonic_ns() - freed >= PATIENCE_SECONDS * 1e9
+
+    def _before(self, since: int) -> list[tuple[int, int]]:
+        """Return since when others wait for longer that have not left a turn unused, and who."""
+        return [
+            (before, number)
+            for number, row in enumerate(self._rows)
+            if (before := row[_SINCE])
+            and (before, number) < (since, self._number)
+            and before != self._passed[number]
+        ]
+
+
+class Turns:
+    """What the workers share of their turn.
+
+    ``here``: also two workers in one process exclude each other.
+    """
+
+    def __init__(self, count: int, seconds: float) -> None:
+        self.lock = RecordLock()
+        self.here = threading.Lock()
+        self.bells = Bells(count)
+        self.memory = Rows(count, 2)
+        self.each = [Turn(self, number, seconds) for number in range(count)]
