@@ -102,8 +102,6 @@ class Agent:
             shared=worker.heads(),
         )
         self.upkeep = Upkeep(settings, store, self.feeds, clock, worker)
-        if (place := worker.writer_place) is not None:
-            place.turn.observe = tallies.write_waits.observe
         self.hub = Hub(
             store,
             self.ring,
@@ -136,6 +134,10 @@ class Agent:
             appends=self.appends,
             admit=admit,
         )
+        if store.kind == "sqlite" and (place := worker.writer_place) is not None:
+            place.turn.observe = tallies.write_waits.observe
+            for queue in (self.queue, self.fenced, self.topics.queue):
+                queue.before_take = place.turn.coming
         self.transactions = self.topics.transactions
         self.pointers = self.topics.pointers
         self.started = clock.monotonic()

@@ -1,13 +1,14 @@
 """Bells: a process wakes another one. They need Linux."""
 
 import asyncio
+import contextlib
 import os
 import select
 import weakref
 from collections.abc import Callable
 
 # Rings within this time are heard together, so that a flood of them costs little.
-PAUSE_SECONDS = 0.002
+PAUSE_SECONDS = 0.001
 
 
 class Bell:
@@ -26,6 +27,20 @@ class Bell:
     def wait(self, seconds: float) -> None:
         """Wait in a thread until the bell rings, at most ``seconds``."""
         if self._poll.poll(seconds * 1000):
+            os.eventfd_read(self._file)
+
+    async def rung(self, seconds: float) -> None:
+        """Wait in the event loop until the bell rings, at most ``seconds``."""
+        loop = asyncio.get_running_loop()
+        heard = loop.create_future()
+        loop.add_reader(self._file, _resolve, heard)
+        late = loop.call_later(seconds, _resolve, heard)
+        try:
+            await heard
+        finally:
+            late.cancel()
+            loop.remove_reader(self._file)
+        with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._file)
 
     async def listen(self, heard: Callable[[], None]) -> None:

@@ -40,19 +40,41 @@ class Turn:
         self._mine = self._rows[number]
         # Waits of others that left a free turn unused: they do not hold up this worker again.
         self._passed = [0] * len(self._rows)
+        self._is_coming = False
+
+    async def coming(self) -> None:
+        """Wait in the event loop until the turn would be this worker's at once.
+
+        What comes meanwhile can be written in the same turn. The worker keeps its place in the
+        order until it takes the turn. Does not wait beside another writer of this process.
+        """
+        if self._is_coming or self._turns.here.locked():
+            return
+        self._is_coming = True
+        self._mine[_SINCE] = time.monotonic_ns()
+        until = time.monotonic() + self._seconds / 2
+        try:
+            while not self._turns.here.locked() and time.monotonic() < until:
+                if (not self._before(self._mine[_SINCE]) or self._is_unused()) and self._try():
+                    return
+                await self._turns.bells.each[self._number].rung(PATIENCE_SECONDS)
+        finally:
+            self._is_coming = False
 
     def __enter__(self) -> None:
         """Wait for the turn. Raises TimeoutError."""
-        began = time.monotonic()
         if not self._turns.here.acquire(timeout=self._seconds):
             raise TimeoutError
-        self.since = since = self._mine[_SINCE] = time.monotonic_ns()
+        since = self._mine[_SINCE]  # of ``coming``
+        if time.monotonic_ns() - since > self._seconds * 1e9:
+            since = self._mine[_SINCE] = time.monotonic_ns()
+        self.since = since
         try:
             while True:
                 before = self._before(since)
                 if (not before or self._is_unused()) and self._turns.lock.take():
                     break
-                if time.monotonic() - began >= self._seconds:
+                if time.monotonic_ns() - since >= self._seconds * 1e9:
                     raise TimeoutError
                 self._turns.bells.each[self._number].wait(PATIENCE_SECONDS)
         except BaseException:
@@ -62,7 +84,7 @@ class Turn:
         self._mine[_SINCE] = 0
         for mark, number in before:
             self._passed[number] = mark
-        self.observe(time.monotonic() - began)
+        self.observe((time.monotonic_ns() - since) / 1e9)
 
     def __exit__(
         self,
@@ -78,6 +100,13 @@ class Turn:
             if since != self._passed[number]:
                 break
         self._turns.here.release()
+
+    def _try(self) -> bool:
+        """Return whether the lock is free."""
+        if self._turns.lock.take():
+            self._turns.lock.free()
+            return True
+        return False
 
     def _is_unused(self) -> bool:
         """Return whether the worker whose turn it is has had PATIENCE_SECONDS to take it."""

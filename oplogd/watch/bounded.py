@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
@@ -57,6 +57,8 @@ class BoundedQueue(Generic[_Item]):
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
         self._emptied.set()
+        # Awaited before items are taken: what comes meanwhile is taken, too.
+        self.before_take: Callable[[], Awaitable[None]] | None = None
 
     def add(self, item: _Item) -> None:
         """Add an item. Raises QueueFullError and DiskFullError."""
@@ -77,9 +79,15 @@ class BoundedQueue(Generic[_Item]):
 
     async def take(self, max_count: int, max_bytes: int) -> list[_Item]:
         """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""
-        while not self._items:
-            self._filled.clear()
-            await self._filled.wait()
+        while True:
+            while not self._items:
+                self._filled.clear()
+                await self._filled.wait()
+            if self.before_take is None:
+                break
+            await self.before_take()
+            if self._items:  # they may have been refused meanwhile
+                break
         taken: list[_Item] = []
         count = size = 0
         while self._items:

@@ -42,7 +42,7 @@ from oplogd.store.sqlite.interface.topics import SqliteTopics
 from oplogd.store.sqlite.interface.transactions import SqliteTransactions
 from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.log import clock_rows, log
-from oplogd.store.sqlite.log.hand_over import HandOver
+from oplogd.store.sqlite.log.hand_over import PAUSE_SECONDS, HandOver
 from oplogd.store.sqlite.topics import statements as topic_statements
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
@@ -98,7 +98,7 @@ class SqliteStore:
         # Pools of their own: neither a connect nor /status waits for pages of states.
         self._lookups = ConnectionPool(file, "store-lookup", 1, sql.SMALL_CACHE)
         self._figures = ConnectionPool(file, "store-stats", 1, sql.SMALL_CACHE)
-        self._hand_over = HandOver()
+        self._hand_over = HandOver(pause=PAUSE_SECONDS if place else 0.0)
         self._place = place
         self._listening: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -174,7 +174,7 @@ class SqliteStore:
                 entries = hand_over.take(after, at_ms, limit)
                 if not entries:
                     entries = found
-                    hand_over.has_read(found)
+                    hand_over.has_read(found, most)
             if entries or left <= 0 or self._closing:
                 return entries
             await hand_over.wait(left)

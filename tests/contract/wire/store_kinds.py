@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import pytest
 
+from oplog_kit import units
+from oplogd.workers.division import DIVIDED
 from tests.kits.agents.agent import Agent, write_lock
 from tests.kits.clock.moved import MovedAgent, MovedClock
 from tests.kits.contract.wire import wait_until
@@ -42,6 +44,21 @@ class Sqlite:
     def held_agent(self, folder: Path, *flags: str) -> Iterator[tuple[Agent, Hold]]:
         with self.agent(folder, *flags) as agent:
             yield agent, lambda: write_lock(folder)
+
+
+class Workers(Sqlite):
+    """An agent of two workers: a client may meet either of them with each connection.
+
+    Flags that are divided among workers have their values for each of them.
+    """
+
+    def agent(self, folder: Path, *flags: str, clock: MovedClock | None = None) -> Agent:
+        divided = {f"--{name.replace('_', '-')}" for name in DIVIDED}
+        doubled = [
+            str(2 * units.size(value, 1)) if before in divided else value
+            for before, value in zip(("", *flags), flags, strict=False)
+        ]
+        return _agent(folder, ("--workers", "2", *doubled), clock)
 
 
 class Mongo:
@@ -82,6 +99,7 @@ def _agent(folder: Path, flags: Sequence[str], clock: MovedClock | None) -> Agen
 
 STORE_KINDS: dict[str, Callable[[Callable[[str], Any]], StoreKind]] = {
     "sqlite": Sqlite,
+    "workers": Workers,
     "plain": lambda fixture: Mongo(fixture("java"), "plain"),
     "capped": lambda fixture: Mongo(fixture("ferret"), "capped"),
 }
@@ -105,6 +123,10 @@ def kinds_of_store(kinds: Sequence[str]) -> Callable[[pytest.FixtureRequest], St
 # A claim about requests, streams or figures alone: it holds the same on every store.
 on_one_store = pytest.mark.parametrize("store_kind", ["sqlite"], indirect=True)
 on_each_driver = pytest.mark.parametrize("store_kind", EACH_DRIVER, indirect=True)
+# Each worker has a queue of its own, so one client cannot fill them.
+on_each_queue = pytest.mark.parametrize(
+    "store_kind", [kind for kind in EACH_DRIVER if kind != "workers"], indirect=True
+)
 on_each_store = pytest.mark.parametrize("store_kind", EACH_STORE, indirect=True)
 # Kinds with a log of a few kilobytes: a capped collection is larger, and FerretDB does not trim
 # one.

@@ -1,5 +1,6 @@
 """The turn to write, between processes."""
 
+import asyncio
 import signal
 from collections import Counter
 from contextlib import ExitStack
@@ -129,3 +130,53 @@ def test_another_worker_takes_over_a_role_at_the_death_of_its_holder() -> None:
         assert role.take(0)
         with Fork(lambda tell: tell(role.take(1))) as late:
             assert not late.told()
+
+
+async def test_a_worker_keeps_its_place_while_it_waits_in_the_loop(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(turn_module, "PATIENCE_SECONDS", HOUR)
+    turns = turns_of()
+
+    def hold_then_compete(tell: Any) -> None:
+        with turns.each[1]:
+            tell("held")
+            while not turns.memory.rows[0][0]:
+                pass
+        with turns.each[1]:  # it comes later, so it waits for the other
+            tell("again")
+
+    waits: list[float] = []
+    turns.each[0].observe = waits.append
+    with Fork(hold_then_compete) as child:
+        assert child.told() == "held"
+        await turns.each[0].coming()
+        assert waits == []
+        with turns.each[0]:
+            assert not child.has_told()
+        assert child.told() == "again"
+    assert len(waits) == 1
+
+
+async def test_a_wait_in_the_loop_ends_with_the_patience_of_the_turn() -> None:
+    turns = turns_of(seconds=0.05)
+    with hold(turns.each[1]) as child:
+        suspend(child.pid)
+        await turns.each[0].coming()
+        with pytest.raises(TimeoutError), turns.each[0]:
+            pass
+
+
+async def test_only_one_writer_of_a_worker_waits_in_the_loop() -> None:
+    turns = turns_of()
+    with hold(turns.each[1]) as child:
+        first = asyncio.create_task(turns.each[0].coming())
+        await asyncio.sleep(0)
+        await turns.each[0].coming()
+        assert not first.done()
+        child.kill()
+        await first
+
+
+async def test_nothing_waits_in_the_loop_beside_a_writer_of_the_worker() -> None:
+    turns = turns_of()
+    with hold(turns.each[1]), turns.here:
+        await turns.each[0].coming()

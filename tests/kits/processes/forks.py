@@ -45,6 +45,10 @@ class Fork:
             line += byte
         return json.loads(line)
 
+    def has_told(self) -> bool:
+        """Return whether the child has told something that was not returned yet."""
+        return bool(select.select([self._told], [], [], 0)[0])
+
     def kill(self) -> None:
         """Kill the child with SIGKILL, and wait for its end."""
         if self.pid:

@@ -33,6 +33,27 @@ async def test_operations_come_out_in_the_order_they_went_in() -> None:
     assert flat(await queue.take(HUGE, HUGE)) == numbered(3)
 
 
+async def test_what_comes_before_a_take_is_taken_and_what_was_refused_is_not() -> None:
+    queue = IngestQueue(HUGE, HUGE)
+    waits = 0
+
+    async def before_take() -> None:
+        nonlocal waits
+        waits += 1
+        if waits == 1:
+            queue.refuse_waiting(StoreUnavailableError("gone"))
+            asyncio.get_running_loop().call_soon(queue.put, numbered(1, first=2))
+        else:
+            queue.put(numbered(1, first=3))
+
+    queue.before_take = before_take
+    done = submit(queue, numbered(1))
+    assert flat(await queue.take(HUGE, HUGE)) == numbered(2, first=2)
+    assert waits == 2
+    with pytest.raises(StoreUnavailableError, match="gone"):
+        await done
+
+
 @pytest.mark.parametrize(
     ("operations", "size", "taken"),
     [(3, HUGE, 2), (4, HUGE, 4), (0, HUGE, 2), (HUGE, 0, 2), (HUGE, 1, 2)],

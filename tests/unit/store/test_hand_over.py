@@ -14,9 +14,9 @@ MS = 1_000
 class Follower:
     """A follower at ``offset``. ``seconds``: the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause: float = 0.0) -> None:
         self.seconds = 10.0
-        self.hand_over = HandOver(lambda: self.seconds)
+        self.hand_over = HandOver(lambda: self.seconds, pause=pause)
         self.offset = 0
         self.due()
 
@@ -60,9 +60,9 @@ def test_own_entries_put_the_next_read_off(follower: Follower) -> None:
 def test_found_entries_and_a_word_from_others_make_the_next_read_a_full_one(
     follower: Follower,
 ) -> None:
-    follower.hand_over.has_read([])
+    follower.hand_over.has_read([], FEW)
     assert follower.due() == 0
-    follower.hand_over.has_read([entry(1, MS, numbered(1)[0])])
+    follower.hand_over.has_read([entry(1, MS, numbered(1)[0])], FEW)
     assert follower.due() == LIMIT
     follower.hand_over.add([])
     assert (follower.take(), follower.due(), follower.due()) == ([], LIMIT, 0)
@@ -109,3 +109,26 @@ def test_entries_wait_up_to_a_bound(follower: Follower, monkeypatch: pytest.Monk
     follower.hand_over.add([written(1001, 10, size=100)])
     follower.hand_over.add([written(1011, 1, size=1)])
     assert (follower.take(), follower.due()) == ([], LIMIT)
+
+
+def test_words_from_other_workers_wait_for_the_end_of_a_pause_and_a_full_read_has_none() -> None:
+    follower = Follower(pause=0.25)
+    one = entry(1, MS, numbered(1)[0])
+    follower.hand_over.has_read([one], FEW)
+    follower.hand_over.add([])
+    assert (follower.take(), follower.due()) == ([], 0)
+    assert follower.due(left=0) == LIMIT  # the last look of a call
+    follower.hand_over.add([])
+    follower.seconds += 0.25
+    assert follower.due() == LIMIT
+    follower.hand_over.has_read([one] * LIMIT, LIMIT)
+    assert follower.due() == LIMIT
+
+
+async def test_a_pause_is_waited_for_once() -> None:
+    follower = Follower(pause=0.001)
+    follower.hand_over.add([])
+    follower.take()
+    await follower.hand_over.wait(60.0)
+    follower.seconds += 0.001
+    assert follower.due() == LIMIT

@@ -13,6 +13,8 @@ from oplogd.store.base import Entry
 
 # How often the follower looks for entries of other processes.
 POLL_SECONDS = 0.05
+# Between two reads of entries of other workers.
+PAUSE_SECONDS = 0.002
 # Bound of the JSON that waits for a busy follower. Beyond it the follower reads the file.
 MOST_CHARACTERS = 8 << 20
 # Entries of a read without a sign of any.
@@ -51,16 +53,18 @@ class HandOver:
     """Entries not followed yet, in the order of the log. Used in the event loop only.
 
     They are for a follower at exactly their ``before``, in offset and time. If others have written
-    in between, or another file has taken the log's place, the follower reads.
+    in between, or another file has taken the log's place, the follower reads. ``pause``: seconds
+    between two reads that are not full, so that a flood of small appends of others costs little.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, pause: float = 0.0) -> None:
         self._clock = clock
+        self._pause = pause
         self._waiting: deque[Written] = deque()
         self._size = 0
         self._woken = asyncio.Event()
-        # When the follower reads at the latest.
-        self._read_at = 0.0
+        # When the follower reads at the latest, and at the earliest.
+        self._read_at = self._earliest = 0.0
 
     def add(self, written: Sequence[Written]) -> None:
         """Add entries just written. Without any, the follower reads."""
@@ -112,19 +116,22 @@ class HandOver:
         this process ends meanwhile.
         """
         now = self._clock()
-        if left > 0 and now < self._read_at:
+        if left > 0 and now < max(self._read_at, self._earliest):
             return 0
         is_expected, self._read_at = not self._read_at, now + POLL_SECONDS
+        self._earliest = now + self._pause
         return limit if is_expected or left <= 0 else min(limit, FEW)
 
-    def has_read(self, entries: Sequence[Entry]) -> None:
-        """Take note of the entries of a read. There may be more."""
+    def has_read(self, entries: Sequence[Entry], most: int) -> None:
+        """Take note of the entries of a read of up to ``most``. There may be more."""
         if entries:
             self._read_at = 0.0
+        if len(entries) == most:
+            self._earliest = 0.0
 
     async def wait(self, left: float) -> None:
         """Wait for entries added since ``take``, or until a read is due or ``left`` is over."""
-        seconds = min(self._read_at - self._clock(), left)
+        seconds = min(max(self._read_at, self._earliest) - self._clock(), left)
         if seconds <= 0:
             return
         with contextlib.suppress(TimeoutError):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
+from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store, on_each_queue
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.moved import MovedClock
 from tests.kits.contract.wire import (
@@ -155,6 +155,7 @@ def test_a_stream_ends_properly_at_its_age_and_goes_on_at_its_last_id(
             assert stream.rest() == []
 
 
+@on_each_queue
 def test_a_full_queue_and_a_store_that_is_away_ask_to_try_again(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
