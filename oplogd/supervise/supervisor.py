@@ -81,6 +81,8 @@ class Supervisor:
                 key.data()
             self._reap()
             self._advance()
+            while self._asked > self._told:
+                self._advance()
             if self._told and not any(place.lives for place in self._places):
                 return self._code
 
@@ -219,9 +221,8 @@ class Supervisor:
                 self._on_ready(url)
         if self._asked > self._told:
             self._end(EXIT_OK)
-            for _ in range(self._asked - self._told):
-                self._tell(words.STOP)
-            self._told = self._asked
+            self._told += 1  # another signal may come now
+            self._tell(words.STOP)
         if self._told and not self._is_draining and states <= {State.SHUT, State.ENDED}:
             self._is_draining = True
             self._tell(words.DRAIN)

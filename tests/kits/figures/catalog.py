@@ -25,6 +25,7 @@ class Plot(NamedTuple):
 
 BENCHMARKS = {
     "http": Benchmark("Intake over HTTP", "bench_http"),
+    "workers": Benchmark("Two workers beside one process", "bench_workers", ("--rate", "10000")),
     "udp": Benchmark("Intake over UDP", "bench_udp"),
     "fanout": Benchmark("1,000 consumers at 1,000 operations/s", "bench_fanout"),
     "filters": Benchmark(
