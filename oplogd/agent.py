@@ -46,7 +46,7 @@ from oplogd.workers.workers import Worker
 
 _LOCATE_SECONDS = 5.0
 # Time of a stop for ending the streams and the requests, but at most half of it.
-_END_SECONDS = 10.0
+END_SECONDS = 10.0
 
 logger = logging.getLogger("oplogd.agent")
 
@@ -231,14 +231,14 @@ class Agent:
         if self.spool is not None:
             self._run("spool", self.spool.mend())
 
-    async def shut(self, *, is_last: bool = True) -> None:
+    async def shut(self, *, is_last: bool = True, also: Sequence[socket] = ()) -> None:
         """Stop intake and store the queue: see ``UdpIngest.stop``.
 
         If the store does not take it in time, ``drain`` ends the streams before: then call
         ``stored``.
         """
         self.stopping = True
-        await self.udp.stop(is_last=is_last)
+        await self.udp.stop(is_last=is_last, also=also)
         self._is_stored = await self._is_stored_in_time()
 
     async def drain(self) -> None:
@@ -265,7 +265,7 @@ class Agent:
     async def _is_stored_in_time(self) -> bool:
         """Return whether the queue is stored while there is still time to end everything else."""
         timeout = self.settings.shutdown_timeout
-        seconds = timeout - min(_END_SECONDS, timeout / 2)
+        seconds = timeout - min(END_SECONDS, timeout / 2)
         storing = asyncio.create_task(self.stored(), name="storing the queue")
         patience = asyncio.ensure_future(self.clock.sleep(seconds))
         await asyncio.wait({storing, patience}, return_when=asyncio.FIRST_COMPLETED)

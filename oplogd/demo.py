@@ -84,6 +84,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="oplog-demo-") as folder:
         arguments = ["--store", str(Path(folder) / "demo.db"), *sys.argv[1:]]
         settings = parse(arguments, os.environ)
+        if settings.workers > 1:
+            print("oplogd: the demo runs in one process; leave out --workers", file=sys.stderr)
+            return server.EXIT_USAGE
         logs.configure(settings.log_format, settings.debug)
         try:
             if not _port_is_free(settings.http_address.port):

@@ -4,8 +4,9 @@ import asyncio
 import gc
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from socket import socket
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,11 +69,23 @@ def make_store(settings: Settings, clock: Clock = SYSTEM, worker: Worker | None 
 
 
 class Joined(NamedTuple):
-    """What a supervisor gives to a worker: its place, its sockets, and the line to it."""
+    """What a supervisor gives to a worker: its place, its sockets, and the line to it.
+
+    ``spare``: the sockets for UDP of the other places, for a stop while they have no worker.
+    """
 
     worker: Worker
     listeners: Listeners
+    spare: Mapping[int, Sequence[socket]]
     link: Link
+
+    def take_orphans(self) -> list[socket]:
+        """Return the sockets that this worker has to empty. The others close."""
+        for number, sockets in self.spare.items():
+            if number not in self.link.orphans:
+                for sock in sockets:
+                    sock.close()
+        return [sock for number in self.link.orphans for sock in self.spare[number]]
 
 
 async def serve(
@@ -137,8 +150,7 @@ async def _open(
         await store.close()
         raise
     was_written = was_written or agent.ring.head.offset > 0
-    link = joined and joined.link
-    return _Process(settings, store, agent, listeners, server, stop, link, was_written)
+    return _Process(settings, store, agent, listeners, server, stop, joined, was_written)
 
 
 async def _ended(task: "asyncio.Task[_Process]") -> None:
@@ -147,7 +159,7 @@ async def _ended(task: "asyncio.Task[_Process]") -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """``link``: of a worker. ``was_written``: the store was there before this start."""
+    """``joined``: of a worker. ``was_written``: the store was there before this start."""
 
     settings: Settings
     store: Store
@@ -155,7 +167,7 @@ class _Process:
     listeners: Listeners
     server: HttpServer
     stop: Stop
-    link: Link | None
+    joined: Joined | None
     was_written: bool
 
     async def run(self, on_ready: Callable[[str], None] | None) -> int:
@@ -165,8 +177,8 @@ class _Process:
             await asyncio.sleep(0.005)
         store = self.store.kind if self.settings.mongo_url is not None else None
         served = Served(store, self.was_written)
-        if self.link is not None:
-            self.link.ready(msgspec.json.encode(served))
+        if self.joined is not None:
+            self.joined.link.ready(msgspec.json.encode(served))
         else:
             url = announce(self.settings, self.listeners.http, self.listeners.udp, served)
             systemd.notify("READY=1")
@@ -223,9 +235,12 @@ class _Process:
         leave(self.stop.code)
 
     async def _end_in_order(self, serving: asyncio.Task[None]) -> None:
-        link = self.link
-        await self.agent.shut(is_last=link is None or link.is_stopping)
-        if link is not None:
+        joined = self.joined
+        if joined is None:
+            await self.agent.shut()
+        else:
+            link = joined.link
+            await self.agent.shut(is_last=link.is_stopping, also=joined.take_orphans())
             await link.shut()
             if link.is_cut:  # the next supervisor wants the port
                 self.server.leave_port()

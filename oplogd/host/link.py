@@ -2,7 +2,8 @@
 
     worker              supervisor
       ready  ->                      it serves
-             <-  stop                stop in order; the second time: at once
+             <-  stop [NUMBERS]      stop in order; the second time: at once. The worker also
+                                     takes the datagrams of these places: theirs do not serve
       shut   ->                      it takes nothing more, and its queue is stored
              <-  drain               so it is at all workers: end the streams
 
@@ -41,6 +42,7 @@ class Link:
         # The supervisor has asked for a stop, or has ended.
         self.is_stopping = False
         self.is_cut = False
+        self.orphans: list[int] = []
 
     def listen(self, on_stop: Callable[[], None]) -> None:
         """Call ``on_stop`` for each order to stop, and when the supervisor has ended."""
@@ -69,8 +71,9 @@ class Link:
             word = b""
         if word == DRAIN:
             self._drain.set()
-        elif word == STOP:
+        elif word.startswith(STOP):
             self.is_stopping = True
+            self.orphans += map(int, word.split()[1:])
             self._on_stop()
         elif not word:
             asyncio.get_running_loop().remove_reader(self._sock)

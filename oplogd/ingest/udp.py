@@ -162,12 +162,15 @@ class UdpIngest:
         for each in self._datagrams:
             loop.add_reader(each.sock, self._read, each)
 
-    async def stop(self, *, is_last: bool = True) -> None:
+    async def stop(self, *, is_last: bool = True, also: Sequence[socket.socket] = ()) -> None:
         """Read the datagrams in the kernel, then close the sockets. It ends under any load.
 
         ``is_last``: if not, another process goes on with the same sockets. It reads the rest.
+        ``also``: other sockets, to be emptied.
         """
         self._is_stopping = True
+        self._sockets += also
+        self._datagrams += map(datagrams_of, also)
         loop = asyncio.get_running_loop()
         for sock in self._sockets:
             loop.remove_reader(sock)

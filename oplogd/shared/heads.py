@@ -22,6 +22,9 @@ class Heads:
     def show(self, log: int, offset: int) -> None:
         """Note the offset of a durable entry before a client learns of it."""
 
+    def lower(self, log: int, offset: int) -> None:
+        """Note that a log ends here: an older copy has taken its place."""
+
     def change(self) -> None:
         """Note a changed or deleted topic before a client learns of it."""
 
@@ -41,13 +44,14 @@ class SharedHeads(Heads):
         self._mask = shared.mask
         self._heads = shared.heads.rows
         self._followed = shared.followed.rows
-        self._changes = [row[:1] for row in shared.changes.rows]
+        self._changes = shared.changes.rows
+        self._all_changes = shared.all_changes
         # The worker before this one in its place may have been killed.
         shared.followed.clear(number)
 
     @property
     def changes(self) -> int:
-        return sum(each[0] for each in self._changes)
+        return self._all_changes()
 
     def newest(self, log: int) -> int:
         number = log & self._mask
@@ -61,6 +65,11 @@ class SharedHeads(Heads):
         row, number = self._heads[self._number], log & self._mask
         if offset > row[number]:
             row[number] = offset
+
+    def lower(self, log: int, offset: int) -> None:
+        number = log & self._mask
+        for row in self._heads:
+            row[number] = min(row[number], offset)
 
     def change(self) -> None:
         self._changes[self._number][0] += 1
@@ -77,3 +86,7 @@ class HeadTables:
         self.heads = Rows(count, 1 << bits)
         self.followed = Rows(count, 1 << bits, "B")
         self.changes = Rows(count, 1)
+
+    def all_changes(self) -> int:
+        """Return a number that grows with each change and end of a topic."""
+        return sum(row[0] for row in self.changes.rows)

@@ -78,9 +78,11 @@ class SharedPlaces:
         return WorkerPlaces(self, number)
 
     def clear(self, number: int) -> None:
-        """Give back all places of a process that has died."""
-        with self.lock:
-            self.tables[number].clear()
+        """Give back all places of a process that has died.
+
+        Without the lock, whose holder may be suspended. Others may count too few meanwhile.
+        """
+        self.tables[number].clear()
 
 
 class WorkerPlaces:

@@ -3,6 +3,7 @@
 The lock excludes, and the kernel frees it when its holder ends. The order is kept beside it: each
 worker that waits shows since when, and rings the bell of the one that waits longest when it has
 written. A worker that is suspended while it waits holds up the others once for PATIENCE_SECONDS.
+One that is only slow changes its mark by a nanosecond whenever it wakes, so it is waited for again.
 """
 
 import threading
@@ -58,6 +59,7 @@ class Turn:
                 if (not self._before(self._mine[_SINCE]) or self._is_unused()) and self._try():
                     return
                 await self._turns.bells.each[self._number].rung(PATIENCE_SECONDS)
+                self._show()
         finally:
             self._is_coming = False
 
@@ -77,6 +79,7 @@ class Turn:
                 if time.monotonic_ns() - since >= self._seconds * 1e9:
                     raise TimeoutError
                 self._turns.bells.each[self._number].wait(PATIENCE_SECONDS)
+                since = self._show()
         except BaseException:
             self._mine[_SINCE] = 0
             self._turns.here.release()
@@ -100,6 +103,11 @@ class Turn:
             if since != self._passed[number]:
                 break
         self._turns.here.release()
+
+    def _show(self) -> int:
+        """Show that this worker still waits: one that is slow, not suspended, keeps its place."""
+        since = self._mine[_SINCE] = self._mine[_SINCE] - 1
+        return since
 
     def _try(self) -> bool:
         """Return whether the lock is free."""

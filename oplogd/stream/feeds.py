@@ -211,6 +211,7 @@ class Feeds:
         if self._feeds.get(feed.topic.log) is not feed:
             return
         self.heads[feed.topic.log] = feed.ring.head.offset
+        self.shared.show(feed.topic.log, feed.ring.head.offset)  # its readers see the entries now
         self._recount(feed)
         while self._bytes > self.max_bytes and self._holding:
             oldest = next(iter(self._holding.values()))

@@ -213,6 +213,7 @@ class TopicFollower:
         feed.ring.repaired = bounds.repaired
         feed.ring.restart(bounds.head)
         feed.acknowledged = min(feed.acknowledged, bounds.head.offset)
+        self._feeds.shared.lower(feed.topic.log, bounds.head.offset)
         self._feeds.grown(feed)
         self._feeds.due.pop(feed.topic.log, None)
 

@@ -49,13 +49,17 @@ class Place:
     def serves(self, now: float) -> None:
         self.state, self._served_at, self._failures = State.SERVES, now, 0
 
+    def put_off(self, now: float) -> None:
+        """Let the next start wait."""
+        self.state = State.WAITS
+        self.start_at = now + self._backoff.pause
+        self._backoff.grow()
+
     def has_died(self, now: float) -> bool:
         """Take note of an unexpected end. Return whether another worker shall start."""
         if self.state is State.STARTS:
             self._failures += 1
         elif now - self._served_at >= _GOOD_SECONDS:
             self._backoff.reset()
-        self.state = State.WAITS
-        self.start_at = now + self._backoff.pause
-        self._backoff.grow()
+        self.put_off(now)
         return self._failures < MAX_FAILURES

@@ -156,7 +156,9 @@ class Worker(NamedTuple):
         shared = self.workers.store
         if shared is None:
             return None
-        return WriterPlace(shared.turns.each[self.number], shared.bells, self.number)
+        is_first = not any(life.starts for life in self.workers.lives)
+        turn = shared.turns.each[self.number]
+        return WriterPlace(turn, shared.bells, shared.heads, self.number, is_first)
 
     def heads(self) -> Heads:
         """Return the logs as this worker knows them. Call it once in the worker's process."""

@@ -83,7 +83,10 @@ class SqliteStore:
         self.clock = GuardedClock(clock)
         self._clock = dataclasses.replace(clock, now_ms=self.clock.now_ms)
         disk = Disk(path, reserve)
-        self._file = file = StoreFile(path, self._replaced, disk, self.clock.now_ms)
+        may_create = place is None or place.is_first
+        self._file = file = StoreFile(
+            path, self._replaced, disk, self.clock.now_ms, may_create=may_create
+        )
         self._writer = ConnectionPool(
             file,
             "store-writer",
@@ -106,7 +109,7 @@ class SqliteStore:
         self._counter = ConnectionPool(file, "store-counter", 1, sql.SMALL_CACHE)
         pools = Pools(self._writer, self._readers, self._lookups)
         self.topics = SqliteTopics(
-            file, pools, self.clock, clock.monotonic, is_shared=place is not None
+            file, pools, self.clock, clock.monotonic, changes=place and place.changes
         )
         self.transactions = SqliteTransactions(pools, self._wake, self.clock)
         self.pointers = SqlitePointers(pools, self._wake, self.clock)
@@ -118,7 +121,8 @@ class SqliteStore:
     async def open(self) -> None:
         """Open the file. Without room for an existing one, ``space`` completes the opening later.
 
-        All other failures are raised.
+        A worker waits for a file that others have opened and that is gone. All other failures are
+        raised.
         """
         self._loop = asyncio.get_running_loop()
         if self._place is not None:
@@ -130,9 +134,11 @@ class SqliteStore:
             await self._complete_opening()
             await self._follower.run(lambda db: db.execute(sql.HEAD).fetchone())
         except StoreUnavailableError as error:
-            if is_new or not self._file.disk.refused:
+            is_gone = is_new and not self._file.may_create
+            if not is_gone and (is_new or not self._file.disk.refused):
                 raise
-            logger.error("%s; the store opens as soon as there is room", error)
+            until = "it is back" if is_gone else "there is room"
+            logger.error("%s; the store opens as soon as %s", error, until)
 
     async def close(self) -> None:
         self._closing = True

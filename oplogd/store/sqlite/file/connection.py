@@ -46,12 +46,15 @@ class StoreFile:
         on_replaced: Callable[[sqlite3.Connection, Path], None],
         disk: Disk | None = None,
         present_ms: Callable[[], int] = now_ms,
+        *,
+        may_create: bool = True,
     ) -> None:
         self.path = path
         self.wal = WriteAheadLog(path)
         self.disk = disk or Disk(path)
         self._on_replaced = on_replaced
         self._present_ms = present_ms
+        self.may_create = may_create
         # Grows with damage that a connection finds. The others then reconnect: their cached pages
         # may still look sound.
         self.damage_count = 0
@@ -62,7 +65,9 @@ class StoreFile:
         before = identity_of(self.path)
         if before is None and self._seen is not None:
             self._seen = _GONE  # the next file may get the same inode
-        db = connect(self.path, create=self._seen is None, present_ms=self._present_ms)
+        db = connect(
+            self.path, create=self.may_create and self._seen is None, present_ms=self._present_ms
+        )
         try:
             db.executescript(pragmas)
             identity = identity_of(self.path)

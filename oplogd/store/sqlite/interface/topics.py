@@ -63,7 +63,7 @@ class SqliteTopicLog:
 class SqliteTopics:
     """Uses the pools of its store. ``wake`` lets the follower look for news.
 
-    ``is_shared``: see ``BoundsKeeper``.
+    ``changes``: see ``BoundsKeeper``.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SqliteTopics:
         clock: GuardedClock,
         monotonic: Callable[[], float],
         *,
-        is_shared: bool = False,
+        changes: Callable[[], int] | None = None,
     ) -> None:
         self._clock = clock
         self._now_ms = clock.now_ms
@@ -81,7 +81,7 @@ class SqliteTopics:
         self._writer, self._readers, self._lookups = pools
         follower = Follower(file)
         self.news, self.wake, self.close = follower.news, follower.wake, follower.close
-        self._bounds = BoundsKeeper(pools, follower.wake, clock, monotonic, is_shared=is_shared)
+        self._bounds = BoundsKeeper(pools, follower.wake, clock, monotonic, changes=changes)
         self.shrink = self._bounds.shrink
         self.find = pools.lookups.method(catalogue.find)
         self.current = pools.lookups.method(catalogue.current)

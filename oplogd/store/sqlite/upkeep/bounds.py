@@ -19,7 +19,8 @@ from oplogd.store.topics import ENTRY_BYTES, MessageBatch, Topic
 
 # One call counts for so long. Then the bounds get their turn.
 COUNT_SECONDS = 0.5
-# Another worker may have set a bound. While another one is the keeper, appends look so often.
+# Another agent on the file may have set a bound. While another worker is the keeper, appends look
+# so often.
 KNOWN_SECONDS = 3.0
 # Topics without a bound are counted for the figures only.
 FIGURES_SECONDS = 60.0
@@ -38,7 +39,8 @@ logger = logging.getLogger("oplogd.store")
 class BoundsKeeper:
     """Uses the pools of its store. ``wake``: called after entries have left.
 
-    ``is_shared``: other workers may call ``shrink``, instead of this one.
+    ``changes``: returns a number that grows with each change of a topic at any worker. Another
+    worker may call ``shrink``, instead of this one. None: there are no others.
     """
 
     def __init__(
@@ -48,9 +50,10 @@ class BoundsKeeper:
         clock: GuardedClock,
         monotonic: Callable[[], float],
         *,
-        is_shared: bool = False,
+        changes: Callable[[], int] | None = None,
     ) -> None:
-        self._is_shared = is_shared
+        self._changes = changes
+        self._known_changes = -1
         self._writer, self._readers, self._lookups = pools
         self._wake = wake
         self._present = clock.present
@@ -80,8 +83,10 @@ class BoundsKeeper:
 
     async def before_append(self) -> None:
         """Shrink topics with many bytes since their last count."""
-        if self._is_shared and self._monotonic() - self._looked_at >= KNOWN_SECONDS:
-            await self._look()
+        if self._changes is not None:
+            is_old = self._monotonic() - self._looked_at >= KNOWN_SECONDS
+            if is_old or self._changes() != self._known_changes:
+                await self._look()
         for log in [log for log, got in self._appended.items() if got >= APPENDED_BYTES]:
             del self._appended[log]
             await self._writer.run(partial(self._step, log=log), frees_space=True)
@@ -103,6 +108,8 @@ class BoundsKeeper:
 
     async def _look(self) -> "_Found":
         """Look up the bounds."""
+        if self._changes is not None:
+            self._known_changes = self._changes()
         self._looked_at = self._monotonic()
         found = await self._lookups.run(_look)
         self._bounded = found.bounded
