@@ -20,9 +20,12 @@ from oplogd.clock import SYSTEM, Clock
 # After this time a process without an answer is silent.
 ANSWER_SECONDS = 1.0
 
-# A longer body goes as a file in memory.
-_INLINE_BYTES = 16 * 1024
+# A longer body goes as a file in memory: few large datagrams fill an inbox.
+_INLINE_BYTES = 1024
 _DATAGRAM_BYTES = 32 * 1024
+
+# Time between two attempts to send to a full inbox.
+_RETRY_SECONDS = 0.005
 
 # Messages read in one turn of the loop.
 _PER_TURN = 64
@@ -107,7 +110,7 @@ class _Question:
 
 
 class Inbox:
-    """The inbox of one process. Sending never waits: a full inbox loses the message.
+    """The inbox of one process. A full inbox loses notices. Questions and answers wait for room.
 
     Call ``on`` and ``answer`` once for each kind of message, then ``start``.
     """
@@ -171,11 +174,15 @@ class Inbox:
         number = self._last_question
         message = _Message("question", kind, self._number, number, body)
         asked = self.others if others is None else others
-        question = _Question({each for each in asked if self._send(each, message)})
-        question.check()
-        if question.complete.is_set():
+        question = _Question(set(asked))
+        if not question.waiting:
             return {}
         self._questions[number] = question
+        late = [
+            asyncio.create_task(self._deliver(each, message), name="question")
+            for each in tuple(question.waiting)
+            if not self._send(each, message)
+        ]
         ends = [
             asyncio.ensure_future(question.complete.wait()),
             asyncio.ensure_future(self._clock.sleep(seconds)),
@@ -184,9 +191,16 @@ class Inbox:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._questions[number]
-            for end in ends:
+            for end in (*ends, *late):
                 end.cancel()
         return question.answers
+
+    async def _deliver(self, other: int, message: _Message) -> None:
+        """Send a message as soon as the inbox has room, if that is within ANSWER_SECONDS."""
+        for _ in range(int(ANSWER_SECONDS / _RETRY_SECONDS)):
+            await asyncio.sleep(_RETRY_SECONDS)
+            if self._send(other, message):
+                return
 
     def _send(self, other: int, message: _Message) -> bool:
         """Send a message. Return whether the inbox had room."""
@@ -245,7 +259,8 @@ class Inbox:
             logger.error("a question of another process failed", exc_info=error)
             return
         answer = _Message("answer", asked.kind, self._number, asked.question, body)
-        self._send(asked.sender, answer)
+        if not self._send(asked.sender, answer):
+            await self._deliver(asked.sender, answer)
 
 
 def _send_file(sock: socket.socket, message: _Message) -> None:

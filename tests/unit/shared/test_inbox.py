@@ -143,9 +143,34 @@ async def test_a_full_inbox_takes_no_room_and_delays_nobody(
         inboxes[0].broadcast("guess", LONG)  # the other one hears of it
         await turns()
     assert heard == 5
-    assert await inboxes[0].ask(KIND, b"", [2]) == {}  # without a wait: it is not even asked
     mailboxes.empty(2)
     assert descriptors() == before
+
+
+def fill(inbox: Inbox, other: int) -> None:
+    while inbox._send(other, inbox_module._Message("notice", "guess", 0, 0, b"x")):
+        pass
+
+
+async def test_a_question_to_a_full_inbox_waits_for_room(
+    inboxes: list[Inbox], mailboxes: Mailboxes
+) -> None:
+    await inboxes[1].stop()
+    fill(inboxes[2], 1)
+    asking = asyncio.create_task(inboxes[0].ask(KIND, b"late", [1]))
+    await turns()
+    mailboxes.empty(1)
+    inboxes[1].start()
+    assert await asking == {1: b"late"}
+
+
+async def test_an_answer_to_a_full_inbox_waits_for_room(inboxes: list[Inbox]) -> None:
+    await inboxes[0].stop()
+    asking = asyncio.create_task(inboxes[0].ask(KIND, b"late", [1]))
+    fill(inboxes[2], 0)
+    await turns()
+    inboxes[0].start()
+    assert await asking == {1: b"late"}
 
 
 async def test_alone_nothing_is_asked(clock: VirtualClock) -> None:
