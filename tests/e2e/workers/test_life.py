@@ -55,6 +55,41 @@ Agent.shut, Agent.drain = told(Agent.shut), told(Agent.drain)
 """
 
 
+# A task of worker N dies when there is a file "die N".
+FRAGILE = """
+import asyncio, os
+from oplogd.agent import Agent
+start = Agent.start
+async def fragile(self):
+    async def doomed():
+        path = f"FOLDER/die {self.worker.number}"
+        while not os.path.exists(path):
+            await asyncio.sleep(0.01)
+        os.remove(path)
+        raise ValueError
+    await start(self)
+    self._run("doomed task", doomed())
+Agent.start = fragile
+"""
+
+# From its second process on, worker 1 does nothing until there is a file.
+HANGING = """
+import os, sys, time
+from oplogd import server
+run = server.run
+def hanging(*args, joined, **others):
+    if joined.worker.number == 1:
+        if os.path.exists("FOLDER/began"):
+            print("hangs", file=sys.stderr, flush=True)
+            while not os.path.exists("FOLDER/leave"):
+                time.sleep(0.01)
+            os._exit(0)
+        open("FOLDER/began", "x").close()
+    return run(*args, joined=joined, **others)
+server.run = hanging
+"""
+
+
 class Changed(Agent):
     """An agent of two workers after a script, with its folder in place of FOLDER."""
 
@@ -176,6 +211,46 @@ def test_a_worker_that_served_before_has_three_starts_again(tmp_path: Path) -> N
         assert (tmp_path / "starts").read_text() == "xxxx"
         assert agent.count("another starts") == 3
         assert agent.count("worker 0: stopped") == 1
+
+
+def test_a_worker_that_fails_leaves_its_sockets_to_the_next_one(tmp_path: Path) -> None:
+    with Changed(tmp_path, FRAGILE) as agent:
+        for number in range(2):
+            (tmp_path / f"die {number}").touch()
+            agent.wait_log("ended with code 1: another starts", number + 1)
+        agent.wait_status(status="OK")
+        assert any(
+            all(each["restarts"] == 1 for each in agent.status()["workers"])
+            for _ in attempts(DEADLINE)
+        )
+        for number in range(40):
+            agent.send_udp(operation(number))  # each from a socket of its own
+        agent.wait_status(events_ingested=40)
+
+
+def test_datagrams_for_a_worker_that_does_not_serve_are_stored_at_a_stop(tmp_path: Path) -> None:
+    with Changed(tmp_path, HANGING) as agent:
+        os.kill(worker_pids(agent)[1], signal.SIGKILL)
+        agent.wait_log("hangs")
+        for number in range(40):
+            agent.send_udp(operation(number))
+        agent.process.send_signal(signal.SIGTERM)
+        agent.wait_log("stopping: storing")
+        (tmp_path / "leave").touch()
+        assert agent.wait() == 0
+        agent.wait_log("received 40 operations: stored 40,")
+
+
+def test_each_worker_has_only_its_own_sockets_for_http(running: Agent) -> None:
+    listening = {
+        line.split()[9]
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]
+        if line.split()[3] == "0A" and int(line.split()[1].split(":")[1], 16) == running.port
+    }
+    assert len(listening) == 2
+    for pid in worker_pids(running):
+        files = {os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()}
+        assert sum(f"socket:[{inode}]" in files for inode in listening) == 1
 
 
 def test_a_store_that_cannot_be_opened_is_told_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -113,6 +114,27 @@ def test_a_worker_suspended_while_it_waits_holds_up_another_only_once(monkeypatc
         for _ in range(TURNS):
             with turns.each[2]:
                 pass
+
+
+def test_a_worker_that_waits_and_is_awake_changes_its_mark(monkeypatch: Patch) -> None:
+    """So it is not passed over again, however slow it is to take a free turn."""
+    monkeypatch.setattr(turn_module, "PATIENCE_SECONDS", 0.001)
+    turns = turns_of()
+    marks = turns.memory.rows[0]
+    with hold(turns.each[1]) as child, ThreadPoolExecutor(1) as threads:
+
+        def take() -> None:
+            with turns.each[0]:
+                pass
+
+        waiting = threads.submit(take)
+        while not (first := marks[0]):
+            pass
+        while marks[0] == first:
+            pass
+        assert first - 1_000_000 < marks[0] < first  # the order stays
+        child.kill()
+        waiting.result(DEADLINE)
 
 
 def test_another_worker_takes_over_a_role_at_the_death_of_its_holder() -> None:

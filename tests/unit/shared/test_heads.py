@@ -49,3 +49,15 @@ def test_a_successor_keeps_the_heads_of_a_worker_and_follows_nothing() -> None:
     successor = SharedHeads(tables, 1)
     assert [other.is_followed(log) for log in (7, 8)] == [False, False]
     assert (successor.newest(7), successor.changes) == (5, 1)
+
+
+def test_a_log_of_an_older_copy_ends_earlier_for_all_workers() -> None:
+    tables = HeadTables(2, BITS)
+    one, other = SharedHeads(tables, 0), SharedHeads(tables, 1)
+    one.show(7, 10)
+    other.show(7, 12)
+    other.show(8, 12)
+    one.lower(7, 5)
+    assert [other.newest(log) for log in (7, 8)] == [5, 12]
+    one.lower(7, 6)
+    assert other.newest(7) == 5

@@ -117,6 +117,15 @@ async def test_a_poll_at_one_worker_has_what_another_showed_a_reader(pair: Pair)
     assert len(await b.poll()) == 1
 
 
+async def test_a_poll_at_one_worker_has_what_another_shows_from_memory(pair: Pair) -> None:
+    a, b, topic, _ = pair
+    await publish(a.topics, topic, "not acknowledged yet")
+    while not await a.poll():
+        await a.follower.advance(0.2)
+    assert a.peeks(topic)
+    assert len(await b.poll()) == 1
+
+
 async def test_a_topic_deleted_at_one_worker_is_gone_at_another(pair: Pair) -> None:
     a, b, topic, _ = pair
     await a.publish(topic, "x")
@@ -176,15 +185,30 @@ async def test_the_bell_wakes_the_follower_of_another_worker(
 async def test_a_bound_set_at_one_worker_counts_for_appends_at_another(
     pair: Pair, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(bounds, "KNOWN_SECONDS", 0.0)
+    monkeypatch.setattr(bounds, "KNOWN_SECONDS", HOUR)
     a, b, topic, _ = pair
     await b.publish(topic, "x")
     await b.topics.shrink()
-    await a.topics.change(NAME, TTL, max_bytes=MIN_MAX_BYTES)
+    a.feeds.changed(await a.topics.change(NAME, TTL, max_bytes=MIN_MAX_BYTES))
     for _ in range(40):
         await b.publish(topic, "x" * 60_000)
     front = (await b.topics.log(topic).locate()).front.offset
     assert 40 - front <= MIN_MAX_BYTES // 60_000
+
+
+async def test_a_successor_waits_for_a_file_that_is_gone_and_makes_no_new_one(path: Path) -> None:
+    workers, made = Workers(2), numbered(2)
+    async with opened(path, worker=Worker(workers, 0)) as first:
+        await first.append(made[:1])
+        workers.began(0, 1)
+        moved = await asyncio.to_thread(path.rename, path.with_name("moved"))
+        async with opened(path, worker=Worker(workers, 1)) as successor:
+            with pytest.raises(StoreUnavailableError, match="is gone"):
+                await successor.append(made[1:])
+            assert not await asyncio.to_thread(path.exists)
+            await asyncio.to_thread(moved.rename, path)
+            await successor.append(made[1:])
+            assert contents(await successor.read(0, 10)) == wanted(made)
 
 
 async def test_a_wait_for_the_turn_ends_as_a_wait_for_a_lock(path: Path) -> None:
