@@ -175,7 +175,7 @@ class SqliteStore:
         while True:
             entries = hand_over.take(after, at_ms, limit)
             left = deadline - time.monotonic()
-            if not entries and (most := hand_over.to_read(limit, left)):
+            if not entries and (most := hand_over.to_read(after, limit, left)):
                 found = await self._follower.run(lambda db: log.read(db, after, most, at_ms))
                 entries = hand_over.take(after, at_ms, limit)
                 if not entries:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import QueueFullError, StoreUnavailableError
 from oplogd.ingest.queue import IngestItem, IngestQueue
 from oplogd.model.operation import Operation
+from oplogd.watch.bounded import QUEUE_OF_A_WORKER, THE_QUEUE
 from tests.kits.models.operations import numbered, operation
 from tests.kits.models.properties import examples
 from tests.kits.processes.logged import DEADLINE
@@ -89,12 +91,15 @@ async def test_the_queue_is_bounded_in_bytes_too_and_a_refusal_changes_nothing()
     assert (queue.count, queue.bytes) == (2, 2 * size_of([one]))
 
 
-async def test_operations_that_can_never_fit_are_recognised() -> None:
-    queue = IngestQueue(2, size_of(numbered(2)))
+@pytest.mark.parametrize("name", [THE_QUEUE, QUEUE_OF_A_WORKER])
+async def test_operations_that_can_never_fit_are_refused_with_the_flags(name: str) -> None:
+    queue = IngestQueue(2, size_of(numbered(2)), name=name)
     queue.put(numbered(2))
-    assert queue.could_hold(2, size_of(numbered(2)))
+    queue.require_fitting(2, size_of(numbered(2)))
     for large in (numbered(3), [operation(id_="x" * 100), operation()]):
-        assert not queue.could_hold(len(large), size_of(large))
+        message = rf"the {len(large)} operations are more than {name} holds \(2 operations, "
+        with pytest.raises(TooLargeError, match=f"^{message}.*; see --max-queued-events, "):
+            queue.require_fitting(len(large), size_of(large))
 
 
 async def test_a_waiting_request_is_answered_when_its_operations_are_durable() -> None:

@@ -122,6 +122,29 @@ async def test_a_failing_answer_leaves_the_process_silent_and_alive(
     assert await inboxes[0].ask(KIND, b"next", [1]) == {1: b"next"}
 
 
+async def test_questions_beyond_those_answered_at_a_time_are_dropped(
+    inboxes: list[Inbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inbox_module, "_MAX_ANSWERING", 2)
+    begun, gate = 0, asyncio.Event()
+
+    async def slow(question: bytes) -> bytes:
+        nonlocal begun
+        begun += 1
+        await gate.wait()
+        return question
+
+    inboxes[1].answer("slow", slow)
+    asking = [asyncio.create_task(inboxes[0].ask("slow", b"", [1])) for _ in range(3)]
+    await turns()
+    assert begun == 2
+    gate.set()
+    await turns()
+    assert [each.done() for each in asking] == [True, True, False]
+    assert await inboxes[0].ask("slow", b"next", [1]) == {1: b"next"}
+    asking[2].cancel()
+
+
 async def test_a_full_inbox_takes_no_room_and_delays_nobody(
     inboxes: list[Inbox], mailboxes: Mailboxes
 ) -> None:

@@ -26,7 +26,7 @@ class Follower:
         return [each.offset for each in found]
 
     def due(self, left: float = 9.0) -> int:
-        return self.hand_over.to_read(LIMIT, left)
+        return self.hand_over.to_read(self.offset, LIMIT, left)
 
 
 def written(first: int, count: int, ms: int = MS, size: int = 0) -> Written:
@@ -69,15 +69,15 @@ def test_found_entries_and_a_word_from_others_make_the_next_read_a_full_one(
 
 
 @pytest.mark.parametrize(
-    "given",
-    [written(2, 3), Written(Mark(0, MS - 1), MS, numbered(1), 0)],
+    ("given", "due"),
+    [(written(3, 3), 2), (Written(Mark(0, MS - 1), MS, numbered(1), 0), LIMIT)],
     ids=["behind others", "of another time"],
 )
 def test_entries_that_do_not_continue_make_the_follower_read(
-    follower: Follower, given: Written
+    follower: Follower, given: Written, due: int
 ) -> None:
     follower.hand_over.add([given])
-    assert (follower.take(), follower.due()) == ([], LIMIT)
+    assert (follower.take(), follower.due()) == ([], due)
 
 
 def test_entries_read_meanwhile_are_dropped(follower: Follower) -> None:
@@ -97,7 +97,7 @@ def test_entries_of_several_commits_are_taken_together_up_to_the_limit(follower:
     assert follower.take(limit=2) == [1, 2]
     assert follower.take(limit=3) == [3, 4, 5]
     assert follower.take() == [6]
-    assert (follower.take(), follower.due()) == ([], LIMIT)
+    assert (follower.take(), follower.due()) == ([], 1)
 
 
 def test_entries_wait_up_to_a_bound(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,3 +132,10 @@ async def test_a_pause_is_waited_for_once() -> None:
     await follower.hand_over.wait(60.0)
     follower.seconds += 0.001
     assert follower.due() == LIMIT
+
+
+def test_a_read_ends_before_the_entries_that_are_handed_over(follower: Follower) -> None:
+    follower.hand_over.add([written(8, 3)])
+    assert (follower.take(), follower.due()) == ([], 7)
+    follower.offset = 7
+    assert follower.take() == [8, 9, 10]

@@ -14,6 +14,16 @@ from tests.kits.models.properties import examples
 MONGO = {"OPLOGD_MONGO_URL": "mongodb://localhost", "OPLOGD_SPOOL": "spool.db"}
 
 
+def test_the_settings_that_the_workers_divide_are_known() -> None:
+    assert DIVIDED.keys() == {
+        "max_queued_events",
+        "max_queued_bytes",
+        "max_upload_memory",
+        "ring_bytes",
+        "spool_size",
+    }
+
+
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 

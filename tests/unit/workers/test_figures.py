@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -18,8 +19,10 @@ from oplogd.store.sqlite import SqliteStore
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.ring.filters import Filter
 from oplogd.topics.counters import OTHER
+from oplogd.watch.bounded import QUEUE_OF_A_WORKER, THE_QUEUE
 from oplogd.web.figures.metrics import METRICS, render
 from oplogd.web.figures.status import StatusReport
+from oplogd.web.figures.worker import Told
 from oplogd.workers.workers import Worker, Workers
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.operations import numbered
@@ -166,6 +169,34 @@ async def test_a_lease_with_a_holder_at_both_workers_counts_once(bench: Bench) -
     assert (await bench.status())["leases"] == {"held": 1, **counts}
 
 
+async def test_a_notice_of_an_earlier_term_that_comes_late_is_ignored(bench: Bench) -> None:
+    leases = [agent.leases for agent in bench.agents]
+    leases[1].add_poll("holder", Lease("a", "holder", 1, 60_000, ""))
+    leases[0].add_poll("holder", Lease("a", "holder", 2, 60_000, ""))
+    await bench.status(1)  # both have heard of the other's term
+    leases[0].add_poll("holder", Lease("a", "holder", 2, 60_000, ""))
+    assert (await bench.status())["leases"]["terms"] == 2
+
+
+async def test_a_successor_learns_the_leases_that_another_worker_knows(bench: Bench) -> None:
+    held = Lease("a", "holder", 1, 60_000, "")
+    bench.agents[1].leases.add_poll("holder", held)
+    await bench.status(0)
+    bench.agents[1].leases.add_poll("other", Lease("b", "other", 1, 0, ""))  # it ends at once
+    await bench.status(0)
+    await bench.end(1)
+    bench.workers.settle(1)
+    await bench.begin(1)
+    assert [*bench.agents[1].leases.held] == ["a"]
+    bench.agents[1].leases.add_poll("holder", held)
+    assert (await bench.status())["leases"] == {
+        "held": 1,
+        "polls": 3,
+        "terms": 2,
+        "stale_publishes": 0,
+    }
+
+
 async def test_consumers_of_one_name_count_together_with_their_largest_lag(bench: Bench) -> None:
     for number, name in ((0, "search"), (1, "search"), (1, "copy")):
         await bench.connect(number, name)
@@ -254,9 +285,54 @@ async def test_a_killed_worker_is_not_asked_and_its_successor_continues_its_coun
     await bench.put(1, 1)
     status = await bench.status(0)
     assert (status["status"], status["events_received"], balance(status)) == ("OK", 8, 0)
+    assert [(await bench.status(n))["uptime_seconds"] for n in range(2)] == [2.0, 2.0]
     successor = status["workers"][1]
     assert (successor["pid"], successor["restarts"]) == (103, 1)
     assert (successor["events_received"], successor["uptime_seconds"]) == (8, 0.0)
+
+
+@pytest.mark.parametrize("asked", range(2))
+async def test_the_figures_of_the_store_and_its_disk_are_those_of_the_worker_in_trouble(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """Worker 1 is two operations behind, and takes nothing."""
+    figures = bench.reports[1]._own
+    tell = figures.tell
+
+    async def behind(*, private: bool) -> Told:
+        told = await tell(private=private)
+        return msgspec.structs.replace(told, head=told.head - 2, intake_stopped=True)
+
+    await bench.put(0, 3)
+    before = await bench.status(asked)
+    monkeypatch.setattr(figures, "tell", behind)
+    after = await bench.status(asked)
+    lags = [each["store"]["lag"]["follower"] for each in (before, after)]
+    assert lags[1] == lags[0] + 2
+    assert [each["disk"]["intake_stopped"] for each in (before, after)] == [False, True]
+
+
+async def test_datagrams_that_the_kernel_dropped_before_count_for_a_successor(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    bench.workers.tallies[1].datagrams.dropped = 5
+    for drops in (0, 7):
+        monkeypatch.setattr(bench.agents[1].udp, "kernel_drops", lambda drops=drops: drops)
+        told.append((await bench.status(0))["events_dropped_kernel"])
+    assert told == [5, 7]
+
+
+@pytest.mark.parametrize(("count", "name"), [(1, THE_QUEUE), (2, QUEUE_OF_A_WORKER)])
+async def test_a_request_that_can_never_fit_is_told_that_the_queue_is_that_of_a_worker(
+    tmp_path: Path, count: int, name: str
+) -> None:
+    workers = Workers(count)
+    store = SqliteStore(tmp_path / "s.db")
+    agent = Agent(Settings(store=tmp_path / "s.db"), store, [], worker=Worker(workers, 0))
+    queues = (agent.queue, agent.fenced, agent.topics.queue)
+    assert [each.name for each in queues] == [name] * 3
+    workers.close()
 
 
 async def test_requests_at_the_same_time_share_one_question(

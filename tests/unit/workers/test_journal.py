@@ -91,12 +91,14 @@ def test_a_writer_killed_at_any_word_of_a_snapshot_loses_nothing(
 ) -> None:
     """``word``: how many words of the area it writes. The next snapshot is whole again."""
     journal = Journal(changes=50)
-    writer, late, late_twice = (Member(journal) for _ in range(3))
+    writer, late, late_twice, behind = (Member(journal) for _ in range(4))
     written = []
     for number in range(10, 99):
         before = journal.end[0]
         if before == 1:
             late.seen  # noqa: B018 - it catches up to the first snapshot
+            if not behind.state.all:
+                behind.seen  # noqa: B018 - it never reads the last changes before the second one
         written.append(b"%d" % number)
         writer.add(written[-1])
         if before == 2 and journal.end[1] + 6 > journal.most_changes:
@@ -123,7 +125,7 @@ def test_a_writer_killed_at_any_word_of_a_snapshot_loses_nothing(
         writer.add(b"x")
     except KilledError:
         area._words = words
-        for each in (late, late_twice, Member(journal)):
+        for each in (late, late_twice, behind, Member(journal)):
             assert each.seen == written
         late.add(b"y")
         assert Member(journal).seen == [*written, b"y"]

@@ -13,7 +13,14 @@ from oplogd.ingest.counters import IngestCounters
 from oplogd.ingest.spool import Spool
 from oplogd.model.names import TopicName
 from oplogd.store import BatchId
-from oplogd.topics.counters import LABELS, OTHER, PAGE_BYTES, TopicCounters, saved_in
+from oplogd.topics.counters import (
+    LABELS,
+    OTHER,
+    PAGE_BYTES,
+    ByTopic,
+    TopicCounters,
+    saved_in,
+)
 from oplogd.watch.health import Health
 from oplogd.watch.turns import Turns
 from oplogd.workers.workers import Worker, Workers
@@ -64,7 +71,7 @@ def test_the_counters_of_a_killed_worker_stay_and_its_queue_counts_as_discarded(
         assert workers.tallies[1].requests_refused.connections == total
         assert saved_in(workers.pages[1]).published == {"ns/t": 5 * total, OTHER: 0}
     assert workers.tallies[0].ingest == IngestCounters()
-    assert workers.lives[1].starts == 2
+    assert (workers.lives[1].starts, workers.lives[1].deaths) == (2, 2)
 
 
 def test_a_worker_is_alive_from_its_begin_until_it_is_settled(workers: Workers) -> None:
@@ -75,6 +82,25 @@ def test_a_worker_is_alive_from_its_begin_until_it_is_settled(workers: Workers) 
         assert (workers.lives[0].pid, workers.lives[0].began) == (pid, 100.0)
         workers.settle(0)
         assert not workers.is_alive(0)
+
+
+def test_a_worker_that_dies_before_it_serves_is_dead_and_counts(workers: Workers) -> None:
+    for deaths in (1, 2):
+        workers.settle(1)
+        assert not workers.is_alive(1)
+        assert (workers.lives[1].starts, workers.lives[1].deaths) == (0, deaths)
+    assert workers.lives[0].deaths == 0
+
+
+def test_a_successor_gets_no_message_to_the_worker_before(workers: Workers) -> None:
+    boxes = workers.mailboxes
+    for number in range(2):
+        for _ in range(3):
+            boxes.sending(number).send(b"a message")
+    workers.settle(1)
+    with pytest.raises(BlockingIOError):
+        boxes.receiving(1).recv(1)
+    assert [boxes.receiving(0).recv(100) for _ in range(3)] == 3 * [b"a message"]
 
 
 def test_a_worker_that_died_before_it_took_operations_out_of_the_spool_loses_no_balance(
@@ -137,6 +163,30 @@ def test_with_other_workers_a_topic_keeps_its_label_so_that_no_sum_decreases(
     counters.add_published(TopicName("ns", "busy"), 1000)
     shown = counters.published.shown()
     assert (len(shown), shown["ns/t0"], shown[OTHER]) == (LABELS + 1, 1, 1000)
+
+
+def test_a_successor_counts_messages_that_were_not_saved_by_topic_as_those_of_other_topics(
+    workers: Workers,
+) -> None:
+    worker, name = Worker(workers, 0), TopicName("ns", "t")
+
+    def begin() -> TopicCounters:
+        return TopicCounters(worker.tallies.topics, worker.page)
+
+    first = begin()
+    first.add_published(name, 5)
+    first.add_polled(name, 50)
+    first.save()
+    first.add_published(name, 2)
+    first.add_polled(name, 20)
+    for _ in range(2):  # the second one dies before it saves
+        successor = begin()
+        assert successor.published.shown() == {"ns/t": 5, OTHER: 2}
+        assert successor.polled.shown() == {"ns/t": 50, OTHER: 20}
+    successor.add_published(name, 1)
+    successor.save()
+    assert saved_in(workers.pages[0]) == ByTopic({"ns/t": 6, OTHER: 2}, {"ns/t": 50, OTHER: 20})
+    assert begin().published.shown() == {"ns/t": 6, OTHER: 2}
 
 
 async def test_figures_by_topic_are_saved_once_per_second(workers: Workers) -> None:

@@ -109,18 +109,20 @@ class HandOver:
         self._woken.clear()
         return []
 
-    def to_read(self, limit: int, left: float) -> int:
-        """Return how many entries to read now. ``left``: seconds left to wait for entries.
+    def to_read(self, after: int, limit: int, left: float) -> int:
+        """Return how many entries to read now, after ``take`` had none.
 
-        Without a sign of others' entries only a few: most likely there is none, or an append of
-        this process ends meanwhile.
+        ``left``: seconds left to wait for entries. Without a sign of others' entries only a few:
+        most likely there is none, or an append of this process ends meanwhile. No more than lie
+        before the next ones that are handed over.
         """
         now = self._clock()
         if left > 0 and now < max(self._read_at, self._earliest):
             return 0
         is_expected, self._read_at = not self._read_at, now + POLL_SECONDS
         self._earliest = now + self._pause
-        return limit if is_expected or left <= 0 else min(limit, FEW)
+        most = limit if is_expected or left <= 0 else min(limit, FEW)
+        return min(most, self._waiting[0].before.offset - after) if self._waiting else most
 
     def has_read(self, entries: Sequence[Entry], most: int) -> None:
         """Take note of the entries of a read of up to ``most``. There may be more."""
