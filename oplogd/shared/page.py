@@ -6,6 +6,9 @@ import zlib
 # Number of the text, its length and its checksum.
 _HEAD = struct.Struct("=QII")
 
+# Reads of a page whose writer writes again during each of them.
+_MOST_READS = 10
+
 
 class Page:
     """Holds the newest text of one writer. Others read it, also after the writer was killed.
@@ -29,9 +32,20 @@ class Page:
         _HEAD.pack_into(half, 0, number, len(text), zlib.crc32(text))
 
     def read(self) -> bytes:
-        """Return the newest whole text, empty if there is none."""
-        whole = [found for half in self._halves if (found := self._text(half)) is not None]
+        """Return the newest whole text, empty if there is none.
+
+        While no text is completed, one half at most is torn. So a read that sees the same heads
+        before and after has the newest text.
+        """
+        for _ in range(_MOST_READS):
+            heads = self._heads()
+            whole = [found for half in self._halves if (found := self._text(half)) is not None]
+            if self._heads() == heads:
+                break
         return max(whole, default=(0, b""))[1]
+
+    def _heads(self) -> list[bytes]:
+        return [bytes(half[: _HEAD.size]) for half in self._halves]
 
     def _number(self, half: memoryview) -> int:
         found = self._text(half)
