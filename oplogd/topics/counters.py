@@ -69,10 +69,14 @@ class Busiest:
         """Return the counts by label."""
         return {**{name: each.shown for name, each in self._labelled.items()}, OTHER: self._other}
 
-    def restore(self, shown: Mapping[str, int]) -> None:
-        """Continue the counts of an earlier process, as ``shown`` returned them."""
+    def restore(self, shown: Mapping[str, int], total: int) -> None:
+        """Continue the counts of an earlier process, as ``shown`` returned them.
+
+        ``total``: its messages. Those without a saved label count in OTHER.
+        """
         counts = dict(shown)
-        self._other = counts.pop(OTHER, 0)
+        unsaved = max(0, total - sum(counts.values()))
+        self._other = counts.pop(OTHER, 0) + unsaved
         self._labelled = {name: _Labelled(count, count) for name, count in counts.items()}
 
     def _exchange(self, name: str, weight: int) -> None:
@@ -127,8 +131,8 @@ class TopicCounters:
         self._saved = Counts()
         if page is not None:
             saved = saved_in(page)
-            self.published.restore(saved.published)
-            self.polled.restore(saved.polled)
+            self.published.restore(saved.published, self.counts.messages_published)
+            self.polled.restore(saved.polled, self.counts.messages_polled)
 
     def add_published(self, name: TopicName, messages: int) -> None:
         """Count a publish whose messages are durable."""
