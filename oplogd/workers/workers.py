@@ -28,11 +28,13 @@ from oplogd.workers.tallies import Tallies
 class Life(Tally):
     """A worker as its supervisor sees it. ``began``: in seconds of the monotonic clock.
 
-    ``starts``: how often a process began in this place. ``is_dead``: 1 from its end to the next.
+    ``starts``: how often a process began to serve in this place. ``deaths``: how often one ended,
+    also before it served. ``is_dead``: 1 from the end of one until the next serves.
     """
 
     pid: int
     starts: int
+    deaths: int
     is_dead: int
     began: float
 
@@ -88,14 +90,14 @@ class Workers:
         return hmac.digest(self._secret, purpose.encode(), "sha256")
 
     def began(self, number: int, pid: int) -> None:
-        """Note that a process has begun in this place."""
+        """Note that a process has begun to serve in this place."""
         life = self.lives[number]
         life.pid, life.began = pid, self.monotonic()
         life.starts += 1
         life.is_dead = 0
 
     def is_alive(self, number: int) -> bool:
-        """Return whether a process has begun in this place, and its supervisor knows of no end."""
+        """Return whether a process serves in this place. Its supervisor knows of no end."""
         life = self.lives[number]
         return life.starts > 0 and not life.is_dead
 
@@ -110,7 +112,9 @@ class Workers:
             counters.discarded += lost
         else:  # it died between two counters: operations of its spool are found again
             counters.recovered -= lost
-        self.lives[number].is_dead = 1
+        life = self.lives[number]
+        life.is_dead = 1
+        life.deaths += 1
         self.mailboxes.empty(number)
         if self.places is not None:
             self.places.clear(number)

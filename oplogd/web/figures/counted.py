@@ -68,7 +68,7 @@ def worker_members(workers: Workers, number: int, tallies: Tallies, told: Told |
         "number": number,
         "pid": life.pid if is_known else None,
         "uptime_seconds": round(workers.monotonic() - life.began, 1) if is_known else None,
-        "restarts": max(0, life.starts - 1),
+        "restarts": life.deaths,
         "silent": told is None,
         "clients": gauges.get("clients"),
         "queue_size": gauges.get("queue_size"),

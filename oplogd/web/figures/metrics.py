@@ -220,7 +220,7 @@ METRICS = (
         Declared(kind, f"worker.{name}", text, ("worker",), unit)
         for kind, name, text, unit in (
             ("gauge", "up", "1 while the worker answers; only with several workers", ""),
-            ("counter", "restarts", "Times the worker was replaced", ""),
+            ("counter", "restarts", "Times the worker has died, also before it served", ""),
             ("gauge", "uptime_seconds", "Seconds since the start of the worker", "seconds"),
             ("gauge", "clients", "Consumers connected to the worker", ""),
             ("gauge", "queue_size", "Operations waiting in the worker", ""),

@@ -280,6 +280,8 @@ async def test_a_killed_worker_is_not_asked_and_its_successor_continues_its_coun
     assert status["reason"] == "worker 1 does not answer"
     assert (status["events_ingested"], status["events_discarded"], balance(status)) == (4, 3, 0)
     assert (status["workers"][1]["pid"], status["workers"][1]["uptime_seconds"]) == (None, None)
+    bench.workers.settle(1)  # its successor dies before it serves
+    assert (await bench.status(0))["workers"][1]["restarts"] == 2
     bench.clock.move(2)
     await bench.begin(1)
     await bench.put(1, 1)
@@ -287,7 +289,7 @@ async def test_a_killed_worker_is_not_asked_and_its_successor_continues_its_coun
     assert (status["status"], status["events_received"], balance(status)) == ("OK", 8, 0)
     assert [(await bench.status(n))["uptime_seconds"] for n in range(2)] == [2.0, 2.0]
     successor = status["workers"][1]
-    assert (successor["pid"], successor["restarts"]) == (103, 1)
+    assert (successor["pid"], successor["restarts"]) == (103, 2)
     assert (successor["events_received"], successor["uptime_seconds"]) == (8, 0.0)
 
 
