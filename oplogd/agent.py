@@ -190,6 +190,7 @@ class Agent:
             self.ring.restart(bounds.head)
         await self.gate.look()
         self.inbox.start()
+        await self.leases.learn(self.worker.alive_others)
         self.udp.start()
         writer = Writer(
             self.store,

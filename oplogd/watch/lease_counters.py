@@ -1,7 +1,7 @@
 """Counts of leases and fences, as this agent sees them."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -46,13 +46,14 @@ class _Held(msgspec.Struct, array_like=True):
 
 
 _decode = msgspec.msgpack.Decoder(_Held).decode
+_decode_all = msgspec.msgpack.Decoder(list[_Held]).decode
 
 
 class LeaseCounters:
     """Remembers held leases until they expire. ``clock`` returns seconds and never steps back.
 
     ``inbox``: of this process. By it the workers of an agent remember the same leases, so that a
-    term counts once.
+    term counts once. If all of them die at the same time, the present terms count again.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LeaseCounters:
         self._inbox = inbox
         if inbox is not None:
             inbox.on(_KIND, self._hear)
+            inbox.answer(_KIND, self._answer)
         # Name -> term, and its end in seconds of the clock.
         self._held: dict[str, tuple[int, float]] = {}
         self._counted = counted or LeaseTally()
@@ -79,6 +81,16 @@ class LeaseCounters:
         """The names of leases whose holder polls this agent."""
         self._drop_expired()
         return self._held.keys()
+
+    async def learn(self, others: Iterable[int]) -> None:
+        """Remember the leases that other workers know. Call it before the first poll.
+
+        ``others``: the numbers of those that can answer. Waits for at most ANSWER_SECONDS.
+        """
+        if self._inbox is not None:
+            for body in (await self._inbox.ask(_KIND, others=others)).values():
+                for held in _decode_all(body):
+                    self._hear_of(held)
 
     def add_poll(self, holder: str, lease: Lease) -> None:
         """Count the answer to a poll by ``holder``."""
@@ -112,8 +124,20 @@ class LeaseCounters:
         if self._inbox is not None:
             self._inbox.broadcast(_KIND, msgspec.msgpack.encode(held))
 
+    async def _answer(self, question: bytes) -> bytes:
+        self._drop_expired()
+        now = self._clock()
+        return msgspec.msgpack.encode(
+            [
+                _Held(name, term, round(1000 * (end - now)))
+                for name, (term, end) in self._held.items()
+            ]
+        )
+
     def _hear(self, sender: int, body: bytes) -> None:
-        held = _decode(body)
+        self._hear_of(_decode(body))
+
+    def _hear_of(self, held: _Held) -> None:
         known, _ = self._held.get(held.name, (0, 0.0))
         if held.term is None or held.term >= known:  # or it comes late
             self._remember(held)

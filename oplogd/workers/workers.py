@@ -145,6 +145,12 @@ class Worker(NamedTuple):
         return cls(Workers(), 0)
 
     @property
+    def alive_others(self) -> list[int]:
+        """The numbers of the other workers that serve."""
+        workers = self.workers
+        return [n for n in range(workers.count) if n != self.number and workers.is_alive(n)]
+
+    @property
     def tallies(self) -> Tallies:
         """The counters of this place."""
         return self.workers.tallies[self.number]

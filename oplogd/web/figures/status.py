@@ -115,9 +115,8 @@ class StatusReport:
 
     async def _ask(self, question: bytes) -> dict[int, Told]:
         """Return what the other workers tell, without silent ones."""
-        inbox = self._agent.inbox
-        alive = [number for number in inbox.others if self._workers.is_alive(number)]
-        answers = await inbox.ask(_QUESTION, question, alive)
+        worker = self._agent.worker
+        answers = await self._agent.inbox.ask(_QUESTION, question, worker.alive_others)
         pace, told = Pace(), {}
         for number, answer in answers.items():
             told[number] = _decode(answer)
