@@ -34,7 +34,7 @@ from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.parts import TopicParts
-from oplogd.watch.bounded import BoundedQueue
+from oplogd.watch.bounded import QUEUE_OF_A_WORKER, THE_QUEUE, BoundedQueue
 from oplogd.watch.health import Health
 from oplogd.watch.latency import LatencyProbe
 from oplogd.watch.lease_counters import LeaseCounters
@@ -80,13 +80,15 @@ class Agent:
         self.counters = tallies.ingest
         self.leases = LeaseCounters(counted=tallies.leases, inbox=self.inbox)
         admit = self.gate.admit
-        self.queue = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
-        self.fenced = IngestQueue(settings.max_queued_events, settings.max_queued_bytes, admit)
+        number, count = worker.number, worker.workers.count
+        name = THE_QUEUE if count == 1 else QUEUE_OF_A_WORKER
+        room = settings.max_queued_events, settings.max_queued_bytes
+        self.queue = IngestQueue(*room, admit, name)
+        self.fenced = IngestQueue(*room, admit, name)
         self.ignored = IgnoredMembers(self.counters, clock)
         self.udp = UdpIngest(
             udp_sockets, self.queue, self.counters, self.ignored, clock, tallies.datagrams
         )
-        number, count = worker.number, worker.workers.count
         self.spool = Spool.of(settings, number, count, self.health, self.counters, clock)
         self.latency = LatencyProbe(seconds=tallies.latency)
         self.turns = Turns(tallies.loop)
@@ -125,6 +127,7 @@ class Agent:
             self.health,
             max_queued=settings.max_queued_events,
             max_queued_bytes=settings.max_queued_bytes,
+            queue_name=name,
             poll_limit=settings.poll_limit,
             limits=RecordLimits(settings.txn_max_records, settings.txn_max_bytes),
             pointer_timeout=settings.pointer_timeout,

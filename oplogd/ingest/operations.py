@@ -14,6 +14,7 @@ from oplogd.decode.pieces import Pieces, pieces
 from oplogd.decode.walk import ElementError, Extents, begins, elements, is_long
 from oplogd.errors import MessageTooLargeError, OperationError, OplogError
 from oplogd.model.operation import MAX_OPERATION_BYTES, OnUnknown, Operation, decode, decode_usual
+from oplogd.watch.bounded import THE_QUEUE
 
 _LINES_PIECE = 4096
 _WHITE = b" \t\r\n"
@@ -24,13 +25,13 @@ _Block = list[tuple[int, Text]]
 
 
 class TooManyError(TooLargeError):
-    """The body has more operations than the queue holds. ``lines``: the number counted."""
+    """The body has more operations than a queue holds. ``lines``: the number counted."""
 
-    def __init__(self, lines: int, most: int, *, there_are_more: bool = False) -> None:
+    def __init__(self, lines: int, most: int, queue: str, *, there_are_more: bool = False) -> None:
         first = "first " if there_are_more else ""
         super().__init__(
-            f"the {first}{lines:,} operations are more than the queue holds ({most:,});"
-            " send fewer at a time"
+            f"the {first}{lines:,} operations are more than {queue} holds"
+            f" ({most:,}; see --max-queued-events); send fewer at a time"
         )
         self.lines = lines
 
@@ -64,18 +65,19 @@ def decoding(
     most: int,
     on_unknown: OnUnknown = None,
     *,
+    queue: str = THE_QUEUE,
     is_brief: bool = False,
 ) -> Pieces[Body]:
     """Return all operations of a body. ``on_unknown``: see ``decode``.
 
     Raises InvalidBodyError for bad lines, TooManyError for more than ``most`` lines (before it
-    decodes any), and OperationError for a batch without operations. ``is_brief``: raises
-    FaultyError for the first bad line.
+    decodes any; it names the ``queue``), and OperationError for a batch without operations.
+    ``is_brief``: raises FaultyError for the first bad line.
     """
     faults: Faults[BadLine] = Faults(is_brief=is_brief)
     if media_type == NDJSON:
         if body.count(b"\n") >= most:
-            yield from _count(_lines(body), most)
+            yield from _count(_lines(body), most, queue)
         return Body(
             (yield from _decode_lines(_lines(body), arrival, on_unknown, faults)), batch=True
         )
@@ -86,10 +88,10 @@ def decoding(
             raise _bad_body(error.field, error.reason) from None
     if len(body) <= MAX_OPERATION_BYTES and (usual := decode_usual(bytes(body), arrival)):
         if len(usual) > most:
-            raise TooManyError(len(usual), most)
+            raise TooManyError(len(usual), most, queue)
         return Body(usual, batch=True)
     try:
-        found = yield from _elements(body, most)
+        found = yield from _elements(body, most, queue)
     except MessageTooLargeError as error:
         raise _bad_body("operation", error.reason) from None
     except RecursionError:
@@ -101,18 +103,20 @@ def decoding(
             raise InvalidBodyError(f"operation: number {bad.line} {reason}", [bad], 1) from None
         raise _bad_body("operation", reason) from None
     if len(found) > most:
-        raise TooManyError(len(found), most)
+        raise TooManyError(len(found), most, queue)
     return Body(
         (yield from _decode_lines(_numbered(found), arrival, on_unknown, faults)), batch=True
     )
 
 
-def _elements(body: Buffer, most: int) -> Pieces[Extents | list[msgspec.Raw]]:
+def _elements(body: Buffer, most: int, queue: str) -> Pieces[Extents | list[msgspec.Raw]]:
     if not is_long(body):
         with contextlib.suppress(msgspec.DecodeError):  # the walk tells which element is malformed
             return _decode_array(body)
     return (
-        yield from elements(body, most, lambda: TooManyError(most + 1, most, there_are_more=True))
+        yield from elements(
+            body, most, lambda: TooManyError(most + 1, most, queue, there_are_more=True)
+        )
     )
 
 
@@ -154,16 +158,16 @@ def _bad_lines(bad: Faults[BadLine], lines: int) -> InvalidBodyError:
     return InvalidBodyError(message, bad.named, lines)
 
 
-def _count(blocks: Iterator[_Block], most: int) -> Pieces[None]:
+def _count(blocks: Iterator[_Block], most: int, queue: str) -> Pieces[None]:
     """Raise TooManyError for more than ``most`` lines."""
     count = 0
     for block in blocks:
         count += len(block)
         if count > most + 1:
-            raise TooManyError(most + 1, most, there_are_more=True)
+            raise TooManyError(most + 1, most, queue, there_are_more=True)
         yield
     if count > most:
-        raise TooManyError(count, most)
+        raise TooManyError(count, most, queue)
 
 
 def _lines(body: Buffer) -> Iterator[_Block]:

@@ -9,7 +9,7 @@ from oplogd.errors import QueueFullError, StoreUnavailableError
 from oplogd.ingest.counters import IngestCounters
 from oplogd.model.lease import Fence
 from oplogd.model.operation import Operation
-from oplogd.watch.bounded import Admit, BoundedQueue, Waiting, admit_all
+from oplogd.watch.bounded import THE_QUEUE, Admit, BoundedQueue, Waiting, admit_all
 from oplogd.watch.health import Part
 
 
@@ -38,8 +38,14 @@ class IngestItem(Waiting):
 class IngestQueue(BoundedQueue[IngestItem]):
     """A queue bounded in operations and bytes. Operations count until they are written."""
 
-    def __init__(self, max_operations: int, max_bytes: int, admit: Admit = admit_all) -> None:
-        super().__init__(max_operations, max_bytes, "operations", admit)
+    def __init__(
+        self,
+        max_operations: int,
+        max_bytes: int,
+        admit: Admit = admit_all,
+        name: str = THE_QUEUE,
+    ) -> None:
+        super().__init__(max_operations, max_bytes, "operations", admit, name)
 
     @property
     def max_operations(self) -> int:
@@ -102,19 +108,13 @@ class Intake:
         return done
 
     def _add(self, item: IngestItem) -> None:
-        queue = self.queue
-        if not queue.could_hold(item.count, item.size):
-            raise TooLargeError(
-                f"the {item.count:,} operations are more than the queue holds"
-                f" ({queue.max_operations:,} operations, {queue.max_bytes:,} bytes);"
-                " send fewer at a time"
-            )
+        self.queue.require_fitting(item.count, item.size)
         if item.fence is not None:
             self.fenced.add(item)
         elif trouble := self.writer.trouble:
             raise StoreUnavailableError(trouble)
         else:
-            queue.add(item)
+            self.queue.add(item)
 
 
 def size_of(operations: Sequence[Operation]) -> int:

@@ -27,6 +27,7 @@ class TopicParts:
         *,
         max_queued: int,
         max_queued_bytes: int,
+        queue_name: str,
         poll_limit: int,
         limits: RecordLimits,
         pointer_timeout: int,
@@ -41,7 +42,7 @@ class TopicParts:
         followed = feeds.acknowledged, feeds.is_followed
         self.counters = counters
         self.known = known = KnownTopics(topics)
-        self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit)
+        self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit, queue_name)
         self.writer = MessageWriter(topics, self.queue, health, feeds.acknowledged, appends)
         self.publisher = PublishService(known, self.queue, counters, leases)
         self.poller = Poller(topics, known, counters, poll_limit, feeds.peek, feeds.acknowledged)

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, StaleFenceError, TopicFullError
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.request_writer import RequestWriter
@@ -116,13 +115,7 @@ class PublishService:
     async def _publish(
         self, name: TopicName, messages: Sequence[Message], fence: Fence | None
     ) -> None:
-        queue = self.queue
-        if not queue.could_hold(len(messages), _size_of(messages)):
-            raise TooLargeError(
-                f"the {len(messages):,} messages are more than the queue holds"
-                f" ({queue.max_count:,} messages, {queue.max_bytes:,} bytes);"
-                " send fewer at a time"
-            )
+        self.queue.require_fitting(len(messages), _size_of(messages))
         topic = await self.known.fitting(name, messages)
         while (outcome := await self._append(topic.log, messages, fence)) is Refused.DELETED:
             topic = await self.known.find(name, other_than=topic)

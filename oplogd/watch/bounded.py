@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
+from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import OplogError, QueueFullError, StoreUnavailableError
 
 
@@ -35,6 +36,10 @@ class Waiting:
 
 _Item = TypeVar("_Item", bound=Waiting)
 
+# The queue of an agent, and of one of several workers, in messages to users.
+THE_QUEUE = "the queue"
+QUEUE_OF_A_WORKER = "the queue of a worker"
+
 # Gets the number and the bytes of a new item. Raises DiskFullError.
 Admit = Callable[[int, int], None]
 
@@ -44,13 +49,24 @@ def admit_all(count: int, size: int) -> None:
 
 
 class BoundedQueue(Generic[_Item]):
-    """``noun``: the plural for messages to users. ``admit``: called for each new item."""
+    """``noun``: the plural of its items. ``admit``: called for each new item.
 
-    def __init__(self, max_count: int, max_bytes: int, noun: str, admit: Admit = admit_all) -> None:
+    ``noun`` and ``name`` are for messages to users.
+    """
+
+    def __init__(
+        self,
+        max_count: int,
+        max_bytes: int,
+        noun: str,
+        admit: Admit = admit_all,
+        name: str = THE_QUEUE,
+    ) -> None:
         self.max_count = max_count
         self.max_bytes = max_bytes
         self.count = 0
         self.bytes = 0
+        self.name = name
         self._noun = noun
         self._admit = admit
         self._items: deque[_Item] = deque()
@@ -73,9 +89,14 @@ class BoundedQueue(Generic[_Item]):
         self._filled.set()
         self._emptied.clear()
 
-    def could_hold(self, count: int, size: int) -> bool:
-        """Return whether the empty queue has room for so many items and bytes."""
-        return count <= self.max_count and size <= self.max_bytes
+    def require_fitting(self, count: int, size: int) -> None:
+        """Raise TooLargeError if not even the empty queue has room for so many items and bytes."""
+        if count > self.max_count or size > self.max_bytes:
+            raise TooLargeError(
+                f"the {count:,} {self._noun} are more than {self.name} holds"
+                f" ({self.max_count:,} {self._noun}, {self.max_bytes:,} bytes;"
+                " see --max-queued-events, --max-queued-bytes); send fewer at a time"
+            )
 
     async def take(self, max_count: int, max_bytes: int) -> list[_Item]:
         """Wait for items and take as many as fit, at least one. Pass them to ``finish`` later."""

@@ -14,6 +14,7 @@ from oplogd.model.message import Message
 from oplogd.model.message_id import MAX_SEQUENCE, stamp
 from oplogd.model.pointer import Snapshot
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
+from oplogd.watch.bounded import THE_QUEUE
 
 _PIECE_KEYS = 64
 # Marks in a part of the answer to a publish.
@@ -187,18 +188,25 @@ def _whole(given: Any, most: int, field: str) -> int:
 
 
 def reading_publish(
-    codec: Codec, raw: Buffer, check: Callable[[Any], _T], most: int, *, is_brief: bool = False
+    codec: Codec,
+    raw: Buffer,
+    check: Callable[[Any], _T],
+    most: int,
+    *,
+    queue: str = THE_QUEUE,
+    is_brief: bool = False,
 ) -> Pieces[tuple[int | None, list[_T]]]:
     """Return the pointer of a publish or a store, None without one, and its checked messages.
 
     Without a pointer there is at least one message. Raises InvalidMessagesError, MessageError, and
-    TooLargeError for more than ``most`` messages. ``is_brief``: raises FaultyError for the first
-    bad message.
+    TooLargeError for more than ``most`` messages, which names the ``queue``. ``is_brief``: raises
+    FaultyError for the first bad message.
     """
     limit = Most(
         most,
         lambda: TooLargeError(
-            f"the messages are more than the queue holds ({most:,}); send fewer at a time"
+            f"the messages are more than {queue} holds ({most:,}; see --max-queued-events);"
+            " send fewer at a time"
         ),
     )
     pointer, given = yield from codec.decode_publish(raw, limit)

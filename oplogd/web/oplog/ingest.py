@@ -135,7 +135,14 @@ class Ingest:
         try:
             async with bodies.received(request, "operations") as raw:
                 return await bodies.work(
-                    decoding(raw, type_, bodies.arrival(), intake.max_operations, found.add)
+                    decoding(
+                        raw,
+                        type_,
+                        bodies.arrival(),
+                        intake.max_operations,
+                        found.add,
+                        queue=intake.queue.name,
+                    )
                 )
         except TooManyError as error:
             intake.refuse_too_many(error.lines)

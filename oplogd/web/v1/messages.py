@@ -125,6 +125,7 @@ def add_publish(
                         raw,
                         lambda given: decode(codec.operation(given), arrival, found.add),
                         intake.max_operations,
+                        queue=intake.queue.name,
                     )
                 )
             if pointer is not None:

@@ -211,7 +211,11 @@ async def read_messages(
         async with bodies.received(request, "messages") as raw:
             return await bodies.work(
                 reading_publish(
-                    codec, raw, lambda each: codec.message(each, ttl), publisher.max_messages
+                    codec,
+                    raw,
+                    lambda each: codec.message(each, ttl),
+                    publisher.max_messages,
+                    queue=publisher.queue.name,
                 )
             )
     except InvalidMessagesError as error:

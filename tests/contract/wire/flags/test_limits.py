@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store, on_each_queue
+from tests.contract.wire.store_kinds import (
+    EACH_DRIVER,
+    StoreKind,
+    Workers,
+    kinds_of_store,
+    on_each_queue,
+)
+from tests.contract.wire.topics.topics import TopicClient
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clock.moved import MovedClock
 from tests.kits.contract.wire import (
@@ -47,6 +54,12 @@ def small(store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -> It
     )
     with store_kind.agent(tmp_path_factory.mktemp("agent"), *flags) as agent:
         yield Target.of(agent)
+
+
+@pytest.fixture(scope="module")
+def queue(store_kind: StoreKind) -> str:
+    """The name of the queue in messages to users."""
+    return "the queue of a worker" if isinstance(store_kind, Workers) else "the queue"
 
 
 def lines(count: int) -> bytes:
@@ -92,7 +105,7 @@ def test_a_body_over_the_limit_once_decompressed_is_refused(small: Target, parts
 
 @pytest.mark.parametrize("form", ["ndjson", "array"])
 def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
-    small: Target, form: str
+    small: Target, queue: str, form: str
 ) -> None:
     before = small.status()
     for count, status in ((QUEUED, 200), (QUEUED + 1, 413)):
@@ -101,7 +114,7 @@ def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
             body = b"[" + body.strip().replace(b"\n", b",") + b"]"
         reply = small.post(body, NDJSON if form == "ndjson" else JSON)
         assert reply.status == status
-    assert str(QUEUED) in reply.problem()
+    assert f"are more than {queue} holds ({QUEUED}; see --max-queued-events)" in reply.problem()
     assert reply.header("Retry-After") is None
     after = small.status()
     grown = {
@@ -115,10 +128,22 @@ def test_more_operations_than_the_queue_can_hold_are_refused_with_413(
     }
 
 
-def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target) -> None:
+@pytest.mark.parametrize("name", ["system/oplog", "ns/topic"])
+def test_more_messages_than_the_queue_can_hold_are_refused_with_413(
+    small: Target, queue: str, name: str
+) -> None:
+    messages = [operation("insert", str(n), "thing") for n in range(QUEUED + 1)]
+    if name != "system/oplog":
+        messages = [{"payload": json.dumps(each)} for each in messages]
+    reply = TopicClient(small, name).publish(*messages)
+    assert reply.status == 413
+    assert f"the messages are more than {queue} holds ({QUEUED}; see" in reply.problem()
+
+
+def test_more_bytes_than_the_queue_can_hold_are_refused_with_413(small: Target, queue: str) -> None:
     reply = small.post([operation("insert", str(n), "thing", "p" * 30_000) for n in range(3)])
     assert reply.status == 413
-    assert reply.problem()
+    assert f"the 3 operations are more than {queue} holds (10 operations, " in reply.problem()
     assert reply.header("Retry-After") is None
 
 
