@@ -1,7 +1,6 @@
 """Two workers on one SQLite file behind one handle: each call goes to the other store in turn."""
 
 import contextlib
-import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
@@ -42,8 +41,10 @@ class Alternating:
             return part
         found = getattr(self._each[0], name)
         if isinstance(found, Decisions):  # each worker counts its own
-            counts = [dataclasses.astuple(getattr(each, name)) for each in self._each]
-            return Decisions(*map(sum, zip(*counts, strict=True)))
+            total = Decisions()
+            for each in self._each:
+                total.include(getattr(each, name))
+            return total
         if name in _OF_ONE or not callable(found) or name == "clock":
             return found
         return partial(self._call, name)

@@ -61,7 +61,9 @@ def test_more_messages_or_bytes_than_a_request_may_have_are_too_large(small: Tar
     topic = TopicClient(small).create()
     pointer = PointerClient(topic)
     for action in ("publish", "store"):
-        assert "(5)" in said(pointer.request(action, messages=[*"abcdef"]), 413)
+        assert "(5; see --max-queued-events)" in said(
+            pointer.request(action, messages=[*"abcdef"]), 413
+        )
         assert "fewer messages" in said(pointer.request(action, messages=["x" * 5000]), 413)
     many = pointer.request("rollback", rollbackKeys=["0" * 20] * 500)
     assert "fewer keys" in said(many, 413)
