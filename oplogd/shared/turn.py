@@ -68,7 +68,7 @@ class Turn:
         if not self._turns.here.acquire(timeout=self._seconds):
             raise TimeoutError
         since = self._mine[_SINCE]  # of ``coming``
-        if time.monotonic_ns() - since > self._seconds * 1e9:
+        if not since or time.monotonic_ns() - since > self._seconds * 1e9:
             since = self._mine[_SINCE] = time.monotonic_ns()
         self.since = since
         try:
@@ -106,8 +106,9 @@ class Turn:
 
     def _show(self) -> int:
         """Show that this worker still waits: one that is slow, not suspended, keeps its place."""
-        since = self._mine[_SINCE] = self._mine[_SINCE] - 1
-        return since
+        since = self._mine[_SINCE] or time.monotonic_ns()  # another writer may have had the turn
+        self._mine[_SINCE] = since - 1
+        return since - 1
 
     def _try(self) -> bool:
         """Return whether the lock is free."""
