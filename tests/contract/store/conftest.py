@@ -7,7 +7,7 @@ from oplogd.store import Store
 from oplogd.store.topics import Topics
 from tests.contract.store.memory_store import memory_kits
 from tests.kits.servers.stores import skip_fsync
-from tests.kits.store.kits import KITS, LARGE, TRIMMING, Kit, Kits
+from tests.kits.store.kits import KITS, LARGE, TRIMMING, Kit, Kits, MakeKits
 from tests.kits.store.transacting import StoreHandle
 from tests.kits.store.workers import worker_kits
 
@@ -15,8 +15,12 @@ from tests.kits.store.workers import worker_kits
 # transactions and pointers lie beside the log of the oplog, so its kind makes no difference to
 # them: only some of their tests, for the other server, take the slow stand-in with capped
 # collections (EVERY in transacting.py, KITS).
-TRANSACTION_KITS = {"memory": memory_kits, "sqlite-workers": worker_kits, **KITS}
-TOPIC_KITS = {"sqlite-workers": worker_kits, **KITS}
+TRANSACTION_KITS: dict[str, MakeKits] = {
+    "memory": memory_kits,
+    "sqlite-workers": worker_kits,
+    **KITS,
+}
+TOPIC_KITS: dict[str, MakeKits] = {"sqlite-workers": worker_kits, **KITS}
 
 
 @pytest.fixture(params=KITS)

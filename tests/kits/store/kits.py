@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -101,7 +102,10 @@ Kits = Callable[[], contextlib.AbstractAsyncContextManager[Kit]]
 MakeKits = Callable[[pytest.FixtureRequest, pytest.MonkeyPatch], Kits]
 
 
-def sqlite_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Kits:
+def file_kits(
+    make: Callable[[Path], SqliteKit], request: pytest.FixtureRequest, patch: pytest.MonkeyPatch
+) -> Kits:
+    """Return kits with a SQLite file each, in a folder that ``make`` gets."""
     tmp_path: Path = request.getfixturevalue("tmp_path")
     numbers = itertools.count()
     skip_fsync(patch)
@@ -110,7 +114,7 @@ def sqlite_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Ki
     async def kit() -> AsyncIterator[Kit]:
         folder = tmp_path / str(next(numbers))
         folder.mkdir()
-        made = SqliteKit(folder)
+        made = make(folder)
         try:
             yield made
         finally:
@@ -212,7 +216,7 @@ def mongo_kits(sort: str, bulk: int) -> MakeKits:
 
 
 KITS: dict[str, MakeKits] = {
-    "sqlite": sqlite_kits,
+    "sqlite": partial(file_kits, SqliteKit),
     "mongo-capped": mongo_kits("mongo-capped", bulk=300),
     "mongo-plain": mongo_kits("mongo-plain", bulk=1_500),
 }

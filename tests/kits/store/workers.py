@@ -1,21 +1,17 @@
 """Two workers on one SQLite file behind one handle: each call goes to the other store in turn."""
 
-import contextlib
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
-
-import pytest
 
 from oplogd.clock.guard import GuardedClock
 from oplogd.store import Store
 from oplogd.store.sqlite import SqliteStore
 from oplogd.store.transactions import Decisions
 from oplogd.workers.workers import Worker, Workers
-from tests.kits.servers.stores import skip_fsync
-from tests.kits.store.kits import Kits, SqliteKit
+from tests.kits.store.kits import MakeKits, SqliteKit, file_kits
 
 # Parts of a store with methods of their own.
 _PARTS = ("topics", "transactions", "pointers", "leases")
@@ -89,19 +85,4 @@ class WorkersKit(SqliteKit):
         return cast(Store, Alternating(stores, [each.clock for each in stores]))
 
 
-def worker_kits(request: pytest.FixtureRequest, patch: pytest.MonkeyPatch) -> Kits:
-    tmp_path: Path = request.getfixturevalue("tmp_path")
-    numbers = itertools.count()
-    skip_fsync(patch)
-
-    @contextlib.asynccontextmanager
-    async def kit() -> AsyncIterator[WorkersKit]:
-        folder = tmp_path / str(next(numbers))
-        folder.mkdir()
-        made = WorkersKit(folder)
-        try:
-            yield made
-        finally:
-            await made.close()
-
-    return kit
+worker_kits: MakeKits = partial(file_kits, WorkersKit)

@@ -234,3 +234,11 @@ def test_udp_shares_the_address_unless_a_password_guards_http(
 @pytest.mark.parametrize("text", [":8042", "localhost:80", "[::1]:0"])
 def test_an_address_prints_as_it_is_given(text: str) -> None:
     assert str(parse(["--listen", text], {}).listen) == text
+
+
+def test_only_linux_has_several_workers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert parse(["--workers", "1"], {}).workers == 1
+    assert "--workers: only Linux shares a port" in refusal(command(), capsys, ["--workers", "2"])

@@ -1,5 +1,7 @@
 """When the follower gets entries handed over, and when it has to read."""
 
+import asyncio
+
 import pytest
 
 from oplogd.model.event_id import Mark
@@ -125,13 +127,18 @@ def test_words_from_other_workers_wait_for_the_end_of_a_pause_and_a_full_read_ha
     assert follower.due() == LIMIT
 
 
-async def test_a_pause_is_waited_for_once() -> None:
-    follower = Follower(pause=0.001)
+async def test_a_follower_waits_for_the_end_of_a_pause_and_not_longer() -> None:
+    follower = Follower(pause=3600.0)
     follower.hand_over.add([])
     follower.take()
-    await follower.hand_over.wait(60.0)
-    follower.seconds += 0.001
-    assert follower.due() == LIMIT
+    waiting = asyncio.create_task(follower.hand_over.wait(9000.0))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    follower.hand_over.add([written(1, 1)])
+    await waiting
+    follower.seconds += 3600.0
+    await follower.hand_over.wait(9000.0)
 
 
 def test_a_read_ends_before_the_entries_that_are_handed_over(follower: Follower) -> None:
