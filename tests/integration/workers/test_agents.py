@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from oplogd.agent import Agent
@@ -14,6 +15,7 @@ from oplogd.model.message import of_payload
 from oplogd.model.names import TopicName
 from oplogd.server import make_store
 from oplogd.topics.codec.codec import PollRequest
+from oplogd.web.app import create_web
 from oplogd.workers.workers import Worker, Workers
 from tests.kits.processes.logged import DEADLINE
 from tests.kits.servers.stores import skip_fsync
@@ -106,3 +108,18 @@ async def test_a_topic_deleted_and_created_again_at_one_worker_is_new_at_the_oth
         with pytest.raises(TopicNotFoundError):
             await poll(there)
         here.topics.known.forget(NAME)
+
+
+async def test_a_change_and_a_deletion_over_http_are_known_at_the_other_worker_at_once(
+    agents: list[Agent],
+) -> None:
+    here, there = agents
+    path = f"/v1/namespaces/{NAME.namespace}/topics/{NAME.topic}"
+    transport = httpx.ASGITransport(create_web(here).app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.put(path)).status_code == 200
+        known = there.feeds.shared.changes
+        changed = await client.put(f"{path}/properties", json={"ttl": 60})
+        assert (changed.status_code, there.feeds.shared.changes) == (200, known + 1)
+        deleted = await client.delete(path)
+        assert (deleted.status_code, there.feeds.shared.changes) == (200, known + 2)
