@@ -18,17 +18,17 @@ from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.http.methods import add_head, add_preflight
 from oplogd.web.http.plain import Begin
-from oplogd.web.oplog.ingest import INGEST_PATHS, Ingest, add_ingest
+from oplogd.web.oplog.ingest import OPLOG_PATHS, Ingest, add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
 from oplogd.web.oplog.page import add_docs
 from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
-from oplogd.web.v1.plain import PlainMessages, PlainTransactions
+from oplogd.web.v1.plain import PlainMessages, PlainTransactions, find_of_topic
 from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.requests import Api
-from oplogd.web.v1.stream import add_topic_stream
+from oplogd.web.v1.stream import TopicStreams, add_topic_stream
 from oplogd.web.v1.topics import add_topics
 from oplogd.web.v1.transactions import TXNS, add_transactions
 
@@ -83,13 +83,14 @@ def create_web(agent: Agent) -> Web:
     add_ingest(app, ingest)
     add_publish(app, api, topics.publisher, agent.pointers, intake, agent.ignored)
     add_poll(app, api, topics.poller, topics.oplog)
-    streams = Streams(agent.hub, is_stopping, settings.max_filter_values)
-    add_stream(app, readers, streams)
+    streams = Streams(agent.hub, readers, is_stopping, settings.max_filter_values)
+    add_stream(app, streams)
 
     add_monitoring(app, readers, StatusReport(agent, private_files), is_stopping)
     add_session(app, readers)
     add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
-    add_topic_stream(app, rights, topics.known, streams)
+    topic_streams = TopicStreams(rights, topics.known, streams)
+    add_topic_stream(app, topic_streams)
     add_transactions(app, api, agent.transactions, agent.ignored)
     add_pointers(app, api, agent.pointers, topics.publisher)
     add_leases(app, api, agent.store, agent.leases)
@@ -101,11 +102,17 @@ def create_web(agent: Agent) -> Web:
     whole = PlainTransactions(
         agent.transactions, agent.ignored, bodies, writers, agent.appends, is_stopping
     )
-    ingest_paths = {path.encode() for path in INGEST_PATHS}
+    posts, gets = {TXNS.encode(): whole.begin}, {}
+    for path in OPLOG_PATHS:
+        posts[path.encode()], gets[path.encode()] = ingest.begin, streams.begin
+    post_actions = {b"publish": plain.publish, b"poll": plain.poll}
+    get_actions = {b"stream": topic_streams.begin}
 
-    def find(path: bytes) -> Begin | None:
-        if path in ingest_paths:
-            return ingest.begin
-        return whole.begin if path == TXNS.encode() else plain.find(path)
+    def find(method: bytes, path: bytes) -> Begin | None:
+        if method == b"POST":
+            return posts.get(path) or find_of_topic(path, post_actions)
+        if method == b"GET":
+            return gets.get(path) or find_of_topic(path, get_actions)
+        return None
 
     return Web(app, ShortWay(find, refusals))

@@ -1,9 +1,9 @@
-"""Compare the memory of an idle consumer with that of an idle stream of a bare uvicorn application.
+"""Compare the cost of an idle consumer with that of an idle stream of a bare uvicorn application.
 
 Consumers connect and wait while nothing is sent. Their cost is the growth of the server's private
-memory from half of them to all, divided by their number: memory of the first ones includes pools
-and caches that all share. The bare application sends its headers and waits until the client goes.
-A connection of uvloop without HTTP is the floor.
+memory from half of them to all, and the server's CPU time to begin their streams, divided by their
+number: memory of the first ones includes pools and caches that all share. The bare application
+sends its headers and waits until the client goes. A connection of uvloop without HTTP is the floor.
 
     python -m tests.bench.bench_consumers [--consumers 4000]
 """
@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import uvloop
 
@@ -39,6 +39,13 @@ CASES: dict[str, _Path] = {
 BARE = {"uvicorn": "bare uvicorn stream", "uvloop": "uvloop connection without HTTP"}
 
 
+class Cost(NamedTuple):
+    """Of one consumer. ``start_us``: CPU time of the server to begin the stream."""
+
+    kib: float
+    start_us: float
+
+
 class IdleReader(asyncio.Protocol):
     """``opened``: set when the head of the stream has come."""
 
@@ -58,8 +65,8 @@ class IdleReader(asyncio.Protocol):
             self.opened.set_result(None)
 
 
-async def kib_each(port: int, pid: int, path: _Path, consumers: int) -> float:
-    """Connect consumers and return the memory of each in KiB."""
+async def cost_of(port: int, pid: int, path: _Path, consumers: int) -> Cost:
+    """Connect consumers and return the cost of each."""
     loop = asyncio.get_running_loop()
     readers: list[asyncio.BaseTransport] = []
 
@@ -70,18 +77,24 @@ async def kib_each(port: int, pid: int, path: _Path, consumers: int) -> float:
         await reader.opened
         return transport
 
-    async def settled_with(count: int) -> float:
+    async def connected(count: int) -> None:
         while len(readers) < count:
             numbers = range(len(readers), min(len(readers) + _AT_ONCE, count))
             readers.extend(await asyncio.gather(*map(connect, numbers)))
+
+    async def settled() -> float:
         await asyncio.sleep(_SETTLE_SECONDS)
         return kit.private_mib(pid)
 
-    half = await settled_with(consumers // 2)
-    grown = await settled_with(consumers) - half
+    await connected(consumers // 2)
+    half, cpu = await settled(), kit.cpu_seconds(pid)
+    await connected(consumers)
+    cpu = kit.cpu_seconds(pid) - cpu
+    grown = await settled() - half
     for transport in readers:
         cast(asyncio.Transport, transport).abort()
-    return grown * 1024 / (consumers - consumers // 2)
+    more = consumers - consumers // 2
+    return Cost(grown * 1024 / more, cpu * 1e6 / more)
 
 
 @contextmanager
@@ -100,18 +113,27 @@ def main() -> None:
     parser.add_argument("--consumers", type=int, default=4_000)
     args: argparse.Namespace = parser.parse_args()
     raise_file_limit()
-    beside: dict[str, list[float]] = {}
+    memory: dict[str, list[float]] = {}
+    starts: dict[str, list[float]] = {}
     for kind in KINDS:
         with kit.serving("bare_streams", kind) as (port, pid):
-            beside[BARE[kind]] = [uvloop.run(kib_each(port, pid, CASES["/ops"], args.consumers))]
-        print(f"  {BARE[kind]}: {beside[BARE[kind]][0]:.1f} KiB", flush=True)
+            cost = uvloop.run(cost_of(port, pid, CASES["/ops"], args.consumers))
+        memory[BARE[kind]], starts[BARE[kind]] = [cost.kib], [cost.start_us]
+        show(BARE[kind], cost)
     figures = []
     for name, path in CASES.items():
         with agent() as (port, pid):
-            each = uvloop.run(kib_each(port, pid, path, args.consumers))
-        print(f"  {name}: {each:.1f} KiB", flush=True)
-        figures.append(kit.Figure(f"a consumer of {name}", "KiB", [each], beside))
-    kit.finish("Private memory of an idle consumer", figures, args)
+            cost = uvloop.run(cost_of(port, pid, path, args.consumers))
+        show(name, cost)
+        title = f"a consumer of {name}"
+        figures.append(kit.Figure(title, "KiB", [cost.kib], memory))
+        start = f"{title}, its start: server"
+        figures.append(kit.Figure(start, "µs of CPU", [cost.start_us], starts))
+    kit.finish("Private memory of an idle consumer, and the start of its stream", figures, args)
+
+
+def show(name: str, cost: Cost) -> None:
+    print(f"  {name}: {cost.kib:.1f} KiB, a start {cost.start_us:.0f} µs of CPU", flush=True)
 
 
 if __name__ == "__main__":

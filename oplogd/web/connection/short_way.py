@@ -20,17 +20,24 @@ from oplogd.web.http.plain import Begin, PlainRequest, Work
 from oplogd.web.http.problem import not_confirmed_at_stop
 
 # Requests with any other header go to the app.
-_PLAIN_HEADERS = frozenset(
+_PLAIN_HEADERS_OF_POST = frozenset(
     b"accept accept-encoding accept-language authorization cache-control connection content-length"
     b" content-type host pragma traceparent tracestate user-agent x-request-id".split()
 )
+_PLAIN_HEADERS = {
+    b"POST": _PLAIN_HEADERS_OF_POST,
+    b"GET": _PLAIN_HEADERS_OF_POST - {b"content-length"} | {b"last-event-id"},
+}
 _KEEP_ALIVE = frozenset((b"keep-alive", b"Keep-Alive"))
 
 
 class ShortWay:
-    """Says which requests take it. ``find`` returns the endpoint of a path, None without one."""
+    """Says which requests take it.
 
-    def __init__(self, find: Callable[[bytes], Begin | None], refusals: Refusals) -> None:
+    ``find`` returns the endpoint of a method and a path, None without one.
+    """
+
+    def __init__(self, find: Callable[[bytes, bytes], Begin | None], refusals: Refusals) -> None:
         self.find = find
         self.refusals = refusals
         self._headers: list[tuple[bytes, bytes]] = []
@@ -50,19 +57,26 @@ class PlainCycle:
     """A plain request and its answer. The names are those of uvicorn's RequestResponseCycle."""
 
     __slots__ = (
-        "begin", "body", "disconnected", "fields", "is_begun", "keep_alive", "more_body",
-        "response_complete", "response_started", "scope", "url", "waiting_for_100_continue",
+        "begin", "body", "disconnected", "fields", "is_begun", "keep_alive", "method", "more_body",
+        "path", "query", "response_complete", "response_started", "scope", "transport",
+        "waiting_for_100_continue",
     )  # fmt: skip
+
+    # Of a stream.
+    transport: asyncio.Transport
+    chunked_encoding = True
 
     def __init__(
         self,
         begin: Begin,
-        url: bytes,
+        method: bytes,
+        path: bytes,
+        query: bytes,
         headers: list[tuple[bytes, bytes]],
         fields: dict[bytes, bytes],
     ) -> None:
         self.begin = begin
-        self.url = url
+        self.method, self.path, self.query = method, path, query
         self.fields = fields
         self.scope = {"headers": headers}
         self.body = bytearray()
@@ -96,23 +110,25 @@ class ShortWayProtocol(StreamingProtocol):
 
     def _take_short_way(self) -> bool:
         """Return whether the request whose headers have come is plain. Then hold it."""
-        parser = self.parser
+        parser, method = self.parser, self.parser.get_method()
+        path, mark, query = self.url.partition(b"?")
         if (
             self._unanswered() is not None
-            or parser.get_method() != b"POST"
             or parser.get_http_version() != "1.1"
             or not parser.should_keep_alive()
-            or (begin := self.short_way.find(self.url)) is None
+            or (begin := self.short_way.find(method, path)) is None
         ):
             return False
         fields = dict(self.headers)
         if (
-            len(fields) != len(self.headers)
-            or not fields.keys() <= _PLAIN_HEADERS
+            (mark and method == b"POST")
+            or b"#" in query
+            or len(fields) != len(self.headers)
+            or not fields.keys() <= _PLAIN_HEADERS[method]
             or fields.get(b"connection", b"keep-alive") not in _KEEP_ALIVE
         ):
             return False
-        cycle: Any = PlainCycle(begin, self.url, self.headers, fields)
+        cycle: Any = PlainCycle(begin, method, path, query, self.headers, fields)
         self._plain = self.cycle = self._running = cycle
         return True
 
@@ -125,9 +141,12 @@ class ShortWayProtocol(StreamingProtocol):
             return
         work = None
         if not cycle.more_body:
-            address = plain_address(self.client[0]) if self.client else None
+            host, port = self.client or ("", 0)
+            address = plain_address(host) or ""
             try:
-                work = cycle.begin(PlainRequest(cycle.fields, cycle.body, address or ""))
+                work = cycle.begin(
+                    PlainRequest(cycle.fields, cycle.body, address, port, cycle.query)
+                )
             except Exception as error:
                 self._leave(cycle, self._refusing(error))
                 return
@@ -161,24 +180,31 @@ class ShortWayProtocol(StreamingProtocol):
         self.tasks.discard(task)
         if task.cancelled():  # by the end of the agent
             self.transport.abort()
-        else:
-            self._send(cycle, work)
+            cycle.disconnected = True
+        self._send(cycle, work)
 
     def _send(self, cycle: PlainCycle, work: Work) -> None:
         answer = work.answer()
-        if cycle.disconnected:
-            return
-        self.transport.write(
-            b"".join(
-                (
-                    STATUS_LINE[answer.status],
-                    self.short_way.lines(self.server_state.default_headers),
-                    answer.lines,
-                    b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n",
-                    answer.body,
+        if not cycle.disconnected:
+            self.transport.write(
+                b"".join(
+                    (
+                        STATUS_LINE[answer.status],
+                        self.short_way.lines(self.server_state.default_headers),
+                        answer.lines,
+                        b"" if cycle.keep_alive else b"connection: close\r\n",
+                        b"transfer-encoding: chunked\r\n" if answer.stream else b"",
+                        b"\r\n",
+                        answer.body,
+                    )
                 )
             )
-        )
+        if answer.stream is not None:
+            cycle.transport = self.transport
+            self._take_over(answer.stream)
+            return
+        if cycle.disconnected:
+            return
         cycle.response_started = cycle.response_complete = True
         if not cycle.keep_alive:
             self.transport.close()
@@ -187,8 +213,12 @@ class ShortWayProtocol(StreamingProtocol):
     def _leave(self, plain: PlainCycle, app: ASGI3Application) -> None:
         """Let an app answer a plain request."""
         scope = self._scope(plain.scope["headers"])
-        path = plain.url.decode("ascii")
-        scope |= {"method": "POST", "path": path, "raw_path": plain.url, "query_string": b""}
+        scope |= {
+            "method": plain.method.decode(),
+            "path": plain.path.decode("ascii"),
+            "raw_path": plain.path,
+            "query_string": plain.query,
+        }
         cycle = RequestResponseCycle(
             scope=scope,
             transport=self.transport,

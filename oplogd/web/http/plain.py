@@ -6,26 +6,36 @@ stored anything. So the rules and the words of a refusal stand in one place.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
 
 from oplogd.errors import OplogError
+from oplogd.stream.connection import Outlet, StreamConnection
 
 
 class PlainRequest(NamedTuple):
-    """A whole POST without a query. ``address``: of the client, empty: unknown."""
+    """A whole POST without a query, or a GET without a body.
+
+    ``address``, ``port``: of the client. Without an address it is unknown.
+    """
 
     headers: Mapping[bytes, bytes]
     body: bytearray
     address: str
+    port: int = 0
+    query: bytes = b""
 
 
 class Answer(NamedTuple):
-    """``lines``: its own headers, see ``header_lines``."""
+    """``lines``: its own headers, see ``header_lines``.
+
+    ``stream``: makes the stream that is its body. It must be called.
+    """
 
     status: int
     lines: bytes
     body: bytes = b""
+    stream: Callable[[Outlet], StreamConnection] | None = None
 
 
 class Work(NamedTuple):
@@ -42,6 +52,12 @@ class Work(NamedTuple):
 
 # Begins to answer a request. None: the app must answer it.
 Begin = Callable[[PlainRequest], Work | None]
+
+
+def answered_by(answering: Coroutine[Any, Any, Answer]) -> Work:
+    """Return the work of a coroutine that returns or raises what to answer with."""
+    task = asyncio.get_running_loop().create_task(answering)
+    return Work(task, task.result, lambda error: error)
 
 
 def header_lines(headers: Mapping[str, str], body: bytes | None, media_type: str = "") -> bytes:

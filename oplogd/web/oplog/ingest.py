@@ -45,7 +45,7 @@ _EXAMPLES = {
 }
 _FAULT = {"line": 2, "field": "event", "reason": "must be insert, update or delete"}
 
-INGEST_PATHS = ("/", "/ops")
+OPLOG_PATHS = ("/", "/ops")
 
 _STORED = Answer(204, header_lines(COMMON_HEADERS, None))
 _PLAIN_TYPES = {type_.encode(): type_ for type_ in (JSON, NDJSON)}
@@ -178,7 +178,7 @@ def add_ingest(app: FastAPI, service: Ingest) -> None:
         """
         return await service.answer(request)
 
-    for path in INGEST_PATHS:
+    for path in OPLOG_PATHS:
         app.add_api_route(path, ingest, methods=["POST"], include_in_schema=path == "/ops")
 
 

@@ -1,12 +1,15 @@
 """GET on / and /ops: the stream, or the dashboard for a browser."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from fastapi import FastAPI, Request, Response
+from starlette.datastructures import Headers, QueryParams
 
 from oplog_kit.listen import Address
 from oplog_kit.wording import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
+from oplogd.stream.connection import StreamConnection
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
@@ -14,7 +17,9 @@ from oplogd.web.access.authentication import ReadAuthenticator, credentials
 from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.headers import accepts
+from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
+from oplogd.web.oplog.ingest import OPLOG_PATHS
 from oplogd.web.oplog.page import page
 from oplogd.web.oplog.stream_request import parse_stream_request
 
@@ -29,12 +34,22 @@ data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"v
 # Connects a consumer at an address (HOST:PORT). Raises the errors of ``Hub.connect``.
 Connect = Callable[[str], Awaitable[StreamConsumer]]
 
+_HEAD = header_lines(COMMON_HEADERS, None)
+_HEAD_END = header_lines({"X-Accel-Buffering": "no"}, None, f"{EVENT_STREAM}; charset=utf-8")
+
 
 class Streams:
     """Answers requests with streams. Messages name the limits, which the hub enforces."""
 
-    def __init__(self, hub: Hub, is_stopping: Callable[[], bool], max_filter_values: int) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        readers: ReadAuthenticator,
+        is_stopping: Callable[[], bool],
+        max_filter_values: int,
+    ) -> None:
         self.hub = hub
+        self._readers = readers
         self._is_stopping = is_stopping
         self._max_filter_values = max_filter_values
 
@@ -51,23 +66,52 @@ class Streams:
                 f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {shortened(url)}",
             )
 
+    def require_right(self, request: Request) -> None:
+        """Raise Problem unless the client may read."""
+        with self.hub.refusing(credentials(request)):
+            self._readers.require(request)
+
     async def operations(self, request: Request) -> Response:
         """Answer with the stream of operations."""
-        hub = self.hub
-        with hub.refusing("bad_request"):
-            asked = parse_stream_request(
-                request.headers, request.query_params, self._max_filter_values
-            )
-        return await self.answer(
-            request,
-            lambda address: hub.connect(
+        with self.hub.refusing("bad_request"):
+            connect = self._to_operations(request.headers, request.query_params)
+        return await self.answer(request, connect)
+
+    def begin(self, request: PlainRequest) -> Work | None:
+        """Begin to answer with the stream of operations by the short way."""
+        return self.begin_plain(request, self._to_operations)
+
+    def begin_plain(
+        self, request: PlainRequest, parse: Callable[[Headers, QueryParams], Connect]
+    ) -> Work | None:
+        """Begin to answer with a stream by the short way. ``parse`` raises Problem."""
+        accept = request.headers.get(b"accept", b"").decode("latin-1")
+        if not request.address or self._is_stopping() or not accepts(accept, EVENT_STREAM):
+            return None
+        headers = Headers(raw=list(request.headers.items()))
+        try:
+            connect = parse(headers, QueryParams(request.query))
+        except Problem:
+            return None
+        if not self._readers.admits_plain(request):
+            return None
+        address = str(Address(request.address, request.port))
+        return answered_by(self._begun(connect, address, headers.get("last-event-id")))
+
+    def _to_operations(self, headers: Headers, query: QueryParams) -> Connect:
+        """Raise Problem 400 for an invalid parameter."""
+        asked = parse_stream_request(headers, query, self._max_filter_values)
+
+        async def connect(address: str) -> StreamConsumer:
+            return await self.hub.connect(
                 asked.position,
                 asked.filter,
                 checkpoints=asked.checkpoints,
                 address=address,
                 name=asked.name,
-            ),
-        )
+            )
+
+        return connect
 
     async def answer(self, request: Request, connect: Connect) -> Response:
         """Answer with the stream of a consumer that ``connect`` returns. Raises Problem."""
@@ -81,10 +125,19 @@ class Streams:
         if request.method == "HEAD":
             return EventStream(hub, None, headers)
         client = request.client
+        address = str(Address(client.host, client.port)) if client else "unknown"
+        return EventStream(hub, await self._connected(connect, address), headers)
+
+    async def _begun(self, connect: Connect, address: str, last_event_id: str | None) -> Answer:
+        consumer = await self._connected(connect, address)
+        echo = header_lines({"Last-Event-ID": last_event_id}, None) if last_event_id else b""
+        stream = partial(StreamConnection, self.hub, consumer)
+        return Answer(200, _HEAD + echo + _HEAD_END, stream=stream)
+
+    async def _connected(self, connect: Connect, address: str) -> StreamConsumer:
+        hub = self.hub
         try:
-            consumer = await connect(
-                str(Address(client.host, client.port)) if client else "unknown"
-            )
+            return await connect(address)
         except TooManyFromAddressError:
             raise Problem(
                 429,
@@ -98,10 +151,9 @@ class Streams:
                 f"{hub.max_clients:,} consumers are connected, more are not allowed",
                 _RETRY_AFTER,
             ) from None
-        return EventStream(hub, consumer, headers)
 
 
-def add_stream(app: FastAPI, readers: ReadAuthenticator, streams: Streams) -> None:
+def add_stream(app: FastAPI, streams: Streams) -> None:
     @described(
         "operations",
         *(*READ_ERRORS, 406),
@@ -124,11 +176,10 @@ def add_stream(app: FastAPI, readers: ReadAuthenticator, streams: Streams) -> No
         ):
             return page()
         streams.require_accepted(request, "operations")
-        with streams.hub.refusing(credentials(request)):
-            readers.require(request)
+        streams.require_right(request)
         return await streams.operations(request)
 
-    for path in ("/", "/ops"):
+    for path in OPLOG_PATHS:
         app.add_api_route(path, follow, methods=["GET"], include_in_schema=path == "/ops")
 
 

@@ -1,10 +1,8 @@
-"""The short way of publish, poll and whole transactions, for JSON."""
+"""The short way of publish, poll and whole transactions, for JSON, and of a topic's paths."""
 
-import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from oplogd.decode.faults import FaultyError
 from oplogd.decode.media_types import JSON
@@ -23,19 +21,33 @@ from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.plain import Answer, PlainRequest, Work, header_lines
+from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.plain import Begin as BeginPlain
 from oplogd.web.v1.requests import HEADERS, committing_whole, poll_headers
 
-_PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/(publish|poll)")
+_PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/([a-z]+)")
 _TYPE = JSON.encode()
 _PUBLISHED = Answer(200, header_lines(HEADERS, b""))
 
 _codec = JsonCodec()
 
+# Begins to answer a request about a topic.
+BeginOfTopic = Callable[[TopicName, PlainRequest], Work | None]
+
+
+def find_of_topic(path: bytes, actions: Mapping[bytes, BeginOfTopic]) -> BeginPlain | None:
+    """Return the endpoint of a topic's path by the action at its end, None without one."""
+    parts = _PATH.fullmatch(path)
+    if parts is None or not path.isascii() or (begin := actions.get(parts[3])) is None:
+        return None
+    name = TopicName(parts[1].decode(), parts[2].decode())
+    if name.namespace == SYSTEM or not is_name(name.namespace) or not is_name(name.topic):
+        return None
+    return partial(begin, name)
+
 
 class PlainMessages:
-    """Publishes and polls by the short way. ``find`` returns the endpoint of a path."""
+    """Publishes and polls by the short way."""
 
     def __init__(
         self,
@@ -53,16 +65,7 @@ class PlainMessages:
         self._writers = writers
         self._is_stopping = is_stopping
 
-    def find(self, path: bytes) -> BeginPlain | None:
-        parts = _PATH.fullmatch(path)
-        if parts is None or not path.isascii():
-            return None
-        name = TopicName(parts[1].decode(), parts[2].decode())
-        if name.namespace == SYSTEM or not is_name(name.namespace) or not is_name(name.topic):
-            return None
-        return partial(self._publish if parts[3] == b"publish" else self._poll, name)
-
-    def _publish(self, name: TopicName, request: PlainRequest) -> Work | None:
+    def publish(self, name: TopicName, request: PlainRequest) -> Work | None:
         if (
             request.headers.get(b"content-type") != _TYPE
             or self._is_stopping()
@@ -82,13 +85,13 @@ class PlainMessages:
             pointer, messages = at_once(reading)
         except (OplogError, FaultyError):
             return None
-        return _work(self._published(name, messages)) if pointer is None else None
+        return answered_by(self._published(name, messages)) if pointer is None else None
 
     async def _published(self, name: TopicName, messages: list[Message]) -> Answer:
         await self._publisher.publish(name, messages)
         return _PUBLISHED
 
-    def _poll(self, name: TopicName, request: PlainRequest) -> Work | None:
+    def poll(self, name: TopicName, request: PlainRequest) -> Work | None:
         if (
             request.headers.get(b"content-type") != _TYPE
             or not self._bodies.takes_at_once(len(request.body), is_poll=True)
@@ -99,7 +102,7 @@ class PlainMessages:
             asked = at_once(_codec.decoding_poll(request.body))
         except OplogError:
             return None
-        return _work(self._polled(name, asked)) if asked.snapshot is None else None
+        return answered_by(self._polled(name, asked)) if asked.snapshot is None else None
 
     async def _polled(self, name: TopicName, asked: PollRequest) -> Answer:
         answer = await self._poller.poll(name, asked)
@@ -144,15 +147,10 @@ class PlainTransactions:
             return None
         if asked.writing is None or unknown:
             return None
-        return _work(self._committed(asked))
+        return answered_by(self._committed(asked))
 
     async def _committed(self, asked: Begin) -> Answer:
         commit = await committing_whole(self._service, self._appends, asked)
         self._ignored.by_sender({})
         content = at_once(encoding_commit(commit, is_named=True))
         return Answer(200, header_lines(HEADERS, content, JSON), content)
-
-
-def _work(answering: Coroutine[Any, Any, Answer]) -> Work:
-    task = asyncio.get_running_loop().create_task(answering)
-    return Work(task, task.result, lambda error: error)

@@ -3,19 +3,22 @@
 from functools import partial
 
 from fastapi import FastAPI, Request, Response
+from starlette.datastructures import Headers, QueryParams
 
 from oplogd.decode.media_types import EVENT_STREAM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import OPLOG, TopicName
+from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.rights import Right, Rights
 from oplogd.web.access.authentication import credentials
 from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
-from oplogd.web.oplog.stream import Streams
+from oplogd.web.http.plain import PlainRequest, Work
+from oplogd.web.oplog.stream import Connect, Streams
 from oplogd.web.v1.requests import TOPIC, name_of, require_known
-from oplogd.web.v1.stream_request import isolation_of, parse_topic_request
+from oplogd.web.v1.stream_request import TopicStreamRequest, isolation_of, parse_topic_request
 
 _EXAMPLE = """id: 0000018bcfe56800000000000000000000000000
 event: message
@@ -24,11 +27,61 @@ data: {"payload":"one"}
 """
 
 
-def add_topic_stream(
-    app: FastAPI, rights: Rights[Request], known: KnownTopics, streams: Streams
-) -> None:
-    hub = streams.hub
+class TopicStreams:
+    """Answers requests with streams of topics."""
 
+    def __init__(self, rights: Rights[Request], known: KnownTopics, streams: Streams) -> None:
+        self._rights = rights
+        self._known = known
+        self._streams = streams
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request. Raises Problem and OplogError."""
+        streams, name = self._streams, name_of(request)
+        streams.require_accepted(request, "messages")
+        with streams.hub.refusing(credentials(request)):
+            self._rights.require(request, Right.READ, *name)
+        if name == OPLOG:
+            with streams.hub.refusing("bad_request"):
+                isolation_of(request.query_params)
+            return await streams.operations(request)
+        require_known(name)
+        with streams.hub.refusing("bad_request"):
+            asked = parse_topic_request(request.headers, request.query_params)
+        topic = await self._known.look_up(name)
+        return await streams.answer(request, partial(self._connect, topic, asked))
+
+    def begin(self, name: TopicName, request: PlainRequest) -> Work | None:
+        """Begin to answer by the short way."""
+
+        def parse(headers: Headers, query: QueryParams) -> Connect:
+            asked = parse_topic_request(headers, query)
+
+            async def connect(address: str) -> StreamConsumer:
+                return await self._connect(await self._known.look_up(name), asked, address)
+
+            return connect
+
+        return self._streams.begin_plain(request, parse)
+
+    async def _connect(
+        self, topic: Topic, asked: TopicStreamRequest, address: str
+    ) -> StreamConsumer:
+        connect_to = partial(
+            self._streams.hub.connect_topic,
+            position=asked.position,
+            checkpoints=asked.checkpoints,
+            address=address,
+            name=asked.name,
+            isolation=asked.isolation,
+        )
+        try:
+            return await connect_to(topic)
+        except TopicNotFoundError:  # deleted since it was looked up
+            return await connect_to(await self._known.find(topic.name, other_than=topic))
+
+
+def add_topic_stream(app: FastAPI, topic_streams: TopicStreams) -> None:
     @app.get(f"{TOPIC}/stream")
     @described(
         "topics",
@@ -45,35 +98,4 @@ def add_topic_stream(
         with the oldest message. The stream of a deleted topic ends. The stream of `system/oplog` is
         that of `/ops`. If the agent is stopping, the stream ends at once.
         """
-        name = name_of(request)
-        streams.require_accepted(request, "messages")
-        with hub.refusing(credentials(request)):
-            rights.require(request, Right.READ, *name)
-        if name == OPLOG:
-            with hub.refusing("bad_request"):
-                isolation_of(request.query_params)
-            return await streams.operations(request)
-        require_known(name)
-        return await messages(request, name)
-
-    async def messages(request: Request, name: TopicName) -> Response:
-        with hub.refusing("bad_request"):
-            asked = parse_topic_request(request.headers, request.query_params)
-        topic = await known.look_up(name)
-
-        connect_to = partial(
-            hub.connect_topic,
-            position=asked.position,
-            checkpoints=asked.checkpoints,
-            name=asked.name,
-            isolation=asked.isolation,
-        )
-
-        async def connect(address: str) -> StreamConsumer:
-            try:
-                return await connect_to(topic, address=address)
-            except TopicNotFoundError:  # deleted since it was looked up
-                again = await known.find(name, other_than=topic)
-                return await connect_to(again, address=address)
-
-        return await streams.answer(request, connect)
+        return await topic_streams.answer(request)

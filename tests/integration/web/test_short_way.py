@@ -1,10 +1,8 @@
 """Requests that a connection answers itself get the answers that the app would give."""
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -13,18 +11,12 @@ from hypothesis import strategies as st
 from tests.kits.agents.agent import Agent, write_lock
 from tests.kits.models.properties import EXAMPLES
 from tests.kits.web.connection import RawConnection, length
+from tests.kits.web.pair import PASSWORDS, Pair
 
 _TOPIC = b"/v1/namespaces/shop/topics/a"
 _PLAIN = b"POST /ops HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 _ONE = b'{"event":"insert","type":"video","id":"x1"}'
 _WHOLE = b'{"records":[{"topic":"shop/a","payload":"a"}]}'
-_LAST = b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-# Ids of messages and times.
-_VARYING = re.compile(
-    rb'"(?:id|txn|begin|commit)":"[0-9a-f]{19,40}"|"records":\[[^]]*\]|transaction \d{19}'
-    rb'|"id":"[0-9a-f]{24}(?:[0-9a-f]{16})?"|"(?:publishTimestamp|sequenceId)":\d+'
-    rb"|\d{4}-\d\d-\d\dT[\d:.]+Z"
-)
 
 _METHODS = st.sampled_from([b"POST"] * 6 + [b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"post"])
 _PATHS = st.sampled_from(
@@ -99,93 +91,23 @@ _BEHIND = st.sampled_from(
 )  # fmt: skip
 
 
-class LongAgent(Agent):
-    """An agent whose app answers every request."""
-
-    program = (
-        "-c",
-        "from oplogd.web.connection.short_way import ShortWayProtocol\n"
-        "ShortWayProtocol._take_short_way = lambda self: False\n"
-        "from oplogd.cli import main\n"
-        "main()",
-    )
-
-
 class ShortAgent(Agent):
     """An agent whose app fails for the requests that the short way answers."""
 
     program = (
         "-c",
         "from oplogd.web.oplog import ingest\n"
-        "from oplogd.web.v1 import messages, transactions\n"
+        "from oplogd.web.v1 import messages, stream, transactions\n"
         "ingest.Ingest.answer = messages.name_of = transactions.require_json = None\n"
+        "stream.Streams.answer = None\n"
         "from oplogd.cli import main\n"
         "main()",
     )
 
 
-class Seen(NamedTuple):
-    """What a client saw of a request and of the end of its connection."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    rest: list[bytes]
-
-
-class Pair:
-    """Two agents that get the same requests."""
-
-    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
-        self._stack = ExitStack()
-        self.agents = []
-        for kind in (Agent, LongAgent):
-            self.folder = folder / kind.__name__
-            self.folder.mkdir()
-            agent = self._stack.enter_context(kind(self.folder, *flags))
-            header = {"Authorization": "Basic OnNlY3JldA=="}
-            made = agent.request("PUT", "/v1/namespaces/shop/topics/a", {}, header)
-            assert made.status == 200, made.body
-            self.agents.append(agent)
-
-    def ask(self, *packets: bytes) -> Seen:
-        """Send a request to both, check that their answers are equal, and return one."""
-        short, long = (_ask(agent, packets) for agent in self.agents)
-        assert short == long, packets
-        return short
-
-    def figures(self) -> list[dict[str, Any]]:
-        """Return the counters of both: not the figures that are a moment old."""
-        names = ("events_", "bodies_", "passwords_", "messages_", "publishes", "polls")
-        header = {"Authorization": "Basic OnNlY3JldA=="}
-        told = [agent.request("GET", "/status", headers=header).json for agent in self.agents]
-        return [
-            {k: v for k, v in (each | each["topics"]).items() if k.startswith(names)}
-            for each in told
-        ]
-
-    def close(self) -> None:
-        self._stack.close()
-
-
-def _ask(agent: Agent, packets: Sequence[bytes]) -> Seen:
-    with RawConnection(agent) as connection:
-        status, headers, body = connection.send(*packets).reply()
-        try:
-            rest = connection.send(_LAST).rest().splitlines()
-        except ConnectionError:  # it has ended
-            rest = []
-    kept = {k: v for k, v in headers.items() if k not in ("date", "location", "oplog-store")}
-    last = [line for line in rest if not line.startswith((b"date", b"oplog-store"))]
-    return Seen(status, kept, _VARYING.sub(b"", body), last)
-
-
-_PASSWORDS = ("--password", "secret", "--ingest-password", "secret")
-
-
 @pytest.fixture(
     scope="module",
-    params=[(), _PASSWORDS, ("--max-queued-events", "5", "--max-body-size", "1KB")],
+    params=[(), PASSWORDS, ("--max-queued-events", "5", "--max-body-size", "1KB")],
     ids=["open", "passwords", "small"],
 )
 def pair(
@@ -256,6 +178,19 @@ def test_the_app_is_not_asked_for_a_plain_request(tmp_path: Path) -> None:
                 with RawConnection(agent) as connection:
                     reply = connection.send(head + more + length(body) + body).reply()
                     assert (path, more, reply.status) == (path, more, expected)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/ops?types=video&last_event_id=0", "/v1/namespaces/shop/topics/a/stream"]
+)
+def test_the_app_is_not_asked_for_a_plain_stream(tmp_path: Path, path: str) -> None:
+    head = b"GET %s HTTP/1.1\r\nAccept: text/event-stream\r\n" % path.encode()
+    with ShortAgent(tmp_path) as agent:
+        assert agent.request("PUT", "/v1/namespaces/shop/topics/a", {}).status == 200
+        for more, expected in ((b"", 200), (b"X-Other: 1\r\n", 500)):
+            with RawConnection(agent) as connection:
+                reply = connection.send(head + b"Host: a\r\n" + more + b"\r\n").reply()
+                assert (more, reply.status) == (more, expected)
 
 
 def test_requests_that_the_store_does_not_take_get_the_answer_of_the_app(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from oplogd.web.http.plain import Answer, PlainRequest, Work
 from tests.unit.web.transports import FakeTransport
 
 REQUEST = b"POST /ops HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+STREAM = b"GET /streams HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Bench:
@@ -29,7 +30,8 @@ class Bench:
         self.state = ServerState()
         self.transport = FakeTransport()
         self.asked: list[str] = []
-        way = ShortWay(lambda path: begin if path == b"/ops" else None, self.refusals)
+        find = {(b"POST", b"/ops"): begin, (b"GET", b"/streams"): begin}.get
+        way = ShortWay(lambda *asked: find(asked), self.refusals)
         made = protocol_class(Settings(), Descriptors(), way)
         config = uvicorn.Config(
             self._app, http=made, lifespan="off", log_config=None, interface="asgi3",
@@ -142,6 +144,10 @@ async def test_a_client_that_has_gone_is_not_answered_but_counted() -> None:
         REQUEST.replace(b"/ops", b"/ops?"),
         REQUEST.replace(b"/ops", b"/"),
         REQUEST.replace(b"POST", b"PUT"),
+        STREAM.replace(b"/streams", b"/streams#a"),
+        STREAM.replace(b"/streams", b"/streams?a#b"),
+        STREAM.replace(b"\r\n\r\n", b"\r\nContent-Length: 0\r\n\r\n"),
+        REQUEST.replace(b"Host: a", b"Last-Event-ID: 1"),
     ],
 )
 async def test_the_app_answers_what_is_not_plain(request_: bytes) -> None:
@@ -150,6 +156,17 @@ async def test_the_app_answers_what_is_not_plain(request_: bytes) -> None:
     bench.protocol.data_received(request_)
     assert await bench.settle() == "200"
     assert len(bench.asked) == 1
+
+
+@pytest.mark.parametrize("query", [b"", b"?", b"?types=a,b&parents=%20&x=?"])
+async def test_an_endpoint_of_a_get_gets_the_query_and_the_client(query: bytes) -> None:
+    seen: list[PlainRequest] = []
+    bench = Bench(lambda request: seen.append(request))
+    bench.protocol.data_received(STREAM.replace(b"/streams", b"/streams" + query))
+    assert await bench.settle() == "200"
+    assert bench.asked == ["/streams"]
+    (request,) = seen
+    assert (request.query, request.address, request.port) == (query[1:], "127.0.0.1", 1)
 
 
 async def test_requests_in_one_packet_are_answered_in_their_order() -> None:

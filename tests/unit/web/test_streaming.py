@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from uvicorn.server import ServerState
 from oplogd.config.settings import Settings
 from oplogd.errors import StoreUnavailableError
 from oplogd.host.descriptors import Descriptors
+from oplogd.stream.connection import StreamConnection
 from oplogd.stream.response import EventStream
+from oplogd.web.connection.edge import end_in_order
 from oplogd.web.connection.protocol import HttpProtocol, protocol_class
 from oplogd.web.connection.short_way import ShortWay
 from oplogd.web.http.error_handlers import Refusals
+from oplogd.web.http.plain import Answer, Begin, PlainRequest, Work, answered_by
 from tests.unit.web.transports import FakeTransport
 
 REQUEST = b"GET /ops HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -50,7 +54,9 @@ class FakeConsumer:
 
 
 class Bench:
-    """A connection whose app answers /ops with the stream of ``consumer``."""
+    """A connection whose app, or short way, answers /ops with the stream of ``consumer``."""
+
+    is_short = False
 
     def __init__(self, consumer: FakeConsumer) -> None:
         self.consumer: Any = consumer
@@ -58,7 +64,7 @@ class Bench:
         self.disconnect = self.gone.append  # of the hub
         self.state = ServerState()
         self.transport = FakeTransport()
-        made = protocol_class(Settings(), Descriptors(), ShortWay(lambda _: None, Refusals()))
+        made = protocol_class(Settings(), Descriptors(), ShortWay(self._find, Refusals()))
         config = uvicorn.Config(
             self._app, http=made, lifespan="off", log_config=None, interface="asgi3",
             proxy_headers=False,
@@ -68,10 +74,20 @@ class Bench:
         self.transport.connection_lost = self.protocol.connection_lost
         self.protocol.connection_made(self.transport)
 
+    def _find(self, method: bytes, path: bytes) -> Begin | None:
+        return self._begin if self.is_short and (method, path) == (b"GET", b"/ops") else None
+
+    def _begin(self, _: PlainRequest) -> Work:
+        async def answer() -> Answer:
+            hub: Any = self
+            return Answer(200, b"", stream=partial(StreamConnection, hub, self.consumer))
+
+        return answered_by(answer())
+
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/ops":
             hub: Any = self
-            await EventStream(hub, self.consumer, {})(scope, receive, send)
+            await end_in_order(EventStream(hub, self.consumer, {}), scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
@@ -85,6 +101,11 @@ class Bench:
     def written(self) -> bytes:
         """Everything behind the head of the stream."""
         return b"".join(self.transport.written).partition(b"\r\n\r\n")[2]
+
+
+@pytest.fixture(params=[False, True], ids=["app", "short way"], autouse=True)
+def each_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "is_short", request.param)
 
 
 async def settle() -> None:
@@ -200,7 +221,8 @@ async def test_a_request_with_rubbish_in_its_packet_gets_no_stream() -> None:
     bench = Bench(consumer)
     await bench.send(REQUEST + b"\0\r\n")
     assert bench.transport.written[0].startswith(b"HTTP/1.1 400 ")
-    assert (len(bench.transport.written), bench.gone) == (1, [consumer])
+    assert len(bench.transport.written) == 1
+    assert bench.gone == ([] if bench.is_short else [consumer])
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1\r\nConnection: close"])
@@ -240,6 +262,18 @@ async def test_a_consumer_whose_client_goes_is_disconnected_at_once(is_begun: bo
     assert bench.gone == [consumer]
     assert bench.written == b""
     assert bench.state.tasks == set()
+
+
+async def test_the_end_of_the_agent_cuts_off_a_stream_whose_head_waits() -> None:
+    consumer = FakeConsumer(b"one")
+    bench = Bench(consumer)
+    bench.protocol.pause_writing()
+    await bench.send(REQUEST)
+    (task,) = bench.state.tasks
+    task.cancel()
+    await settle()
+    assert (bench.gone, bench.transport.written) == ([consumer], [])
+    assert bench.transport.is_aborted
 
 
 async def test_a_consumer_that_is_cut_off_is_disconnected_once() -> None:
