@@ -202,7 +202,9 @@ class SqliteStore:
         )
 
     async def locate(self, offset: int = 0) -> LogBounds:
-        return await self._lookups.run(lambda db: log.read_bounds(db, offset, self._clock))
+        return await self._lookups.run_shared(
+            (log.read_bounds, offset), lambda db: log.read_bounds(db, offset, self._clock)
+        )
 
     async def stats(self) -> StoreStats:
         counts = await self._states_count.value()

@@ -1,9 +1,10 @@
 """Threads of the event loop with a connection to the SQLite file each."""
 
+import asyncio
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
@@ -58,6 +59,8 @@ class ConnectionPool:
         self._threads = Threads(threads, name)
         self._own = _Own()
         self._open: set[sqlite3.Connection] = set()
+        # Shared calls that have not begun.
+        self._shared: dict[Hashable, asyncio.Task[Any]] = {}
         self._closing = False
 
     async def run(
@@ -78,6 +81,28 @@ class ConnectionPool:
             return await done
         except ThreadsEndedError:
             raise self._closed() from None
+
+    async def run_shared(self, key: Hashable, call: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do ``run`` once for all calls of a key that wait for their turn.
+
+        None of them sees less than at a turn of its own. ``key`` must name all that ``call`` reads.
+        """
+        task: asyncio.Task[_T] | None = self._shared.get(key)
+        if task is None:
+
+            def first(db: sqlite3.Connection) -> _T:
+                self._shared.pop(key, None)  # later calls need a later look
+                return call(db)
+
+            task = self._shared[key] = asyncio.create_task(self.run(first), name="shared look-up")
+            task.add_done_callback(partial(self._forget_shared, key))
+        return await asyncio.shield(task)
+
+    def _forget_shared(self, key: Hashable, task: "asyncio.Task[Any]") -> None:
+        if self._shared.get(key) is task:  # it failed before its turn
+            del self._shared[key]
+        if not task.cancelled():
+            task.exception()  # all who waited may have gone
 
     def _closed(self) -> StoreUnavailableError:
         return StoreUnavailableError(f"store {self._file.path}: it is closed")

@@ -1,7 +1,8 @@
 """The topics in the embedded store: see ``Topics``."""
 
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -36,10 +37,12 @@ class SqliteTopicLog:
         )
 
     async def locate(self, ms: int = 0, sequence: int = 0) -> TopicBounds:
-        return await self._run(
-            self._lookups,
-            lambda db, log: topic_entries.locate(db, log, ms, sequence, self._present()),
-        )
+        log = self._topic.log
+        with self._naming():
+            return await self._lookups.run_shared(
+                (topic_entries.locate, log, ms, sequence),
+                lambda db: topic_entries.locate(db, log, ms, sequence, self._present()),
+            )
 
     async def expand(self, entry: TopicEntry, after: int, limit: int) -> list[TopicRecord]:
         return await self._run(
@@ -53,9 +56,14 @@ class SqliteTopicLog:
         )
 
     async def _run(self, pool: ConnectionPool, call: Callable[[sqlite3.Connection, int], _T]) -> _T:
-        """Call. The error of a deleted topic names the topic: its row has no name any more."""
-        try:
+        with self._naming():
             return await pool.run(lambda db: call(db, self._topic.log))
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Let the error of a deleted topic name the topic: its row has no name any more."""
+        try:
+            yield
         except TopicNotFoundError:
             raise no_topic(self._topic.name) from None
 
@@ -83,7 +91,6 @@ class SqliteTopics:
         self.news, self.wake, self.close = follower.news, follower.wake, follower.close
         self._bounds = BoundsKeeper(pools, follower.wake, clock, monotonic, changes=changes)
         self.shrink = self._bounds.shrink
-        self.find = pools.lookups.method(catalogue.find)
         self.current = pools.lookups.method(catalogue.current)
         self.default_ttl = pools.lookups.method(catalogue.default_ttl)
         self.stats = pools.lookups.method(_stats)
@@ -116,6 +123,11 @@ class SqliteTopics:
             await self._writer.run(
                 lambda db: catalogue.change(db, topic, self._clock.removal()), frees_space=True
             )
+        )
+
+    async def find(self, name: TopicName) -> Topic | None:
+        return await self._lookups.run_shared(
+            (catalogue.find, name), lambda db: catalogue.find(db, name)
         )
 
     def _changed(self, topic: Topic) -> Topic:
