@@ -86,14 +86,17 @@ class Streams:
     ) -> Work | None:
         """Begin to answer with a stream by the short way. ``parse`` raises Problem."""
         accept = request.headers.get(b"accept", b"").decode("latin-1")
-        if not request.address or self._is_stopping() or not accepts(accept, EVENT_STREAM):
+        if (
+            not request.address
+            or self._is_stopping()
+            or not accepts(accept, EVENT_STREAM)
+            or not self._readers.admits_plain(request)
+        ):
             return None
         headers = Headers(raw=list(request.headers.items()))
         try:
             connect = parse(headers, QueryParams(request.query))
         except Problem:
-            return None
-        if not self._readers.admits_plain(request):
             return None
         address = str(Address(request.address, request.port))
         return answered_by(self._begun(connect, address, headers.get("last-event-id")))

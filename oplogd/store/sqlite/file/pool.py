@@ -118,6 +118,11 @@ class ConnectionPool:
         return run
 
     @property
+    def is_wanted(self) -> bool:
+        """Return whether a call waits for a thread."""
+        return self._threads.has_waiting
+
+    @property
     def is_prepared(self) -> bool:
         return self._prepare is None
 

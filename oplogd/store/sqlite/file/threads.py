@@ -51,6 +51,11 @@ class Threads:
         self._calls.put(_Call(work, done, loop))
         return done
 
+    @property
+    def has_waiting(self) -> bool:
+        """Return whether a call waits for a thread."""
+        return not self._calls.empty()
+
     async def end(self) -> None:
         """Drop waiting calls, and wait for running ones."""
         with contextlib.suppress(Empty):
