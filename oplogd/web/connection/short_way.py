@@ -92,8 +92,8 @@ class PlainCycle:
         """Do nothing: nobody waits for the body."""
 
     def is_set(self) -> bool:
-        """Return whether the body still has to be read."""
-        return not self.is_begun
+        """Return whether nothing has taken the body. Nothing takes the empty one of a GET."""
+        return not self.is_begun or self.method == b"GET"
 
 
 class ShortWayProtocol(StreamingProtocol):

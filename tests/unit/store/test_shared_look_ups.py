@@ -1,10 +1,12 @@
 """Look-ups of SQLite that wait for their turn together become one, and none sees too little."""
 
 import asyncio
+import gc
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +114,50 @@ async def test_an_error_reaches_all_and_nothing_of_it_stays(
     assert await bench.ask() == 0
     assert bench.looks == ["a", "a"]
     assert caplog.records == []
+
+
+async def test_an_error_that_nobody_waits_for_is_not_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = await bench.hold()
+    asked = bench.ask()
+    await turns()
+    asked.cancel()
+    bench.is_broken = True
+    bench.free.set()
+    await held
+    with pytest.raises(TopicNotFoundError):
+        await bench.ask("b")
+    gc.collect()
+    assert bench.looks == ["a", "b"]
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["failed", "replaced"])
+async def test_a_call_while_another_connects_looks_for_itself(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_lost: bool
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    connect = StoreFile.connect
+
+    def slow(file: StoreFile, pragmas: str) -> Any:
+        if begun.is_set():
+            return connect(file, pragmas)
+        begun.set()
+        may_end.wait()
+        if is_lost:
+            raise sqlite3.OperationalError("the file is away")
+        return connect(file, pragmas)
+
+    monkeypatch.setattr(StoreFile, "connect", slow)
+    first = bench.ask()
+    await asyncio.to_thread(begun.wait)
+    second = bench.ask()
+    await turns()
+    may_end.set()
+    found = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(each) for each in found] == [StoreUnavailableError if is_lost else int, int]
+    assert bench.looks == ["a"] * (1 if is_lost else 2)
 
 
 async def test_a_pool_that_closes_answers_all_who_wait(bench: Bench) -> None:

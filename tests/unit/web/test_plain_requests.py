@@ -147,6 +147,8 @@ async def test_a_client_that_has_gone_is_not_answered_but_counted() -> None:
         STREAM.replace(b"/streams", b"/streams#a"),
         STREAM.replace(b"/streams", b"/streams?a#b"),
         STREAM.replace(b"\r\n\r\n", b"\r\nContent-Length: 0\r\n\r\n"),
+        STREAM.replace(b"Host: a", b"X-Forwarded-For: 192.0.2.1"),
+        STREAM.replace(b"Host: a", b"Cookie: oplog=1"),
         REQUEST.replace(b"Host: a", b"Last-Event-ID: 1"),
     ],
 )

@@ -225,6 +225,17 @@ async def test_a_request_with_rubbish_in_its_packet_gets_no_stream() -> None:
     assert bench.gone == ([] if bench.is_short else [consumer])
 
 
+async def test_rubbish_before_a_stream_begins_refuses_it() -> None:
+    consumer = FakeConsumer(b"one")
+    bench = Bench(consumer)
+    bench.protocol.data_received(REQUEST)
+    bench.protocol.data_received(b"\0\r\n")
+    await settle()
+    assert bench.transport.written[0].startswith(b"HTTP/1.1 400 ")
+    assert (len(bench.transport.written), bench.gone) == (1, [consumer])
+    assert not bench.protocol.flow.read_paused  # it notices that the client goes
+
+
 @pytest.mark.parametrize("version", [b"1.0", b"1.1\r\nConnection: close"])
 async def test_the_end_of_a_last_answer_ends_its_connection(version: bytes) -> None:
     consumer = FakeConsumer()

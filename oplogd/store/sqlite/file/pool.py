@@ -70,11 +70,14 @@ class ConnectionPool:
 
         A call that ``frees_space`` is made again if the disk was full and the reserve was freed.
         """
+        run = self._run if self._place is None else self._run_in_turn
+        return await self._submit(partial(run, call, frees_space))
+
+    async def _submit(self, work: Callable[[], _T]) -> _T:
         if self._closing:
             raise self._closed()
         try:
-            work = self._run if self._place is None else self._run_in_turn
-            done = self._threads.submit(partial(work, call, frees_space))
+            done = self._threads.submit(work)
         except RuntimeError as error:
             raise StoreUnavailableError(f"store {self._file.path}: {error}") from None
         try:
@@ -86,15 +89,19 @@ class ConnectionPool:
         """Do ``run`` once for all calls of a key that wait for their turn.
 
         None of them sees less than at a turn of its own. ``key`` must name all that ``call`` reads.
+        The pool must not be one that writes.
         """
+        assert self._place is None
         task: asyncio.Task[_T] | None = self._shared.get(key)
         if task is None:
 
-            def first(db: sqlite3.Connection) -> _T:
-                self._shared.pop(key, None)  # later calls need a later look
-                return call(db)
+            def work() -> _T:
+                # Later calls need a later look: the file may be replaced from here on.
+                self._shared.pop(key, None)
+                return self._run(call, frees_space=False)
 
-            task = self._shared[key] = asyncio.create_task(self.run(first), name="shared look-up")
+            task = asyncio.create_task(self._submit(work), name="shared look-up")
+            self._shared[key] = task
             task.add_done_callback(partial(self._forget_shared, key))
         return await asyncio.shield(task)
 

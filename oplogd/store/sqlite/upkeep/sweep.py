@@ -77,12 +77,15 @@ def trim(db: sqlite3.Connection, log: int, now: Present, progress: SweepProgress
 def forget(db: sqlite3.Connection, log: int, progress: SweepProgress) -> int:
     """Remove entries of a deleted topic, at the end its row. Return the number of entries."""
     with transaction(db):
+        if (head := db.execute(sql.HEAD, (log,)).fetchone()) is None:  # by another agent
+            progress.has_ended = True
+            return 0
         count = _remove(db, log, MAX_OFFSET, sql.MAX_STAMP, progress, forgets=True)
         if progress.has_ended:
             given = {"log": log, "limit": STEP_ENTRIES}
             if any(db.execute(each, given).rowcount for each in pointer_statements.REMOVE_OF_LOG):
                 progress.has_ended = False
-            elif may_follow(log, *db.execute(sql.HEAD, (log,)).fetchone()):
+            elif may_follow(log, *head):
                 for statement in sql.FORGET:
                     db.execute(statement, (log,))
         return count

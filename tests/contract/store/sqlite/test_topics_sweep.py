@@ -144,3 +144,21 @@ async def test_a_deletion_during_a_sweep_ends_the_sweep_of_that_topic(
         assert 0 < removed < 400
         assert await store.topics.sweep() == 400 - removed
         assert count(path, "topics") == 0
+
+
+async def test_a_topic_that_another_agent_has_forgotten_meanwhile_ends_its_step(
+    path: Path, clock: VirtualClock
+) -> None:
+    async with opened(path, clock) as one, opened(path, clock) as other:
+        topic = await one.topics.create(NAME, None)
+        await publish(one.topics, topic, "a")
+        await one.topics.delete(NAME)
+        clock.ms += 1
+        for store, removed in ((one, 1), (other, 0)):
+            progress = sweep.SweepProgress()
+            while not progress.has_ended:
+                count = await store.topics._writer.run(
+                    lambda db, progress=progress: sweep.forget(db, topic.log, progress)  # type: ignore[misc]
+                )
+                removed -= count
+            assert removed == 0

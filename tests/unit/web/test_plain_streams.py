@@ -1,0 +1,137 @@
+"""The endpoints of the short way for streams: what they leave, and what they ask for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from oplog_kit.command.convert import Secret
+from oplogd.clock import SYSTEM
+from oplogd.errors import TopicNotFoundError
+from oplogd.model.names import TopicName
+from oplogd.stream.hub import RefusedConsumers
+from oplogd.web.access.authentication import ReadAuthenticator
+from oplogd.web.http.plain import PlainRequest
+from oplogd.web.oplog.stream import Streams
+from oplogd.web.v1.stream import TopicStreams
+
+RIGHT, WRONG = b"Basic OnNlY3JldA==", b"Basic Ondyb25n"
+NAME = TopicName("shop", "a")
+
+
+def plain(
+    query: bytes = b"",
+    headers: Mapping[bytes, bytes] | None = None,
+    address: str = "192.0.2.1",
+) -> PlainRequest:
+    given = {b"accept": b"text/event-stream"} | dict(headers or {})
+    return PlainRequest(given, bytearray(), address, 5, query)
+
+
+class FakeTopic:
+    def __init__(self, log: int) -> None:
+        self.name = NAME
+        self.log = log
+
+
+class Bench:
+    """Stands for the hub and the known topics. The first ``gone`` topics are gone."""
+
+    def __init__(self, password: str | None = None, gone: int = 0) -> None:
+        self.is_stopping = False
+        self.refused = RefusedConsumers()
+        self.gone = gone
+        self.asked: list[str] = []
+        self.connected: list[dict[str, Any]] = []
+        hub: Any = self
+        self.readers = ReadAuthenticator(Secret(password) if password else None, (), SYSTEM)
+        self.streams = Streams(hub, self.readers, lambda: self.is_stopping, 10)
+        unused: Any = None
+        self.topics = TopicStreams(unused, hub, self.streams)
+
+    async def connect(self, position: object, filter_: object, **given: Any) -> str:
+        self.connected.append({"position": position, "filter": filter_, **given})
+        return "consumer"
+
+    async def connect_topic(self, topic: FakeTopic, **given: Any) -> str:
+        if topic.log < self.gone:
+            raise TopicNotFoundError("gone")
+        self.connected.append({"log": topic.log, **given})
+        return "consumer"
+
+    async def look_up(self, _: TopicName) -> FakeTopic:
+        self.asked.append("look up")
+        return FakeTopic(0)
+
+    async def find(self, _: TopicName, other_than: FakeTopic) -> FakeTopic:
+        self.asked.append(f"find other than {other_than.log}")
+        return FakeTopic(1)
+
+    def leaves(self, request: PlainRequest) -> bool:
+        """Return whether both kinds of streams leave a request, and check that none is counted."""
+        works = (self.streams.begin(request), self.topics.begin(NAME, request))
+        assert self.refused == RefusedConsumers()
+        assert self.readers.refused == 0
+        assert len({work is None for work in works}) == 1
+        return works[0] is None
+
+
+async def test_streams_begin_with_what_was_asked_at_the_address_of_the_client() -> None:
+    bench = Bench()
+    request = plain(b"checkpoint=1&name=n", {b"last-event-id": b"5"})
+    work = bench.streams.begin(request)
+    assert work is not None
+    await work.done
+    answer = work.answer()
+    (asked,) = bench.connected
+    assert (asked["address"], asked["name"], asked["checkpoints"]) == ("192.0.2.1:5", "n", True)
+    assert asked["position"].ms == 5
+    assert (answer.status, b"last-event-id: 5\r\n" in answer.lines) == (200, True)
+    assert answer.stream is not None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        plain(b"checkpoint=2"),
+        plain(b"name=*"),
+        plain(headers={b"last-event-id": b"x"}),
+        plain(headers={b"accept": b"text/html"}),
+        plain(headers={b"accept": b"text/event-stream;q=0"}),
+        plain(address=""),
+    ],
+)
+async def test_what_would_be_refused_is_left(request_: PlainRequest) -> None:
+    assert Bench().leaves(request_)
+
+
+async def test_streams_that_end_at_once_are_left() -> None:
+    bench = Bench()
+    bench.is_stopping = True
+    assert bench.leaves(plain())
+
+
+async def test_only_the_right_password_is_admitted() -> None:
+    for given in ({}, {b"authorization": WRONG}, {b"authorization": b"Bearer a"}):
+        assert Bench("secret").leaves(plain(headers=given))
+    assert not Bench("secret").leaves(plain(headers={b"authorization": RIGHT}))
+
+
+@pytest.mark.parametrize(
+    ("gone", "asked"), [(0, ["look up"]), (1, ["look up", "find other than 0"])]
+)
+async def test_a_topic_is_looked_up_and_once_more_if_it_has_gone(
+    gone: int, asked: list[str]
+) -> None:
+    bench = Bench(gone=gone)
+    work = bench.topics.begin(NAME, plain())
+    assert work is not None
+    await work.done
+    assert (bench.asked, [each["log"] for each in bench.connected]) == (asked, [gone])
+
+
+async def test_a_topic_that_does_not_come_back_is_an_error_of_the_work() -> None:
+    work = Bench(gone=2).topics.begin(NAME, plain())
+    assert work is not None
+    with pytest.raises(TopicNotFoundError):
+        await work.done
