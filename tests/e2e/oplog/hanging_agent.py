@@ -17,10 +17,10 @@ PERIOD = 0.04
 def hang_while_it_exists(path: Path) -> None:
     work = ConnectionPool._run
 
-    def hanging(pool: ConnectionPool, *given: Any) -> Any:
+    def hanging(pool: ConnectionPool, *given: Any, **named: Any) -> Any:
         while pool._writes and path.exists():
             time.sleep(PERIOD)
-        return work(pool, *given)
+        return work(pool, *given, **named)
 
     setattr(ConnectionPool, "_run", hanging)  # noqa: B010
 

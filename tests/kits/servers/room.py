@@ -39,7 +39,7 @@ class Server(Protocol):
         """Return a signal that ends the server at once, and the process that it is for."""
 
     def start(self) -> None:
-        """Start the server again at the same address, with the data that it has on the disk."""
+        """Start the server again at the same address, with the data in its folder, if any."""
 
     def kill(self) -> None: ...
 
@@ -55,8 +55,9 @@ class UnavailableError(Exception):
 class ServerRoom:
     """``makers``: how to make each server, given an empty folder. They raise UnavailableError.
 
-    A server that ends before the run is started again: its end fails the tests that it meets, not
-    all that follow. ``ended`` has a text for each such end, with what the server wrote last.
+    A server that ends before the run is started again without its data: its end fails the tests
+    that it meets, not all that follow. FerretDB has hung over what a crash had left of a database.
+    ``ended`` has a text for each such end, with what the server wrote last.
     """
 
     def __init__(self, makers: Mapping[str, Callable[[Path], Server]]) -> None:
@@ -122,6 +123,7 @@ class ServerRoom:
             said = log.read_text(errors="replace")[-_TOLD:] if log.exists() else ""
             self.ended.append(f"{name} ended before the run, and was started again.\n{said}")
             server.kill()
+            shutil.rmtree(folder, ignore_errors=True)
             server.start()
             self._look_after(name, server)
 

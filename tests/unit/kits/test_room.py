@@ -111,15 +111,19 @@ def test_a_server_that_ends_before_the_run_is_started_again_each_time_and_told()
     made: list[Sleeper] = []
 
     def make(folder: Path) -> Sleeper:
-        (folder / "server.log").write_text("panic: " + "x" * 10_000 + " in cursor")
         made.append(Sleeper(folder))
         return made[0]
 
     room = ServerRoom({"sleeper": make})
-    address_of("sleeper")
+    folder = Path(address_of("sleeper")["folder"])
     for _ in range(2):
-        os.kill(made[0].starts.get(timeout=DEADLINE), signal.SIGKILL)
+        process = made[0].starts.get(timeout=DEADLINE)
+        folder.mkdir(exist_ok=True)
+        (folder / "server.log").write_text("panic: " + "x" * 10_000 + " in cursor")
+        (folder / "data").touch()
+        os.kill(process, signal.SIGKILL)
     last = made[0].starts.get(timeout=DEADLINE)
+    assert not (folder / "data").exists()
     room.close()
     with pytest.raises(ProcessLookupError):
         os.kill(last, 0)
