@@ -69,9 +69,8 @@ _BEHIND = st.sampled_from([b"", b"\r\n", _NEXT] * 9 + [b"rubbish"])
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    pair = Pair(tmp_path_factory.mktemp("pair"), request.param)
-    yield pair
-    pair.close()
+    with Pair(tmp_path_factory.mktemp("pair"), request.param) as pair:
+        yield pair
 
 
 def test_each_unusual_part_of_a_request_for_a_stream_brings_the_answer_of_the_app(
@@ -112,8 +111,7 @@ def test_a_request_for_a_stream_gets_the_answer_of_the_app_whatever_it_holds(
 
 
 def test_a_stream_that_the_store_does_not_begin_gets_the_answer_of_the_app(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, ())
-    try:
+    with Pair(tmp_path, ()) as pair:
         for agent in ("Agent", "LongAgent"):
             for file in (tmp_path / agent).iterdir():
                 file.rename(file.with_suffix(".gone" + file.suffix))
@@ -123,8 +121,6 @@ def test_a_stream_that_the_store_does_not_begin_gets_the_answer_of_the_app(tmp_p
         short, long = pair.figures()
         assert short == long
         assert short["consumers_refused"]["store"] == 2
-    finally:
-        pair.close()
 
 
 @pytest.mark.parametrize(
@@ -133,8 +129,7 @@ def test_a_stream_that_the_store_does_not_begin_gets_the_answer_of_the_app(tmp_p
 def test_a_stream_beyond_a_limit_gets_the_answer_of_the_app(
     tmp_path: Path, flag: str, status: int
 ) -> None:
-    pair = Pair(tmp_path, (flag, "1"))
-    try:
+    with Pair(tmp_path, (flag, "1")) as pair:
         with ExitStack() as stack:
             for agent in pair.agents:
                 stack.enter_context(agent.follow())
@@ -143,8 +138,6 @@ def test_a_stream_beyond_a_limit_gets_the_answer_of_the_app(
                 assert (path, seen.status) == (path, status)
         short, long = pair.figures()
         assert short == long
-    finally:
-        pair.close()
 
 
 def test_clients_that_go_before_their_stream_begins_leave_no_consumer(tmp_path: Path) -> None:

@@ -113,9 +113,8 @@ class ShortAgent(Agent):
 def pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    pair = Pair(tmp_path_factory.mktemp("pair"), request.param)
-    yield pair
-    pair.close()
+    with Pair(tmp_path_factory.mktemp("pair"), request.param) as pair:
+        yield pair
 
 
 _RIGHT = b"Authorization: Basic OnNlY3JldA==\r\n"
@@ -194,8 +193,7 @@ def test_the_app_is_not_asked_for_a_plain_stream(tmp_path: Path, path: str) -> N
 
 
 def test_requests_that_the_store_does_not_take_get_the_answer_of_the_app(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, ())
-    try:
+    with Pair(tmp_path, ()) as pair:
         for agent in ("Agent", "LongAgent"):
             for file in (tmp_path / agent).iterdir():
                 file.rename(file.with_suffix(".gone" + file.suffix))
@@ -211,8 +209,6 @@ def test_requests_that_the_store_does_not_take_get_the_answer_of_the_app(tmp_pat
             assert (path, seen.status) in [(path, 503), (_TOPIC + b"/poll", 200)]
         short, long = pair.figures()
         assert short == long
-    finally:
-        pair.close()
 
 
 def test_a_full_queue_refuses_what_waits_behind_it(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ BENCHMARKS = {
         "10,000 consumers with a filter each", "bench_fanout",
         ("--filters", "10000", "--operations", "100"),
     ),
-    "consumers": Benchmark("Memory of idle consumers", "bench_consumers"),
+    "consumers": Benchmark("Idle consumers, and the start of a stream", "bench_consumers"),
     "replication": Benchmark("Replications beside live consumers", "bench_replication"),
     "topics": Benchmark("Topics", "bench_topics"),
     "transactions": Benchmark("Transactions", "bench_transactions"),

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from tests.kits.agents.agent import Agent
 from tests.kits.web.connection import RawConnection
@@ -43,7 +43,7 @@ class Seen(NamedTuple):
 
 
 class Pair:
-    """Two agents that get the same requests."""
+    """Two agents that get the same requests, until the end of ``with``."""
 
     def __init__(self, folder: Path, flags: Sequence[str]) -> None:
         self._stack = ExitStack()
@@ -82,7 +82,10 @@ class Pair:
             for each in told
         ]
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
 
