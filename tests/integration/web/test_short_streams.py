@@ -145,7 +145,7 @@ def test_clients_that_go_before_their_stream_begins_leave_no_consumer(tmp_path: 
         for _ in range(20):
             with RawConnection(agent) as connection:
                 connection.send(b"GET /ops HTTP/1.1\r\n" + _LINES + b"\r\n")
-        agent.wait_status(clients=0)
+        agent.wait_status(connections=20, clients=0)
         with agent.follow() as stream:
             assert stream.status == 200
             assert agent.status()["clients"] == 1

@@ -1,4 +1,4 @@
-"""Look-ups of SQLite that wait for their turn together become one, and none sees too little."""
+"""Look-ups of SQLite that wait for a thread together become one, and none sees too little."""
 
 import asyncio
 import gc

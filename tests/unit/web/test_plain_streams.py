@@ -1,4 +1,4 @@
-"""The endpoints of the short way for streams: what they leave, and what they ask for."""
+"""The endpoints of the short way for streams."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -86,9 +86,9 @@ class ConnectionPool:
             raise self._closed() from None
 
     async def run_shared(self, key: Hashable, call: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Do ``run`` once for all calls of a key that wait for their turn.
+        """Do ``run`` once for all calls of a key that wait for a thread.
 
-        None of them sees less than at a turn of its own. ``key`` must name all that ``call`` reads.
+        None of them sees less than ``run`` would show. ``key`` must name all that ``call`` reads.
         The pool must not be one that writes.
         """
         assert self._place is None
@@ -106,7 +106,7 @@ class ConnectionPool:
         return await asyncio.shield(task)
 
     def _forget_shared(self, key: Hashable, task: "asyncio.Task[Any]") -> None:
-        if self._shared.get(key) is task:  # it failed before its turn
+        if self._shared.get(key) is task:  # it failed before a thread took it
             del self._shared[key]
         if not task.cancelled():
             task.exception()  # all who waited may have gone

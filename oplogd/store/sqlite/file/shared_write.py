@@ -21,7 +21,7 @@ from oplogd.store.transactions import Decisions
 SHARED_SECONDS = 0.01
 SHORT_SECONDS = 0.003
 
-# Steps done at once have at most this size together. It takes 1 to 3 ms. Larger groups are no
+# Steps done at once have at most this size together. It takes up to 3 ms. Larger groups are no
 # quicker: the event loop takes the next requests meanwhile.
 MAX_TOGETHER = 48
 
@@ -124,16 +124,16 @@ class SharedWriter:
     def _write(self, waiting: Sequence[_Waiting], db: sqlite3.Connection) -> list[Any]:
         """Return the results of the first steps, as many as there was time for."""
         decided = Decisions()
-        turn = _Turn(self._writer)
+        limit = _TimeLimit(self._writer)
         results: list[Any] = []
         if len(waiting) == 1:  # a savepoint would keep copies of all changed pages in memory
-            results += self._results(db, waiting, decided, transaction, turn)
+            results += self._results(db, waiting, decided, transaction, limit)
         else:
             with transaction(db):
                 while len(results) < len(waiting):
                     steps = _next(waiting, len(results))
-                    results += self._results(db, steps, decided, savepoint, turn)
-                    if turn.is_over:
+                    results += self._results(db, steps, decided, savepoint, limit)
+                    if limit.is_over:
                         break
         self.decisions.include(decided)
         self._wake()
@@ -145,7 +145,7 @@ class SharedWriter:
         waiting: Sequence[_Waiting],
         decided: Decisions,
         block: Callable[[sqlite3.Connection], AbstractContextManager[None]],
-        turn: "_Turn",
+        limit: "_TimeLimit",
     ) -> Iterator[Any]:
         """Do steps of one kind. Return the results of the first ones: see ``_write``."""
         joined = [each.together for each in waiting if each.together is not None]
@@ -160,7 +160,7 @@ class SharedWriter:
                 pass  # it is told which of them is refused, one by one
         for each in waiting:
             yield self._result(db, each, decided, block)
-            if turn.is_over:
+            if limit.is_over:
                 return
 
     def _result(
@@ -178,8 +178,8 @@ class SharedWriter:
             return error
 
 
-class _Turn:
-    """The time of a transaction."""
+class _TimeLimit:
+    """How long one transaction takes further steps."""
 
     def __init__(self, writer: ConnectionPool) -> None:
         self._writer = writer

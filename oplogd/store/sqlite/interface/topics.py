@@ -97,6 +97,11 @@ class SqliteTopics:
         self.in_namespace = pools.readers.method(catalogue.in_namespace)
         self.namespaces = pools.readers.method(catalogue.namespaces)
 
+    async def find(self, name: TopicName) -> Topic | None:
+        return await self._lookups.run_shared(
+            (catalogue.find, name), lambda db: catalogue.find(db, name)
+        )
+
     async def create(
         self,
         name: TopicName,
@@ -123,11 +128,6 @@ class SqliteTopics:
             await self._writer.run(
                 lambda db: catalogue.change(db, topic, self._clock.removal()), frees_space=True
             )
-        )
-
-    async def find(self, name: TopicName) -> Topic | None:
-        return await self._lookups.run_shared(
-            (catalogue.find, name), lambda db: catalogue.find(db, name)
         )
 
     def _changed(self, topic: Topic) -> Topic:

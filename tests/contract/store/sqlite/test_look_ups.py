@@ -1,4 +1,4 @@
-"""Look-ups that share a turn of their thread: each caller gets the answer to its own question."""
+"""Shared look-ups: each caller gets the answer to its own question."""
 
 import asyncio
 import re
@@ -19,17 +19,17 @@ from tests.kits.store.sqlite_files import opened
 pytestmark = pytest.mark.usefixtures("no_fsync")
 
 
-async def hold_look_ups(store: SqliteStore) -> threading.Event:
-    """Occupy the thread of look-ups until the returned event is set."""
+async def hold_look_ups(store: SqliteStore) -> tuple[threading.Event, "asyncio.Task[None]"]:
+    """Occupy the thread of look-ups until the returned event is set. The task ends then."""
     begun, free = threading.Event(), threading.Event()
 
     def wait(_: sqlite3.Connection) -> None:
         begun.set()
         free.wait()
 
-    store._held = asyncio.create_task(store._lookups.run(wait))  # type: ignore[attr-defined]
+    held = asyncio.create_task(store._lookups.run(wait))
     await asyncio.to_thread(begun.wait)
-    return free
+    return free, held
 
 
 async def test_questions_that_wait_together_are_told_apart(path: Path) -> None:
@@ -48,12 +48,13 @@ async def test_questions_that_wait_together_are_told_apart(path: Path) -> None:
             *(partial(store.locate, offset) for offset in range(2)),
         ]
         alone = [repr(await ask()) for ask in questions]
-        free = await hold_look_ups(store)
+        free, held = await hold_look_ups(store)
         asking = [asyncio.ensure_future(ask()) for ask in 2 * questions]
         for _ in range(5):
             await asyncio.sleep(0)
         free.set()
         together = [repr(each) for each in await asyncio.gather(*asking)]
+        await held
         assert [without_now(each) for each in together] == [without_now(each) for each in 2 * alone]
         assert len(set(map(without_now, alone))) == len(questions)
 

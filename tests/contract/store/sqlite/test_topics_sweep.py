@@ -1,6 +1,7 @@
 """Sweeps of topics in SQLite files."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -157,8 +158,6 @@ async def test_a_topic_that_another_agent_has_forgotten_meanwhile_ends_its_step(
         for store, removed in ((one, 1), (other, 0)):
             progress = sweep.SweepProgress()
             while not progress.has_ended:
-                count = await store.topics._writer.run(
-                    lambda db, progress=progress: sweep.forget(db, topic.log, progress)  # type: ignore[misc]
-                )
-                removed -= count
+                step = partial(sweep.forget, log=topic.log, progress=progress)
+                removed -= await store.topics._writer.run(step)
             assert removed == 0

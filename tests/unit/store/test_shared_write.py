@@ -56,7 +56,7 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         (True, "a b commit other c d e f g commit"),
     ],
 )
-async def test_steps_end_their_turn_soon_only_for_a_call_that_waits(
+async def test_steps_end_soon_only_for_a_call_that_waits(
     bench: Bench, is_wanted: bool, expected: str
 ) -> None:
     begun, free = threading.Event(), threading.Event()
