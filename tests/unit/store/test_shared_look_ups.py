@@ -13,6 +13,7 @@ import pytest
 from oplogd.errors import StoreUnavailableError, TopicNotFoundError
 from oplogd.store.sqlite.file.connection import StoreFile
 from oplogd.store.sqlite.file.pool import ConnectionPool
+from tests.kits.store.held_thread import held_thread, turns
 
 
 class Bench:
@@ -22,7 +23,6 @@ class Bench:
         self.pool = ConnectionPool(StoreFile(path, lambda *_: None), "test", 1)
         self.value = 0
         self.looks: list[str] = []
-        self.free = threading.Event()
         self.is_broken = False
 
     def ask(self, key: str = "a") -> "asyncio.Task[int]":
@@ -34,38 +34,19 @@ class Bench:
             raise TopicNotFoundError("gone")
         return self.value
 
-    async def hold(self) -> "asyncio.Task[object]":
-        """Occupy the thread until ``free``."""
-        begun = threading.Event()
-
-        def wait(_: sqlite3.Connection) -> None:
-            begun.set()
-            self.free.wait()
-
-        held = asyncio.create_task(self.pool.run(wait))
-        await asyncio.to_thread(begun.wait)
-        return held
-
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     made = Bench(tmp_path / "test.db")
     yield made
-    made.free.set()
     await made.pool.close()
 
 
-async def turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 async def test_calls_of_a_key_that_wait_become_one(bench: Bench) -> None:
-    await bench.hold()
-    asked = [bench.ask(key) for key in "aabab"]
-    await turns()
-    bench.value = 7
-    bench.free.set()
+    async with held_thread(bench.pool):
+        asked = [bench.ask(key) for key in "aabab"]
+        await turns()
+        bench.value = 7
     assert await asyncio.gather(*asked) == [7] * 5
     assert sorted(bench.looks) == ["a", "b"]
 
@@ -90,11 +71,10 @@ async def test_a_call_after_the_begin_of_another_looks_again(bench: Bench) -> No
 
 
 async def test_a_caller_that_goes_takes_nothing_from_the_others(bench: Bench) -> None:
-    await bench.hold()
-    asked = [bench.ask() for _ in range(3)]
-    await turns()
-    asked[0].cancel()
-    bench.free.set()
+    async with held_thread(bench.pool):
+        asked = [bench.ask() for _ in range(3)]
+        await turns()
+        asked[0].cancel()
     assert await asyncio.gather(*asked[1:]) == [0, 0]
     assert asked[0].cancelled()
 
@@ -102,12 +82,11 @@ async def test_a_caller_that_goes_takes_nothing_from_the_others(bench: Bench) ->
 async def test_an_error_reaches_all_and_nothing_of_it_stays(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await bench.hold()
-    asked = [bench.ask() for _ in range(3)]
-    await turns()
-    asked[0].cancel()
-    bench.is_broken = True
-    bench.free.set()
+    async with held_thread(bench.pool):
+        asked = [bench.ask() for _ in range(3)]
+        await turns()
+        asked[0].cancel()
+        bench.is_broken = True
     found = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(each) for each in found[1:]] == [TopicNotFoundError] * 2
     bench.is_broken = False
@@ -119,13 +98,11 @@ async def test_an_error_reaches_all_and_nothing_of_it_stays(
 async def test_an_error_that_nobody_waits_for_is_not_logged(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = await bench.hold()
-    asked = bench.ask()
-    await turns()
-    asked.cancel()
-    bench.is_broken = True
-    bench.free.set()
-    await held
+    async with held_thread(bench.pool):
+        asked = bench.ask()
+        await turns()
+        asked.cancel()
+        bench.is_broken = True
     with pytest.raises(TopicNotFoundError):
         await bench.ask("b")
     gc.collect()
@@ -161,13 +138,11 @@ async def test_a_call_while_another_connects_looks_for_itself(
 
 
 async def test_a_pool_that_closes_answers_all_who_wait(bench: Bench) -> None:
-    held = await bench.hold()
-    asked = [bench.ask() for _ in range(2)]
-    await turns()
-    closing = asyncio.create_task(bench.pool.close())
-    await turns()
-    bench.free.set()
-    await asyncio.gather(closing, held)
+    async with held_thread(bench.pool):
+        asked = [bench.ask() for _ in range(2)]
+        await turns()
+        closing = asyncio.create_task(bench.pool.close())
+    await closing
     found = await asyncio.gather(*asked, bench.ask(), return_exceptions=True)
     assert [type(each) for each in found] == [StoreUnavailableError] * 3
     assert bench.pool._shared == {}

@@ -1,8 +1,6 @@
 """How long steps in one transaction of SQLite hold up other calls of the writer."""
 
 import asyncio
-import sqlite3
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +13,7 @@ from oplogd.store.sqlite.file import shared_write
 from oplogd.store.sqlite.file.connection import StoreFile
 from oplogd.store.sqlite.file.pool import ConnectionPool, Pools
 from oplogd.store.sqlite.file.shared_write import SharedStep, SharedWriter
+from tests.kits.store.held_thread import held_thread, turns
 
 
 class Bench:
@@ -59,19 +58,11 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 async def test_steps_end_soon_only_for_a_call_that_waits(
     bench: Bench, is_wanted: bool, expected: str
 ) -> None:
-    begun, free = threading.Event(), threading.Event()
-
-    def hold(_: sqlite3.Connection) -> None:
-        begun.set()
-        free.wait()
-
-    held = asyncio.create_task(bench.pool.run(hold))
-    await asyncio.to_thread(begun.wait)
-    steps = [bench.step(name) for name in "abcdefg"]
-    for _ in range(5):
-        await asyncio.sleep(0)
-    others = [bench.other()] if is_wanted else []
-    await asyncio.sleep(0)
-    free.set()
-    await asyncio.gather(held, *steps, *others)
+    others = []
+    async with held_thread(bench.pool):
+        steps = [bench.step(name) for name in "abcdefg"]
+        await turns()
+        if is_wanted:
+            others = [bench.other()]
+    await asyncio.gather(*steps, *others)
     assert " ".join(bench.seen) == expected

@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-import sqlite3
-import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -11,25 +9,12 @@ from pathlib import Path
 import pytest
 
 from oplogd.errors import TopicNotFoundError
-from oplogd.store.sqlite import SqliteStore
 from tests.kits.models.operations import operation
+from tests.kits.store.held_thread import held_thread
 from tests.kits.store.messages import named, publish
 from tests.kits.store.sqlite_files import opened
 
 pytestmark = pytest.mark.usefixtures("no_fsync")
-
-
-async def hold_look_ups(store: SqliteStore) -> tuple[threading.Event, "asyncio.Task[None]"]:
-    """Occupy the thread of look-ups until the returned event is set. The task ends then."""
-    begun, free = threading.Event(), threading.Event()
-
-    def wait(_: sqlite3.Connection) -> None:
-        begun.set()
-        free.wait()
-
-    held = asyncio.create_task(store._lookups.run(wait))
-    await asyncio.to_thread(begun.wait)
-    return free, held
 
 
 async def test_questions_that_wait_together_are_told_apart(path: Path) -> None:
@@ -48,13 +33,9 @@ async def test_questions_that_wait_together_are_told_apart(path: Path) -> None:
             *(partial(store.locate, offset) for offset in range(2)),
         ]
         alone = [repr(await ask()) for ask in questions]
-        free, held = await hold_look_ups(store)
-        asking = [asyncio.ensure_future(ask()) for ask in 2 * questions]
-        for _ in range(5):
-            await asyncio.sleep(0)
-        free.set()
+        async with held_thread(store._lookups):
+            asking = [asyncio.ensure_future(ask()) for ask in 2 * questions]
         together = [repr(each) for each in await asyncio.gather(*asking)]
-        await held
         assert [without_now(each) for each in together] == [without_now(each) for each in 2 * alone]
         assert len(set(map(without_now, alone))) == len(questions)
 
