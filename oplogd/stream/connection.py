@@ -71,6 +71,8 @@ class StreamConnection(Connection):
                     outlet.complete()
                     return
                 outlet.write(chunk)
+                if consumer.is_asleep:
+                    return
         except StoreUnavailableError as error:
             logger.debug("consumer %d waits for the store: %s", consumer.id, error)
             consumer.pause(_RETRY_SECONDS)

@@ -122,8 +122,9 @@ class StreamConsumer:
     def take(self) -> bytes | None:
         """Return the next bytes to send: empty when the stream is over, None if there are none yet.
 
-        After None, ``connection.go_on`` is called when it is time for the next call. Raises
-        StoreUnavailableError; then call ``pause``.
+        After None, ``connection.go_on`` is called when it is time for the next call; so it is if
+        the consumer ``is_asleep`` after its bytes. Raises StoreUnavailableError; then call
+        ``pause``.
         """
         self._stop_waiting()
         while not self.ending:
@@ -132,6 +133,10 @@ class StreamConsumer:
                 chunk = self._beat()
             if chunk:
                 self.last_write = self.clock.monotonic()
+                phase = self.phase
+                if isinstance(phase, LivePhase) and phase.is_done and not self._owes_checkpoint:
+                    self.is_asleep = True
+                    self._wait_in(phase.view.waiting)
                 return chunk
             if chunk is None:
                 self.is_asleep = True
@@ -151,7 +156,7 @@ class StreamConsumer:
     def end(self) -> None:
         self.ending = True
         self.ends_at = min(self.ends_at, self.clock.monotonic())
-        self.wake()
+        asyncio.get_running_loop().call_soon(self.wake)
 
     def close(self) -> None:
         """Stop waiting, and cancel the step that asks the store."""
@@ -161,10 +166,10 @@ class StreamConsumer:
             asking.cancel()
 
     def wake(self) -> None:
-        """Let the connection go on soon if the consumer is asleep."""
+        """Let the connection go on now if the consumer is asleep."""
         if self.is_asleep:
             self.is_asleep = False
-            asyncio.get_running_loop().call_soon(self.connection.go_on)
+            self.connection.go_on()
 
     def sleep(self) -> None:
         """Wait until the ring has a new entry for this consumer.
@@ -173,8 +178,11 @@ class StreamConsumer:
         """
         assert isinstance(self.phase, LogPhase)
         self._note_hold()
-        self._waiting = (self.phase.present_hold or self.phase.view).waiting
-        self._waiting[self] = None
+        self._wait_in((self.phase.present_hold or self.phase.view).waiting)
+
+    def _wait_in(self, waiting: dict[Waiter, None]) -> None:
+        waiting[self] = None
+        self._waiting = waiting
 
     def pause(self, seconds: float) -> None:
         """Wait while the store is unreachable."""
@@ -195,8 +203,10 @@ class StreamConsumer:
         phase = self.phase
         if self._asking is not None:
             return self._ask_store()
-        if isinstance(phase, LivePhase) and phase.is_ready():
-            return phase.next_chunk() or self._wait_for_entries(phase)
+        if isinstance(phase, LivePhase):
+            chunk = phase.next_chunk()
+            if chunk is not None:
+                return chunk or self._wait_for_entries(phase)
         if isinstance(phase, StorePhase) and phase.present_hold is not None:
             phase.look_again()
             if phase.present_hold is None:
@@ -262,12 +272,17 @@ class StreamConsumer:
         """Return a checkpoint when a filtered stream has caught up: no operation says so."""
         if not live.is_at_end():  # nothing passes in a long piece of the ring
             asyncio.get_running_loop().call_soon(self.wake)
-        elif self.checkpoints and self.view.postings and not self._has_caught_up:
+        elif self._owes_checkpoint:
             self._has_caught_up = True
             return live.checkpoint()
         elif not self._beat_is_due():
             self.sleep()
         return None
+
+    @property
+    def _owes_checkpoint(self) -> bool:
+        """Whether the stream is filtered and has not told yet that it has caught up."""
+        return not self._has_caught_up and self.checkpoints and bool(self.view.postings)
 
     def _beat(self) -> bytes:
         """Return a heartbeat, with a checkpoint if the consumer wants one and the phase has one.

@@ -93,7 +93,7 @@ class Step(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class LogPhase(Phase):
+class LogPhase:
     """A phase at a ``mark`` in the log: every passing entry up to there was handed out.
 
     ``epoch``: the ring's epoch in which the mark is valid. ``first_offset``: the first offset of
@@ -150,7 +150,7 @@ class LogPhase(Phase):
         return self.subscription.lag_after(self.mark)
 
     def is_behind(self) -> bool:
-        """See ``Phase.is_behind``. Entries behind a hold are not for the consumer yet."""
+        """See ``Phase``. Entries behind a hold are not for the consumer yet."""
         ring, view, after = self.ring, self.view, self.mark.offset
         if after >= ring.head.offset or after >= max(view.last, ring.base):
             return False
@@ -167,33 +167,36 @@ class LivePhase(LogPhase):
     greeting: bool = field(default=False, kw_only=True)
     reset: bytes = field(default=b"", kw_only=True)
 
-    def is_ready(self) -> bool:
-        """Return whether the next bytes are in memory. Call it right before ``next_chunk``."""
-        ring = self.ring
-        if self.epoch != ring.epoch:
-            return False
-        ring.expire()
-        if self.greeting or self.reset:
-            return True
-        view, after = self.view, self.mark.offset
-        return view.covers(after) and view.expansion_after(after) is None
-
-    def next_chunk(self) -> bytes:
-        """Return the next bytes from the ring, only while the phase is ready.
+    def next_chunk(self) -> bytes | None:
+        """Return the next bytes from the ring; None if they are not in memory.
 
         Empty at its head, at a hold, and after a long piece of the ring in which nothing passes.
         """
+        ring = self.ring
+        if self.epoch != ring.epoch:
+            return None
+        ring.expire()
         if self.reset:
             reset, self.reset = self.reset, b""
             return reset
         if self.greeting:
             self.greeting = False
             return checkpoint_frame(self.position)
+        view, after = self.view, self.mark.offset
+        if not view.covers(after) or view.expansion_after(after) is not None:
+            return None
         if self.is_at_end():
             return b""
-        chunk, count, self.mark = self.view.take(self.mark.offset, CHUNK_BYTES)
+        chunk, count, self.mark = view.take(after, CHUNK_BYTES)
         self.subscription.count(count)
         return chunk
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the consumer has got everything up to the ring's head."""
+        if self.greeting or self.reset or self.epoch != self.ring.epoch:
+            return False
+        return self.mark.offset >= self.ring.head.offset
 
     def is_at_end(self) -> bool:
         """Return whether there is nothing for the consumer until it is woken."""

@@ -36,7 +36,8 @@ Key = tuple[str, str]
 class Waiter(Protocol):
     """A consumer waiting for entries."""
 
-    def wake(self) -> None: ...
+    def wake(self) -> None:
+        """Read them now."""
 
 
 class Listing:

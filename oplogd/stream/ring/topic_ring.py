@@ -144,7 +144,7 @@ class TopicRing(Ring):
     def _compare_ages(self) -> None:
         """Begin again at the head if the clock has stepped: then entries have other dates."""
         ages = self._now_ages()
-        if ages != self._ages:
+        if ages is not self._ages and ages != self._ages:  # an equal one is mostly the same
             self._ages = ages
             self.restart(self.head)
 

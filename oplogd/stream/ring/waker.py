@@ -11,7 +11,7 @@ from oplogd.stream.ring.postings import Waiter
 # (docs/internals/decisions/0010).
 _MOST_PER_TURN = 64
 
-# If the consumers of a turn take longer than this, fewer are woken in the next turn.
+# A turn that has taken longer than this ends before.
 _TURN_SECONDS = 0.01
 
 
@@ -22,33 +22,23 @@ class Waker:
         self._clock = clock
         self._due: OrderedDict[Waiter, None] = OrderedDict()
         self._running = False
-        self._per_turn = _MOST_PER_TURN
-        self._began = 0.0
 
     def wake(self, waiters: Iterable[Waiter]) -> None:
+        """Wake consumers soon, not within this call."""
         self._due.update(dict.fromkeys(waiters))
         if self._due and not self._running:
             self._running = True
-            self._wake_some()
-
-    def _begin(self) -> None:
-        self._began = self._clock()
+            asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        took_long = self._clock() - self._began > _TURN_SECONDS
-        self._per_turn = (
-            max(1, self._per_turn // 2) if took_long else min(_MOST_PER_TURN, self._per_turn * 2)
-        )
-        self._wake_some()
-
-    def _wake_some(self) -> None:
-        """Wake the consumers of a turn. Their work between ``_begin`` and ``_turn`` is timed."""
-        loop = asyncio.get_running_loop()
-        if len(self._due) > self._per_turn:
-            loop.call_soon(self._begin)
-        for _ in range(min(self._per_turn, len(self._due))):
-            self._due.popitem(last=False)[0].wake()
-        if self._due:
-            loop.call_soon(self._turn)
-        else:
-            self._running = False
+        due, clock = self._due, self._clock
+        until = clock() + _TURN_SECONDS
+        try:
+            for _ in range(min(_MOST_PER_TURN, len(due))):
+                due.popitem(last=False)[0].wake()
+                if clock() > until:
+                    break
+        finally:
+            self._running = bool(due)
+            if due:
+                asyncio.get_running_loop().call_soon(self._turn)

@@ -1,14 +1,16 @@
-"""The waker wakes all, in their order, and fewer at a time if each takes long."""
+"""The waker wakes all, in their order, and fewer in a turn if they take long."""
 
 import asyncio
 from collections.abc import Callable
+
+import pytest
 
 from oplogd.stream.ring.waker import Waker
 from tests.kits.clock.virtual import VirtualClock
 
 
 class Sleeper:
-    """Once woken it works in the event loop for ``seconds``."""
+    """Once woken it works for ``seconds``."""
 
     def __init__(
         self, woken: list["Sleeper"], work: Callable[[float], None] = lambda seconds: None
@@ -19,25 +21,24 @@ class Sleeper:
 
     def wake(self) -> None:
         self._woken.append(self)
-        asyncio.get_running_loop().call_soon(lambda: self._work(self.seconds))
+        self._work(self.seconds)
 
 
-async def turns(sleepers: int, seconds: list[float], *, other: float = 0) -> list[int]:
-    """Return the number woken in each turn of the event loop.
+async def turns(seconds: list[float], *, other: float = 0) -> list[int]:
+    """Return the number of sleepers woken in each turn of the event loop.
 
-    ``seconds``: time that the sleepers of each turn take in total; the last item repeats.
-    ``other``: seconds of other work in each turn.
+    ``seconds``: that each works. ``other``: seconds of other work in each turn.
     """
     clock = VirtualClock()
     woken: list[Sleeper] = []
-    waiting = [Sleeper(woken, clock.move) for _ in range(sleepers)]
+    waiting = [Sleeper(woken, clock.move) for _ in seconds]
+    for sleeper, each in zip(waiting, seconds, strict=True):
+        sleeper.seconds = each
     waker = Waker(clock.monotonic)
     waker.wake(waiting)
-    counts = [len(woken)]
-    while True:
-        woken[-1].seconds = seconds.pop(0) if len(seconds) > 1 else seconds[0]
-        if len(woken) == sleepers:
-            break
+    assert not woken  # within the call
+    counts = []
+    while len(woken) < len(waiting):
         clock.move(other)
         before = len(woken)
         await asyncio.sleep(0)
@@ -47,18 +48,34 @@ async def turns(sleepers: int, seconds: list[float], *, other: float = 0) -> lis
 
 
 async def test_quick_turns_wake_64() -> None:
-    assert await turns(200, [0.001]) == [64, 64, 64, 8]
+    assert await turns([0.0001] * 200) == [64, 64, 64, 8]
 
 
-async def test_turns_that_take_long_wake_fewer_until_they_are_quick_again() -> None:
-    seconds = [*[0.02] * 8, 0.001]
-    assert await turns(64 + 65 + 126 + 10, seconds) == [
-        64, 32, 16, 8, 4, 2, 1, 1, 1, 2, 4, 8, 16, 32, 64, 10,
-    ]  # fmt: skip
+async def test_a_turn_ends_when_it_has_taken_long() -> None:
+    assert await turns([0.004] * 7 + [0.02] * 2 + [0.0001] * 70) == [3, 3, 2, 1, 64, 6]
 
 
 async def test_long_other_work_does_not_keep_quick_consumers_waiting() -> None:
-    assert await turns(200, [0.001], other=1.0) == [64, 64, 64, 8]
+    assert await turns([0.0001] * 200, other=1.0) == [64, 64, 64, 8]
+
+
+async def test_a_consumer_that_fails_does_not_keep_others_from_waking() -> None:
+    woken: list[Sleeper] = []
+
+    def fail(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    waiting = [Sleeper(woken, fail), *(Sleeper(woken) for _ in range(3))]
+    waker = Waker(VirtualClock().monotonic)
+    turns: list[Callable[[], None]] = []
+    loop = asyncio.get_running_loop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_soon", lambda turn: turns.append(turn))
+        waker.wake(waiting)
+        with pytest.raises(KeyboardInterrupt):
+            turns.pop()()
+        turns.pop()()
+    assert (woken, turns) == (waiting, [])
 
 
 async def test_a_consumer_that_is_already_due_is_not_woken_again() -> None:
@@ -78,6 +95,7 @@ async def test_consumers_that_become_due_meanwhile_are_woken_last() -> None:
     first, late = [Sleeper(woken) for _ in range(100)], Sleeper(woken)
     waker = Waker(VirtualClock().monotonic)
     waker.wake(first)
+    await asyncio.sleep(0)
     waker.wake([late])
     await asyncio.sleep(0)
     assert woken == [*first, late]

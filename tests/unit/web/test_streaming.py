@@ -32,6 +32,7 @@ class FakeConsumer:
     id = 7
     address = "test:1"
     connection: Any = None
+    is_asleep = False
 
     def __init__(self, *chunks: bytes | Exception) -> None:
         self.chunks = list(chunks)
