@@ -12,18 +12,19 @@ from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.shared.heads import Heads
 from oplogd.store.topics import Topic, Topics
 from oplogd.stream.phases.topic_bridge import TopicBridge
+from oplogd.stream.recent_polls import RecentPolls
 from oplogd.stream.ring.postings import Waiter
 from oplogd.stream.ring.topic_ring import SharedParts, TopicRing
 from oplogd.stream.topic_feed import Peeked, TopicFeed
-
-# A second poll within this many seconds of a first one creates a feed.
-POLL_SECONDS = 10.0
 
 # A feed is dropped this many seconds after its last use.
 IDLE_SECONDS = 60.0
 
 # Time between two looks for feeds to drop.
 _LOOK_SECONDS = 1.0
+
+# Logs that the follower reads or checks at a time.
+READ_AT_ONCE = 8
 
 
 class FeedStats(NamedTuple):
@@ -73,8 +74,7 @@ class Feeds:
         # The feeds whose rings hold entries. The last one got an entry last.
         self._holding: OrderedDict[int, TopicFeed] = OrderedDict()
         self._bytes = 0
-        # Time of the last poll of topics without a feed, oldest first.
-        self._polled: OrderedDict[int, float] = OrderedDict()
+        self._polls = RecentPolls(clock.monotonic)
         self._looked_at = 0.0
         self._follower: asyncio.Future[None] | None = None
 
@@ -111,7 +111,7 @@ class Feeds:
         store.
         """
         feed = self._feeds.get(topic.log)
-        if feed is None and not self._is_polled(topic):
+        if feed is None and not self._polls.add(topic.log):
             return None
         if feed is None or not feed.is_started:
             feed = feed or self._create(topic)
@@ -121,6 +121,29 @@ class Feeds:
         if self.is_stale or not self._is_current(feed):
             return None
         return feed.peek(after, limit, max_bytes, isolation)
+
+    async def peek_soon(
+        self,
+        topic: Topic,
+        after: MessageId | None,
+        limit: int,
+        max_bytes: int,
+        isolation: Isolation = DEFAULT_ISOLATION,
+    ) -> Peeked | None:
+        """Do ``peek``, after a brief wait if memory only lacks entries that clients know.
+
+        One read of the follower serves all who wait. What clients learn meanwhile may be missing.
+        """
+        found = self.peek(topic, after, limit, max_bytes, isolation)
+        feed = self._feeds.get(topic.log)
+        if found is not None or feed is None:
+            return found
+        shown = max(feed.acknowledged, self.shared.newest(topic.log))
+        if shown <= feed.ring.head.offset or not self._may_be_reached(feed):
+            return None
+        if not await feed.reached(shown) or not self._may_be_reached(feed):
+            return None
+        return feed.peek(after, limit, max_bytes, isolation, shown)
 
     def acknowledged(self, log: int, offset: int) -> None:
         """Note a durable entry shown to a client: without it no worker's ring answers a poll."""
@@ -211,6 +234,7 @@ class Feeds:
         if self._feeds.get(feed.topic.log) is not feed:
             return
         self.heads[feed.topic.log] = feed.ring.head.offset
+        feed.grown()
         self.shared.show(feed.topic.log, feed.ring.head.offset)  # its readers see the entries now
         self._recount(feed)
         while self._bytes > self.max_bytes and self._holding:
@@ -237,7 +261,7 @@ class Feeds:
         feed.use()
         self._feeds[topic.log] = feed
         self.shared.follow(topic.log, 1)
-        self._polled.pop(topic.log, None)
+        self._polls.forget(topic.log)
         return feed
 
     def _remove(self, feed: TopicFeed) -> None:
@@ -261,15 +285,11 @@ class Feeds:
             return False
         return log not in self.unsure
 
-    def _is_polled(self, topic: Topic) -> bool:
-        """Note a poll. Return whether it is the second one within POLL_SECONDS."""
-        now = self._monotonic()
-        while self._polled and now - next(iter(self._polled.values())) > POLL_SECONDS:
-            self._polled.popitem(last=False)
-        if topic.log in self._polled:
-            return True
-        self._polled[topic.log] = now
-        return False
+    def _may_be_reached(self, feed: TopicFeed) -> bool:
+        """Return whether memory soon has all entries of a feed that clients know, and no other."""
+        if self.is_stale or self.is_outdated or feed.topic.log in self.unsure:
+            return False
+        return feed.is_started and len(self.due) <= READ_AT_ONCE
 
     def _wake_follower(self) -> None:
         if self._follower is not None and not self._follower.done():

@@ -1,5 +1,7 @@
 """The feed of a topic. A poll looks for its messages in the ring of the feed."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,6 +18,9 @@ from oplogd.stream.ring.frames import message_data
 from oplogd.stream.ring.topic_ring import TopicRing
 from oplogd.stream.ring.view import View
 from oplogd.stream.ring.window import Window
+
+# Longest wait of a poll for the follower.
+REACH_SECONDS = 0.1
 
 
 class Peeked(NamedTuple):
@@ -40,6 +45,7 @@ class TopicFeed(Feed):
     acknowledged: int = 0
     used_at: float = 0.0
     counted: int = 0
+    _awaited: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
 
     @property
     def log(self) -> TopicLog:
@@ -71,6 +77,20 @@ class TopicFeed(Feed):
                 self.ring.restart(head)
                 self.ring.window.base_is_plain = is_plain
 
+    async def reached(self, offset: int) -> bool:
+        """Wait briefly until the ring reaches an offset. Return whether it does."""
+        awaited = self._awaited
+        if not awaited or awaited[-1][0] < offset:
+            awaited.append((offset, asyncio.get_running_loop().create_future()))
+        await asyncio.wait({awaited[-1][1]}, timeout=REACH_SECONDS)
+        return self.ring.head.offset >= offset
+
+    def grown(self) -> None:
+        """Let those go on who wait for entries that the ring has now."""
+        awaited = self._awaited
+        while awaited and awaited[0][0] <= self.ring.head.offset:
+            awaited.popleft()[1].set_result(None)
+
     def use(self) -> None:
         self.used_at = self.monotonic()
 
@@ -80,9 +100,11 @@ class TopicFeed(Feed):
         self.use()
 
     def end(self) -> None:
-        """End the streams of all consumers: the topic was deleted."""
+        """End the streams of all consumers, and the waits of polls: the topic was deleted."""
         self.bridge.ended = True
         self.ring.restart(self.ring.head)
+        while self._awaited:
+            self._awaited.popleft()[1].set_result(None)
 
     def peek(
         self,
@@ -90,10 +112,12 @@ class TopicFeed(Feed):
         limit: int,
         max_bytes: int,
         isolation: Isolation = DEFAULT_ISOLATION,
+        shown: int | None = None,
     ) -> Peeked | None:
-        """See ``Feeds.peek``."""
+        """See ``Feeds.peek``. The ring must reach the offset ``shown``; None: ``acknowledged``."""
         ring = self.ring
-        if not self.is_started or self.is_behind or self.bridge.ended:
+        shown = self.acknowledged if shown is None else shown
+        if not self.is_started or ring.head.offset < shown or self.bridge.ended:
             return None
         ring.expire()
         committed = isolation is Isolation.READ_COMMITTED

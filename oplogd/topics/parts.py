@@ -45,7 +45,7 @@ class TopicParts:
         self.queue = MessageQueue(max_queued, max_queued_bytes, "messages", admit, queue_name)
         self.writer = MessageWriter(topics, self.queue, health, feeds.acknowledged, appends)
         self.publisher = PublishService(known, self.queue, counters, leases)
-        self.poller = Poller(topics, known, counters, poll_limit, feeds.peek, feeds.acknowledged)
+        self.poller = Poller(topics, known, counters, poll_limit, feeds)
         self.oplog = OplogPoller(store, counters, poll_limit)
         self.transactions = TransactionService(
             store.transactions, topics, known, limits, *followed, room

@@ -1,7 +1,7 @@
 """Answers polls of topics."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
@@ -14,30 +14,42 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.gathering import NO_VOIDS, Gathering, PollExpansion, Voids
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollStart, limit_of
-from oplogd.topics.publish import Acknowledged, without_rings
 from oplogd.topics.reading import begin_of, decided
-
-# Returns messages of a topic past an id from memory (None: from the oldest), at most a number and
-# about a number of bytes, for readers of an isolation. None: memory may lack some of them.
-Peek = Callable[[Topic, MessageId | None, int, int, Isolation], Peeked | None]
 
 # Most known rows of entries without messages, of all topics: 10 MB.
 _MAX_ROWS = 64_000
 
 
+class Memory(Protocol):
+    """The newest messages of busy topics."""
+
+    async def peek_soon(
+        self,
+        topic: Topic,
+        after: MessageId | None,
+        limit: int,
+        max_bytes: int,
+        isolation: Isolation,
+        /,
+    ) -> Peeked | None:
+        """Return messages past an id (None: from the oldest), at most a number and about a size.
+
+        None: memory may lack some of them.
+        """
+
+    def acknowledged(self, log: int, offset: int, /) -> None:
+        """Never show less of a log than up to the entry at an offset."""
+
+
 @dataclass(eq=False)
 class Poller:
-    """``limit``: the most messages of an answer. ``peek``: reads from memory.
-
-    ``acknowledged`` gets the last entry of each read: memory must never show less.
-    """
+    """``limit``: the most messages of an answer. ``memory`` answers what it can."""
 
     topics: Topics
     known: KnownTopics
     counters: TopicCounters
     limit: int
-    peek: Peek | None = None
-    acknowledged: Acknowledged = without_rings
+    memory: Memory | None = None
     # A poll over many entries with nothing for it is slow once.
     _voids: dict[tuple[int, Isolation], Voids] = field(default_factory=dict, init=False)
     _rows: int = field(default=0, init=False)
@@ -55,8 +67,9 @@ class Poller:
         start = PollStart(request)
         isolation, snapshot = request.isolation, request.snapshot
         limit = limit_of(request, self.limit)
-        if self.peek is not None and snapshot is None:
-            found = self.peek(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
+        memory = self.memory
+        if memory is not None and snapshot is None:
+            found = await memory.peek_soon(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
             if found is not None:
                 messages = [PollMessage(str(id_), data) for id_, data in found.messages]
                 return PollAnswer(messages, False, found.held_by)
@@ -74,8 +87,8 @@ class Poller:
         )
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
-            if entries:
-                self.acknowledged(topic.log, entries[-1].offset)
+            if entries and memory is not None:
+                memory.acknowledged(topic.log, entries[-1].offset)
             if snapshot is not None:
                 expansions = gathering.take(entries, snapshot.verdict)
             elif isolation is Isolation.READ_COMMITTED:

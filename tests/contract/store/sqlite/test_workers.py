@@ -45,9 +45,7 @@ class Side:
         )  # fmt: skip
         self.follower = TopicFollower(store.topics, self.feeds)
         known = KnownTopics(store.topics)
-        self.poller = Poller(
-            store.topics, known, TopicCounters(), 1000, self.feeds.peek, self.feeds.acknowledged
-        )
+        self.poller = Poller(store.topics, known, TopicCounters(), 1000, self.feeds)
 
     async def publish(self, topic: Topic, *texts: str) -> None:
         placed = await publish(self.topics, topic, *texts)
@@ -106,6 +104,23 @@ async def test_a_poll_at_one_worker_has_what_another_acknowledged(pair: Pair) ->
     for side in (a, b):
         await side.follow(topic)
         assert len(await side.poll()) == 10
+
+
+async def test_a_poll_waits_for_memory_of_what_another_worker_acknowledged(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b, topic, _ = pair
+    monkeypatch.setattr("oplogd.stream.topic_feed.REACH_SECONDS", HOUR)
+    await a.publish(topic, "at a")
+    poll = asyncio.create_task(b.feeds.peek_soon(topic, None, 1000, 1 << 20))
+    await asyncio.sleep(0)
+    assert not poll.done()
+    async with asyncio.timeout(DEADLINE):
+        while not poll.done():
+            await b.follower.advance(0.2)
+    found = poll.result()
+    assert found is not None
+    assert len(found.messages) == 1
 
 
 async def test_a_poll_at_one_worker_has_what_another_showed_a_reader(pair: Pair) -> None:

@@ -10,7 +10,8 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.names import TopicName
 from oplogd.store.topics import MessageBatch, News, Topic
-from oplogd.stream.feeds import IDLE_SECONDS, POLL_SECONDS
+from oplogd.stream.feeds import IDLE_SECONDS
+from oplogd.stream.recent_polls import POLL_SECONDS
 from oplogd.stream.topic_follower import follow_topics
 from tests.kits.stream.reading import awaited
 from tests.kits.stream.topic_worlds import TopicWorld, message, read_all, told

@@ -119,8 +119,8 @@ class World:
         self.known = KnownTopics(self.topics)
         self.writer = MessageWriter(self.topics, queue, Health(), acknowledged)
         self.publisher = PublishService(self.known, queue, counters)
-        peek = self.feeds.peek if from_memory else None
-        self.poller = Poller(self.topics, self.known, counters, LIMIT, peek, acknowledged)
+        memory = self.feeds if from_memory else None
+        self.poller = Poller(self.topics, self.known, counters, LIMIT, memory)
         self.model: TopicModel
 
     async def create(self, ttl: int, ended: int) -> None:

@@ -1,5 +1,6 @@
 """Polls of messages under pointers: holds, snapshots, stored messages, rollbacks meanwhile."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from oplogd.model.message_id import MessageId, end_id, parse_message_id
@@ -7,10 +8,7 @@ from oplogd.model.pointer import Decision, Snapshot
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
 from oplogd.stream.topic_feed import Peeked
-from oplogd.topics.counters import TopicCounters
-from oplogd.topics.known import KnownTopics
 from oplogd.topics.poll import PASSING_ENTRIES
-from oplogd.topics.poller import Poller
 from tests.unit.topics.pointer_world import (
     ABOVE_ALL,
     COMMITTED,
@@ -21,6 +19,17 @@ from tests.unit.topics.pointer_world import (
     World,
     payloads,
 )
+
+
+class FakeMemory:
+    def __init__(self, peek: Callable[..., Awaitable[Peeked | None]]) -> None:
+        self._peek = peek
+
+    async def peek_soon(self, *asked: Any) -> Peeked | None:
+        return await self._peek(*asked)
+
+    def acknowledged(self, _log: int, _offset: int) -> None:
+        pass
 
 
 async def test_a_snapshot_tells_which_messages_pass_and_where_a_poll_ends() -> None:
@@ -297,11 +306,11 @@ async def test_readers_with_a_snapshot_ask_the_store_and_others_may_be_held_from
     await world.direct(1, "a")
     asked: list[Isolation] = []
 
-    def peek(topic: Topic, after: MessageId | None, *rest: Any) -> Peeked:
+    async def peek(topic: Topic, after: MessageId | None, *rest: Any) -> Peeked:
         asked.append(rest[-1])
         return Peeked([(MessageId(1, 2), '{"payload":"from memory"}')], 5)
 
-    world.poller = Poller(world.topics, KnownTopics(world.topics), TopicCounters(), LIMIT, peek)
+    world.poller.memory = FakeMemory(peek)
     assert await world.poll(COMMITTED) == "from memory held by 5"
     assert await world.poll(ABOVE_ALL) == "a"
     assert asked == [COMMITTED]
@@ -315,11 +324,11 @@ async def test_memory_is_asked_for_positions_that_mean_the_same_as_to_the_store(
     inside = (await world.answer(UNCOMMITTED)).messages[1].id
     asked: list[int | None] = []
 
-    def peek(topic: Topic, after: MessageId | None, *rest: Any) -> None:
+    async def peek(topic: Topic, after: MessageId | None, *rest: Any) -> None:
         assert after is not None
         asked.append(after.records_after)
 
-    world.poller = Poller(world.topics, KnownTopics(world.topics), TopicCounters(), LIMIT, peek)
+    world.poller.memory = FakeMemory(peek)
     place = MessageId(mark.ms, mark.sequence)
     first, second, _ = sorted(world.topics.stored[world.log, 1])
     for start, expected in (

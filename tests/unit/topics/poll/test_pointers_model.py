@@ -163,8 +163,8 @@ class World:
         )
         self.follower = TopicFollower(self.topics, self.feeds)
         self.from_memory = from_memory
-        peek = self.feeds.peek if from_memory else None
-        self.poller = Poller(self.topics, KnownTopics(self.topics), TopicCounters(), LIMIT, peek)
+        memory = self.feeds if from_memory else None
+        self.poller = Poller(self.topics, KnownTopics(self.topics), TopicCounters(), LIMIT, memory)
         self.reference = Reference(stamp(self.clock.ms, 0))
         self.topic: Topic
 

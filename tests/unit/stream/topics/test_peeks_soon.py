@@ -1,0 +1,148 @@
+"""Polls that wait for the follower: its one read serves all, and none of them shows too little."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from oplogd.model.message import decode_content
+from oplogd.store.topics import Topic
+from oplogd.stream.feeds import READ_AT_ONCE
+from tests.kits.stream.topic_worlds import TopicWorld
+from tests.kits.stream.worlds import DEADLINE
+from tests.unit.stream.topics.peeks import MB, peek, polled
+
+_HOUR = 3600.0
+
+Answer = list[str | None] | None
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oplogd.stream.topic_feed.REACH_SECONDS", _HOUR)
+
+
+async def followed(world: TopicWorld) -> Topic:
+    """Return a topic whose ring follows it."""
+    topic = await world.create()
+    await polled(world, topic)
+    return topic
+
+
+async def soon(world: TopicWorld, topic: Topic) -> Answer:
+    async with asyncio.timeout(DEADLINE):
+        found = await world.feeds.peek_soon(topic, None, 100, MB)
+    return None if found is None else [decode_content(data).payload for _, data in found.messages]
+
+
+async def waiting(world: TopicWorld, topic: Topic) -> "asyncio.Task[Answer]":
+    """Return a poll that waits for the follower."""
+    task = asyncio.create_task(soon(world, topic))
+    await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_one_read_of_the_follower_serves_all_polls_that_wait(topic_world: TopicWorld) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    reads = topic_world.topics.reads
+    polls = [await waiting(topic_world, topic) for _ in range(50)]
+    await topic_world.follower.advance(0)
+    assert await asyncio.gather(*polls) == [["a"]] * 50
+    assert topic_world.topics.reads == reads + 1
+    assert await soon(topic_world, topic) == ["a"]  # without a wait
+
+
+async def test_a_poll_need_not_have_what_clients_learn_while_it_waits(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await followed(topic_world)
+    (mark,) = await topic_world.publish(topic, "a")
+    earlier = await waiting(topic_world, topic)
+    topic_world.feeds.acknowledged(topic.log, mark.offset + 1)
+    later = await waiting(topic_world, topic)
+    await topic_world.follower.advance(0)
+    assert await earlier == ["a"]
+    await asyncio.sleep(0)
+    assert not later.done()
+    await topic_world.publish(topic, "b")
+    await topic_world.advance()
+    assert await later == ["a", "b"]
+
+
+async def test_a_poll_asks_the_store_when_it_has_waited_long_enough(
+    topic_world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.stream.topic_feed.REACH_SECONDS", 0)
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    assert await soon(topic_world, topic) is None
+    await topic_world.advance()
+    assert await soon(topic_world, topic) == ["a"]
+
+
+async def test_polls_of_a_deleted_topic_wait_no_longer(topic_world: TopicWorld) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    polls = [await waiting(topic_world, topic) for _ in range(3)]
+    topic_world.feeds.end(topic.log)
+    assert await asyncio.gather(*polls) == [None] * 3
+
+
+def go_stale(world: TopicWorld, _topic: Topic) -> None:
+    world.feeds.is_stale = True
+
+
+def change(world: TopicWorld, topic: Topic) -> None:
+    world.feeds.unsure[topic.log] = None
+
+
+@pytest.mark.parametrize("happen", [go_stale, change])
+async def test_memory_that_is_in_doubt_answers_no_poll(
+    happen: Callable[[TopicWorld, Topic], None], topic_world: TopicWorld
+) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    poll = await waiting(topic_world, topic)
+    feed = topic_world.feeds.get(topic.log)
+    assert feed is not None
+    happen(topic_world, topic)
+    feed.ring.append(await topic_world.topics.log(topic).read(0, 10))
+    topic_world.feeds.grown(feed)
+    assert await poll is None
+    await topic_world.publish(topic, "b")
+    assert await soon(topic_world, topic) is None  # without a wait
+
+
+async def test_no_poll_waits_for_the_beginning_of_a_ring(topic_world: TopicWorld) -> None:
+    topic = await topic_world.create()
+    for _ in range(2):
+        assert peek(topic_world, topic) is None
+    await topic_world.publish(topic, "a")
+    assert await soon(topic_world, topic) is None
+
+
+async def test_no_poll_waits_for_a_follower_that_has_much_to_read(topic_world: TopicWorld) -> None:
+    topics = [await topic_world.create(f"t{number}") for number in range(READ_AT_ONCE + 1)]
+    for topic in topics * 2:
+        assert peek(topic_world, topic) is None
+    await topic_world.advance()
+    for topic in topics[1:]:
+        await topic_world.publish(topic, "a")
+    poll = await waiting(topic_world, topics[1])
+    await topic_world.publish(topics[0], "a")
+    assert await soon(topic_world, topics[1]) is None
+    await topic_world.advance()
+    assert await poll == ["a"]
+
+
+async def test_a_poll_that_is_cancelled_leaves_the_others_waiting(topic_world: TopicWorld) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    gone, stays = [await waiting(topic_world, topic) for _ in range(2)]
+    gone.cancel()
+    await asyncio.sleep(0)
+    assert not stays.done()
+    await topic_world.advance()
+    assert await stays == ["a"]
