@@ -1,7 +1,6 @@
 """The feed of a topic. A poll looks for its messages in the ring of the feed."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,7 +44,8 @@ class TopicFeed(Feed):
     acknowledged: int = 0
     used_at: float = 0.0
     counted: int = 0
-    _awaited: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+    # The offsets for which polls wait, in ascending order. An empty deque takes 600 bytes.
+    _awaited: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
 
     @property
     def log(self) -> TopicLog:
@@ -89,7 +89,7 @@ class TopicFeed(Feed):
         """Let those go on who wait for entries that the ring has now."""
         awaited = self._awaited
         while awaited and awaited[0][0] <= self.ring.head.offset:
-            awaited.popleft()[1].set_result(None)
+            awaited.pop(0)[1].set_result(None)
 
     def use(self) -> None:
         self.used_at = self.monotonic()
@@ -104,7 +104,7 @@ class TopicFeed(Feed):
         self.bridge.ended = True
         self.ring.restart(self.ring.head)
         while self._awaited:
-            self._awaited.popleft()[1].set_result(None)
+            self._awaited.pop(0)[1].set_result(None)
 
     def peek(
         self,
