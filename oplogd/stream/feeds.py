@@ -23,8 +23,8 @@ IDLE_SECONDS = 60.0
 # Time between two looks for feeds to drop.
 _LOOK_SECONDS = 1.0
 
-# Logs that the follower reads or checks at a time.
-READ_AT_ONCE = 8
+# With more logs to read, the follower takes longer than a poll's own read of the store.
+MOST_DUE = 32
 
 
 class FeedStats(NamedTuple):
@@ -139,7 +139,9 @@ class Feeds:
         if found is not None or feed is None:
             return found
         shown = max(feed.acknowledged, self.shared.newest(topic.log))
-        if shown <= feed.ring.head.offset or not self._may_be_reached(feed):
+        if shown <= feed.ring.head.offset or len(self.due) > MOST_DUE:
+            return None
+        if not self._may_be_reached(feed):
             return None
         if not await feed.reached(shown) or not self._may_be_reached(feed):
             return None
@@ -286,10 +288,10 @@ class Feeds:
         return log not in self.unsure
 
     def _may_be_reached(self, feed: TopicFeed) -> bool:
-        """Return whether memory soon has all entries of a feed that clients know, and no other."""
+        """Return whether a ring will be right as soon as the follower has read its log."""
         if self.is_stale or self.is_outdated or feed.topic.log in self.unsure:
             return False
-        return feed.is_started and len(self.due) <= READ_AT_ONCE
+        return feed.is_started
 
     def _wake_follower(self) -> None:
         if self._follower is not None and not self._follower.done():

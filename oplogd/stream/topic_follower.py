@@ -8,13 +8,16 @@ from typing import Any
 
 from oplogd.errors import LogReplacedError, StoreUnavailableError, TopicNotFoundError
 from oplogd.store.topics import News, Topics
-from oplogd.stream.feeds import READ_AT_ONCE, Feeds
+from oplogd.stream.feeds import Feeds
 from oplogd.stream.follower import Pace, pieces
 from oplogd.stream.phases.record_pages import read_blocks
 from oplogd.stream.topic_feed import TopicFeed
 from oplogd.watch.health import Health
 
 _BATCH = 2_000
+
+# Logs read or checked at a time, and logs checked after a wait.
+_AT_ONCE = 8
 
 # Longest wait for news. After it, some logs are checked: are they still the ones followed?
 _NEWS_SECONDS = 1.0
@@ -140,8 +143,8 @@ class TopicFollower:
     ) -> None:
         """Do some work for each of these logs, a few at a time. Feeds of deleted topics end."""
         found = [feed for log in list(logs) if (feed := self._feeds.get(log))]
-        for first in range(0, len(found), READ_AT_ONCE):
-            some = found[first : first + READ_AT_ONCE]
+        for first in range(0, len(found), _AT_ONCE):
+            some = found[first : first + _AT_ONCE]
             results = await asyncio.gather(*map(work, some), return_exceptions=True)
             for feed, result in zip(some, results, strict=True):
                 if isinstance(result, TopicNotFoundError):
@@ -190,7 +193,7 @@ class TopicFollower:
         """Return some logs; all of them in turn."""
         logs = sorted(self._feeds.heads)
         first = bisect_right(logs, self._checked)
-        chosen = (logs[first:] + logs[:first])[:READ_AT_ONCE]
+        chosen = (logs[first:] + logs[:first])[:_AT_ONCE]
         self._checked = chosen[-1] if chosen else 0
         return chosen
 
