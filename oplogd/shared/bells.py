@@ -27,7 +27,7 @@ class Bell:
     def wait(self, seconds: float) -> None:
         """Wait in a thread until the bell rings, at most ``seconds``."""
         if self._poll.poll(seconds * 1000):
-            os.eventfd_read(self._file)
+            self._clear()
 
     async def rung(self, seconds: float) -> None:
         """Wait in the event loop until the bell rings, at most ``seconds``."""
@@ -40,8 +40,7 @@ class Bell:
         finally:
             late.cancel()
             loop.remove_reader(self._file)
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._file)
+        self._clear()
 
     async def listen(self, heard: Callable[[], None]) -> None:
         """Call ``heard`` in the event loop after rings, once per PAUSE_SECONDS, until cancelled."""
@@ -53,9 +52,14 @@ class Bell:
                 await rung
             finally:
                 loop.remove_reader(self._file)
-            os.eventfd_read(self._file)
+            self._clear()
             heard()
             await asyncio.sleep(PAUSE_SECONDS)
+
+    def _clear(self) -> None:
+        """Take the rings. Another thread of this process may have taken them just before."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._file)
 
 
 class Bells:

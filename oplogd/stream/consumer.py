@@ -136,6 +136,7 @@ class StreamConsumer:
                 phase = self.phase
                 if isinstance(phase, LivePhase) and phase.is_done and not self._owes_checkpoint:
                     self.is_asleep = True
+                    self._hold = None
                     self._wait_in(phase.view.waiting)
                 return chunk
             if chunk is None:

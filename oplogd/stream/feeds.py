@@ -76,6 +76,7 @@ class Feeds:
         self._bytes = 0
         self._polls = RecentPolls(clock.monotonic)
         self._looked_at = 0.0
+        self._shown = self.acknowledged  # one object for all bridges
         self._follower: asyncio.Future[None] | None = None
 
     async def open(self, topic: Topic) -> TopicFeed:
@@ -134,18 +135,15 @@ class Feeds:
 
         One read of the follower serves all who wait. What clients learn meanwhile may be missing.
         """
-        found = self.peek(topic, after, limit, max_bytes, isolation)
-        feed = self._feeds.get(topic.log)
+        asked = (after, limit, max_bytes, isolation)
+        found, feed = self.peek(topic, *asked), self._feeds.get(topic.log)
         if found is not None or feed is None:
             return found
-        shown = max(feed.acknowledged, self.shared.newest(topic.log))
-        if shown <= feed.ring.head.offset or len(self.due) > MOST_DUE:
+        if len(self.due) > MOST_DUE or not self._may_be_reached(feed):
             return None
-        if not self._may_be_reached(feed):
+        if not await feed.reached(self._newest_shown(feed)) or not self._may_be_reached(feed):
             return None
-        if not await feed.reached(shown) or not self._may_be_reached(feed):
-            return None
-        return feed.peek(after, limit, max_bytes, isolation, shown)
+        return feed.peek(*asked)
 
     def acknowledged(self, log: int, offset: int) -> None:
         """Note a durable entry shown to a client: without it no worker's ring answers a poll."""
@@ -258,7 +256,7 @@ class Feeds:
 
     def _create(self, topic: Topic) -> TopicFeed:
         ring = TopicRing(self._shared, self.default_ttl if topic.ttl is None else topic.ttl)
-        bridge = TopicBridge(topic, self._topics.log(topic))
+        bridge = TopicBridge(topic, self._topics.log(topic), self._shown)
         feed = TopicFeed(ring, bridge, topic.name, topic=topic, monotonic=self._monotonic)
         feed.use()
         self._feeds[topic.log] = feed
@@ -279,7 +277,7 @@ class Feeds:
     def _is_current(self, feed: TopicFeed) -> bool:
         """Return whether a feed knows all that clients know. If not, the follower looks soon."""
         log = feed.topic.log
-        is_behind = self.shared.newest(log) > feed.ring.head.offset
+        is_behind = self._newest_shown(feed) > feed.ring.head.offset
         if is_behind:
             self.due[log] = None
         if is_behind or self.is_outdated:
@@ -287,11 +285,14 @@ class Feeds:
             return False
         return log not in self.unsure
 
+    def _newest_shown(self, feed: TopicFeed) -> int:
+        """Return the offset of the newest entry that clients of any worker know."""
+        return max(feed.acknowledged, self.shared.newest(feed.topic.log))
+
     def _may_be_reached(self, feed: TopicFeed) -> bool:
         """Return whether a ring will be right as soon as the follower has read its log."""
-        if self.is_stale or self.is_outdated or feed.topic.log in self.unsure:
-            return False
-        return feed.is_started
+        is_sure = feed.topic.log not in self.unsure
+        return feed.is_started and is_sure and not self.is_stale and not self.is_outdated
 
     def _wake_follower(self) -> None:
         if self._follower is not None and not self._follower.done():

@@ -44,8 +44,10 @@ class TopicFeed(Feed):
     acknowledged: int = 0
     used_at: float = 0.0
     counted: int = 0
-    # The offsets for which polls wait, in ascending order. An empty deque takes 600 bytes.
-    _awaited: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
+    # Resolves when the ring has grown. None: no poll waits for it.
+    _growth: asyncio.Future[None] | None = None
+    # Whether a poll has waited too long since the ring has grown.
+    _is_slow: bool = False
 
     @property
     def log(self) -> TopicLog:
@@ -78,18 +80,28 @@ class TopicFeed(Feed):
                 self.ring.window.base_is_plain = is_plain
 
     async def reached(self, offset: int) -> bool:
-        """Wait briefly until the ring reaches an offset. Return whether it does."""
-        awaited = self._awaited
-        if not awaited or awaited[-1][0] < offset:
-            awaited.append((offset, asyncio.get_running_loop().create_future()))
-        await asyncio.wait({awaited[-1][1]}, timeout=REACH_SECONDS)
-        return self.ring.head.offset >= offset
+        """Wait briefly until the ring reaches an offset. Return whether it does.
+
+        After a wait that was too long, no other call waits until the ring has grown.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + REACH_SECONDS
+        while self.ring.head.offset < offset:
+            if self._is_slow or self.bridge.ended:
+                return False
+            growth = self._growth
+            if growth is None:
+                growth = self._growth = loop.create_future()
+            await asyncio.wait({growth}, timeout=until - loop.time())
+            self._is_slow = not growth.done()
+        return True
 
     def grown(self) -> None:
-        """Let those go on who wait for entries that the ring has now."""
-        awaited = self._awaited
-        while awaited and awaited[0][0] <= self.ring.head.offset:
-            awaited.pop(0)[1].set_result(None)
+        """Let polls go on that wait. They look how far the ring reaches."""
+        self._is_slow = False
+        if (growth := self._growth) is not None:
+            self._growth = None
+            growth.set_result(None)
 
     def use(self) -> None:
         self.used_at = self.monotonic()
@@ -103,8 +115,7 @@ class TopicFeed(Feed):
         """End the streams of all consumers, and the waits of polls: the topic was deleted."""
         self.bridge.ended = True
         self.ring.restart(self.ring.head)
-        while self._awaited:
-            self._awaited.pop(0)[1].set_result(None)
+        self.grown()
 
     def peek(
         self,
@@ -112,12 +123,10 @@ class TopicFeed(Feed):
         limit: int,
         max_bytes: int,
         isolation: Isolation = DEFAULT_ISOLATION,
-        shown: int | None = None,
     ) -> Peeked | None:
-        """See ``Feeds.peek``. The ring must reach the offset ``shown``; None: ``acknowledged``."""
+        """See ``Feeds.peek``. The ring must reach as far as clients know."""
         ring = self.ring
-        shown = self.acknowledged if shown is None else shown
-        if not self.is_started or ring.head.offset < shown or self.bridge.ended:
+        if not self.is_started or self.bridge.ended:
             return None
         ring.expire()
         committed = isolation is Isolation.READ_COMMITTED

@@ -1,6 +1,6 @@
 """The bridge of a topic: where the log does not continue, its consumers get ``reset``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind, Reading, reading
@@ -28,14 +28,16 @@ _PUBLISH = EntryKind.PUBLISH.value
 class TopicBridge(Bridge):
     """See ``Bridge``. Positions are message ids and times.
 
+    ``shown`` gets the log and the offset of the last entry of each page read for a consumer.
     ``ended``: the topic is known to be deleted; nothing asks the store any more.
     """
 
-    __slots__ = ("_log", "_topic", "ended")
+    __slots__ = ("_log", "_shown", "_topic", "ended")
 
-    def __init__(self, topic: Topic, log: TopicLog) -> None:
+    def __init__(self, topic: Topic, log: TopicLog, shown: Callable[[int, int], None]) -> None:
         self._topic = topic
         self._log = log
+        self._shown = shown
         self.ended = False
 
     @property
@@ -95,7 +97,10 @@ class TopicBridge(Bridge):
         return Step(b"", phase)
 
     async def read(self, mark: Mark, limit: int) -> list[TopicEntry]:
-        return await self.log.read(mark.offset, limit, mark.ms if mark.offset else None)
+        entries = await self.log.read(mark.offset, limit, mark.ms if mark.offset else None)
+        if entries:
+            self._shown(self._topic.log, entries[-1].offset)
+        return entries
 
     def may_expand(self, entries: Sequence[TopicEntry], filter_: Filter) -> bool:
         return filter_.committed or _PUBLISH in [entry.event for entry in entries]

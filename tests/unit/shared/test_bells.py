@@ -1,8 +1,11 @@
 """Bells within one process."""
 
 import asyncio
+import os
+import select
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 
@@ -49,6 +52,20 @@ async def test_all_other_workers_hear_a_ring_and_its_ringer_does_not() -> None:
             await one.heard()
             await other.heard()
         assert own.count == 0
+
+
+async def test_a_ring_may_be_taken_by_another_listener_of_the_process() -> None:
+    """The event loop and a thread of a worker listen to one bell."""
+    bell = Bell()
+
+    class Beaten:
+        def poll(self, _milliseconds: float) -> list[tuple[int, int]]:
+            os.eventfd_read(bell._file)  # by the other one
+            return [(bell._file, select.POLLIN)]
+
+    bell.ring()
+    bell._poll = cast(select.poll, Beaten())
+    bell.wait(0)
 
 
 async def test_rings_before_and_between_are_heard_once(monkeypatch: Patch) -> None:

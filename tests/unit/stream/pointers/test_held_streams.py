@@ -109,6 +109,28 @@ async def test_a_held_stream_goes_on_when_its_pointer_has_an_end(
     }
 
 
+async def test_a_stream_that_one_pointer_holds_again_tells_since_when_it_does(
+    held_world: PointerWorld,
+) -> None:
+    world = held_world
+    topic = await world.create(ttl=10**6)
+    reader = await world.follow(topic, None)
+    for seconds in (12, 5):
+        await world.direct(topic, P, "a")
+        await world.publish(topic, "after")
+        await world.advance()
+        assert told(await read_all(reader)) == []
+        world.clock.seconds += seconds
+        reader.heartbeat = 0
+        assert await awaited(reader) == held_comment(P, topic.name, seconds)
+        reader.heartbeat = 1e9
+        await world.roll_back(topic, P)
+        await world.advance()
+        assert told(await awaited(reader)) == ["after"]
+        assert reader.is_asleep
+        world.clock.seconds += 100
+
+
 @pytest.mark.parametrize(
     ("own", "records"),
     [(False, False), (False, True), (True, False)],

@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
+from oplogd.model.event_id import Millis
 from oplogd.model.message import decode_content
-from oplogd.store.topics import Topic
+from oplogd.model.message_id import MessageId
+from oplogd.store.topics import MessageBatch, Topic
 from oplogd.stream.feeds import MOST_DUE
-from tests.kits.stream.topic_worlds import TopicWorld
+from tests.kits.stream.reading import awaited
+from tests.kits.stream.topic_worlds import TopicWorld, message, told
 from tests.kits.stream.worlds import DEADLINE
 from tests.unit.stream.topics.peeks import MB, peek, polled
 
@@ -29,15 +32,17 @@ async def followed(world: TopicWorld) -> Topic:
     return topic
 
 
-async def soon(world: TopicWorld, topic: Topic) -> Answer:
+async def soon(world: TopicWorld, topic: Topic, after: MessageId | None = None) -> Answer:
     async with asyncio.timeout(DEADLINE):
-        found = await world.feeds.peek_soon(topic, None, 100, MB)
+        found = await world.feeds.peek_soon(topic, after, 100, MB)
     return None if found is None else [decode_content(data).payload for _, data in found.messages]
 
 
-async def waiting(world: TopicWorld, topic: Topic) -> "asyncio.Task[Answer]":
+async def waiting(
+    world: TopicWorld, topic: Topic, after: MessageId | None = None
+) -> "asyncio.Task[Answer]":
     """Return a poll that waits for the follower."""
-    task = asyncio.create_task(soon(world, topic))
+    task = asyncio.create_task(soon(world, topic, after))
     await asyncio.sleep(0)
     assert not task.done()
     return task
@@ -82,6 +87,76 @@ async def test_a_poll_asks_the_store_when_it_has_waited_long_enough(
     assert await soon(topic_world, topic) == ["a"]
 
 
+async def test_only_the_first_polls_wait_for_a_follower_that_takes_long(
+    topic_world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    monkeypatch.setattr("oplogd.stream.topic_feed.REACH_SECONDS", 0)
+    assert await soon(topic_world, topic) is None
+    monkeypatch.setattr("oplogd.stream.topic_feed.REACH_SECONDS", _HOUR)
+    assert await soon(topic_world, topic) is None  # without a wait
+    await topic_world.advance()
+    await topic_world.publish(topic, "b")
+    poll = await waiting(topic_world, topic)
+    await topic_world.advance()
+    assert await poll == ["a", "b"]
+
+
+async def test_a_poll_that_waits_lets_the_follower_read(topic_world: TopicWorld) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    topic_world.feeds.due.clear()  # it has read before the message was acknowledged
+    woken = topic_world.feeds.woken()
+    poll = await waiting(topic_world, topic)
+    assert list(topic_world.feeds.due) == [topic.log]
+    assert woken.done()
+    await topic_world.advance()
+    assert await poll == ["a"]
+
+
+async def test_no_poll_waits_for_a_log_that_an_older_copy_has_replaced(
+    topic_world: TopicWorld,
+) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, *"abcd")
+    await topic_world.advance()
+    await topic_world.publish(topic, *"efgh")
+    gone = await waiting(topic_world, topic)
+    gone.cancel()
+    del topic_world.topics.generation(topic.log).entries[2:]
+    await topic_world.advance()
+    feed = topic_world.feeds.get(topic.log)
+    assert feed is not None
+    topic_world.clock.ms += 1
+    await topic_world.publish(topic, "3")
+    await topic_world.advance()
+    for number in range(4, 12):
+        head = feed.ring.head
+        topic_world.clock.ms += 1
+        await topic_world.publish(topic, str(number))
+        poll = await waiting(topic_world, topic, MessageId(head.ms, head.sequence))
+        await topic_world.advance()
+        assert await poll == [str(number)]
+
+
+async def test_a_poll_has_what_a_stream_behind_the_ring_has_shown(topic_world: TopicWorld) -> None:
+    topic = await followed(topic_world)
+    await topic_world.publish(topic, "a")
+    await topic_world.advance()
+    feed = topic_world.feeds.get(topic.log)
+    assert feed is not None
+    feed.give_up(10**9)
+    # Another agent appends.
+    await topic_world.topics.append([MessageBatch(topic.log, [message("b")])])
+    consumer = await topic_world.connect(topic, Millis(1))
+    assert told(await awaited(consumer)) == ["a", "b"]
+    poll = await waiting(topic_world, topic)
+    await topic_world.advance()
+    assert await poll is None  # memory lacks the first one
+    assert feed.acknowledged == 2
+
+
 async def test_polls_of_a_deleted_topic_wait_no_longer(topic_world: TopicWorld) -> None:
     topic = await followed(topic_world)
     await topic_world.publish(topic, "a")
@@ -98,7 +173,11 @@ def change(world: TopicWorld, topic: Topic) -> None:
     world.feeds.unsure[topic.log] = None
 
 
-@pytest.mark.parametrize("happen", [go_stale, change])
+def outdate(world: TopicWorld, _topic: Topic) -> None:
+    world.feeds.learnt -= 1  # another worker has changed or deleted a topic
+
+
+@pytest.mark.parametrize("happen", [go_stale, change, outdate])
 async def test_memory_that_is_in_doubt_answers_no_poll(
     happen: Callable[[TopicWorld, Topic], None], topic_world: TopicWorld
 ) -> None:
