@@ -4,7 +4,8 @@ import logging
 from typing import Protocol
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.stream.consumer import NOT_CONNECTED, Connection, StreamConsumer
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.consumer_connection import NOT_CONNECTED, Connection
 from oplogd.stream.hub import Hub
 
 _RETRY_SECONDS = 1.0

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from oplogd.stream.consumer import Connection, StreamConsumer
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.consumer_connection import Connection
 
 
 class AwaitedConnection(Connection):
