@@ -81,9 +81,8 @@ class StreamConsumer:
     def take(self) -> bytes | None:
         """Return the next bytes to send: empty when the stream is over, None if there are none yet.
 
-        After None, ``connection.go_on`` is called when it is time for the next call; so it is if
-        the consumer ``is_asleep`` after its bytes. Raises StoreUnavailableError; then call
-        ``pause``.
+        After None, and after bytes with which the consumer ``is_asleep``, ``connection.go_on`` is
+        called when it is time for the next call. Raises StoreUnavailableError; then call ``pause``.
         """
         self._stop_waiting()
         while not self.ending:
