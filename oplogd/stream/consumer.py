@@ -94,8 +94,7 @@ class StreamConsumer:
                 phase = self.phase
                 if isinstance(phase, LivePhase) and phase.is_done and not self._owes_checkpoint:
                     self.is_asleep = True
-                    self._hold = None
-                    self._wait_in(phase.view.waiting)
+                    self.sleep()
                 return chunk
             if chunk is None:
                 self.is_asleep = True
@@ -137,11 +136,8 @@ class StreamConsumer:
         """
         assert isinstance(self.phase, LogPhase)
         self._note_hold()
-        self._wait_in((self.phase.present_hold or self.phase.view).waiting)
-
-    def _wait_in(self, waiting: dict[Waiter, None]) -> None:
-        waiting[self] = None
-        self._waiting = waiting
+        self._waiting = (self.phase.present_hold or self.phase.view).waiting
+        self._waiting[self] = None
 
     def pause(self, seconds: float) -> None:
         """Wait while the store is unreachable."""
