@@ -151,7 +151,7 @@ class Agent:
             clock,
         )
         self._tasks = Tasks(logger)
-        self._run = self._tasks.run
+        self.run = self._tasks.run
         # Resolves with a sentence when a task that must not end has died.
         self.failed = self._tasks.failed
         # The queues, and the tasks that empty them.
@@ -206,34 +206,34 @@ class Agent:
             self.appends,
             self.gate,
         )
-        writing = self._run("writer", writer.run())
+        writing = self.run("writer", writer.run())
         fenced = FencedWriter(
             self.store, self.fenced, self.counters, self.leases, self.health, self.appends
         )
-        writing_fenced = self._run("writer of fenced operations", fenced.run())
-        writing_messages = self._run("message writer", self.topics.writer.run())
+        writing_fenced = self.run("writer of fenced operations", fenced.run())
+        writing_messages = self.run("message writer", self.topics.writer.run())
         self._writing = [
             (self.queue, writing),
             (self.fenced, writing_fenced),
             (self.topics.queue, writing_messages),
         ]
-        self._run("watch of appends", self.appends.run())
+        self.run("watch of appends", self.appends.run())
         if self.store.space is not None:
-            self._run("watch of the disk", self.gate.run())
+            self.run("watch of the disk", self.gate.run())
         for name, work in self.upkeep.tasks():
-            self._run(name, work)
-        self._run("follower", follow(self.store, self.ring, self.health, self.latency))
-        self._run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
-        self._run("keeper of the clock", self.clock_keeper.run())
-        self._run("ticker", self.hub.tick())
-        self._run("freezer", Freezer(self.hub).run())
-        self._run("rates", self._meter.run())
-        self._run("turns", watch_turns(self.turns))
+            self.run(name, work)
+        self.run("follower", follow(self.store, self.ring, self.health, self.latency))
+        self.run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
+        self.run("keeper of the clock", self.clock_keeper.run())
+        self.run("ticker", self.hub.tick())
+        self.run("freezer", Freezer(self.hub).run())
+        self.run("rates", self._meter.run())
+        self.run("turns", watch_turns(self.turns))
         if self.worker.page is not None:
-            self._run("figures of topics", self.topics.counters.keep_saved(self.clock))
-        self._run("watch of descriptors", self.descriptors.watch(self.clock))
+            self.run("figures of topics", self.topics.counters.keep_saved(self.clock))
+        self.run("watch of descriptors", self.descriptors.watch(self.clock))
         if self.spool is not None:
-            self._run("spool", self.spool.mend())
+            self.run("spool", self.spool.mend())
 
     async def shut(self, *, is_last: bool = True, also: Sequence[socket] = ()) -> None:
         """Stop intake and store the queue: see ``UdpIngest.stop``.

@@ -69,10 +69,10 @@ def _warn_of_open_access(settings: Settings) -> None:
     udp = settings.udp_address
     ways = "HTTP and UDP" if udp and udp.host in ("", ANY_IPV4, ANY_IPV6) else "HTTP"
     passwords = (
-        ("read operations over HTTP", "--password", settings.password),
-        (f"send operations over {ways}", "--ingest-password", settings.ingest_password),
+        ("read operations over HTTP", "--password", settings.guards_reading),
+        (f"send operations over {ways}", "--ingest-password", settings.guards_writing),
     )
-    missing = [(right, flag) for right, flag, password in passwords if password is None]
+    missing = [(right, flag) for right, flag, is_guarded in passwords if not is_guarded]
     if missing:
         logger.warning(
             "no password: everyone who can reach this machine may %s;"

@@ -7,13 +7,18 @@ import sys
 from pathlib import Path
 
 from oplogd.clock import SYSTEM, Clock
-from oplogd.config.settings import Settings, command
+from oplogd.config.command import command
+from oplogd.config.settings import Settings
 from oplogd.host.early import fail_at_signals, leave_at_signals
 from oplogd.host.stop import EXIT_FAILED
 
 
 def main(clock: Clock = SYSTEM) -> None:
     leave_at_signals()
+    if sys.argv[1:2] == ["hash-password"]:
+        from oplogd import hash_password
+
+        sys.exit(hash_password.run(sys.argv[2:]))
     oplogd = command()
     oplogd.complete(os.environ)
     settings = oplogd.parse(sys.argv[1:], os.environ)

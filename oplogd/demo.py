@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from oplogd import server
-from oplogd.config.settings import parse
+from oplogd.config.command import parse
 from oplogd.errors import StartupError
 from oplogd.host import logs
 

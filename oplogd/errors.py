@@ -31,6 +31,10 @@ class FilterError(FieldError):
     """The filter of a stream breaks a rule."""
 
 
+class RightError(FieldError):
+    """A right breaks a rule. The message repeats no value."""
+
+
 class MessageError(FieldError):
     """A message of a topic breaks a rule."""
 

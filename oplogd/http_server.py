@@ -11,7 +11,7 @@ from oplogd.agent import Agent
 from oplogd.config.settings import Settings
 from oplogd.errors import SettingError
 from oplogd.store import Store
-from oplogd.web.app import create_web
+from oplogd.web.app import Web, create_web
 from oplogd.web.connection.edge import Edge
 from oplogd.web.connection.protocol import protocol_class
 
@@ -27,7 +27,9 @@ class HttpServer(uvicorn.Server):
     """
 
     def __init__(self, settings: Settings, agent: Agent) -> None:
-        config = _uvicorn_config(settings, agent)
+        self._agent = agent
+        self._web = create_web(agent)
+        config = _uvicorn_config(settings, agent, self._web)
         super().__init__(config)
         self._store: Store = agent.store
         self._named: str | None = None
@@ -43,6 +45,11 @@ class HttpServer(uvicorn.Server):
             counter = 0
         return await super().on_tick(counter)
 
+    def start_tasks(self) -> None:
+        """Start the tasks of the endpoints. The agent ends them."""
+        for name, work in self._web.tasks.items():
+            self._agent.run(name, work())
+
     def leave_port(self) -> None:
         """Take no more connections. The open ones go on."""
         for server in self.servers:
@@ -53,12 +60,11 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def _uvicorn_config(settings: Settings, agent: Agent) -> uvicorn.Config:
-    app, short_way = create_web(agent)
+def _uvicorn_config(settings: Settings, agent: Agent, web: Web) -> uvicorn.Config:
     config = uvicorn.Config(
-        Edge(app, os.environ),
+        Edge(web.app, os.environ),
         proxy_headers=False,  # Edge reads them, after it has unmapped the peer's address
-        http=protocol_class(settings, agent.descriptors, short_way),
+        http=protocol_class(settings, agent.descriptors, web.short_way),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -146,6 +146,7 @@ async def _open(
         await agent.open_spool()
         await store.open()
         await agent.start()
+        server.start_tasks()
     except asyncio.CancelledError:
         await store.close()
         raise

@@ -63,15 +63,33 @@ def secret(
 ) -> Any:
     """Return a field with two flags: one takes the secret, the other its file."""
     given = Flag(subject, name, metavar, None, convert, help, program, empty_is_unset)
-    file = dataclasses.replace(
-        given,
-        name=f"{name}-file",
+    about = f"Read {name} from this file. One newline at its end is ignored. Excludes {name}."
+    flags = given, _of_file(given, about, in_file(convert))
+    return dataclasses.field(default=None, metadata={"flags": flags})
+
+
+def secrets(
+    subject: str, name: str, metavar: str, help: str, in_files: Callable[[str], Any], about: str
+) -> Any:
+    """Return a field with two flags: one takes secrets, the other files with secrets.
+
+    Both repeat. The field is a tuple of ``Secret``, or of the results of ``in_files``. ``about``:
+    the help of the files.
+    """
+    given = Flag(subject, name, metavar, None, Secret, help, empty_is_unset=True, repeats=True)
+    flags = given, _of_file(given, about, in_files)
+    return dataclasses.field(default=(), metadata={"flags": flags})
+
+
+def _of_file(flag: Flag, help: str, convert: Callable[[str], Any]) -> Flag:
+    return dataclasses.replace(
+        flag,
+        name=f"{flag.name}-file",
         metavar="PATH",
-        help=f"Read {name} from this file. One newline at its end is ignored. Excludes {name}.",
-        convert=in_file(convert),
+        help=help,
+        convert=convert,
         empty_is_unset=False,
     )
-    return dataclasses.field(default=None, metadata={"flags": (given, file)})
 
 
 def flags_of(settings: type) -> tuple[Flag, ...]:

@@ -178,8 +178,11 @@ class _FlagOption(click.Option):
     def consume_value(
         self, ctx: click.Context, opts: Mapping[str, Any]
     ) -> tuple[Any, ParameterSource]:
-        if self.flag.empty_is_unset and opts.get(self.name) == "":
-            opts = {name: value for name, value in opts.items() if name != self.name}
+        given = opts.get(self.name)
+        if self.flag.empty_is_unset and given is not None:
+            rest = [name for name in opts if name != self.name]
+            kept = [each for each in given if each] if self.flag.repeats else given
+            opts = {name: opts[name] for name in rest} | ({self.name: kept} if kept else {})
         return super().consume_value(ctx, opts)
 
     def value_from_envvar(self, ctx: click.Context) -> Any:
@@ -187,7 +190,10 @@ class _FlagOption(click.Option):
         text = environ.get(self.flag.variable)
         if not text:
             return None
-        return text.splitlines() if self.flag.repeats else text
+        if not self.flag.repeats:
+            return text
+        lines = text.splitlines()
+        return [line for line in lines if line] or None if self.flag.empty_is_unset else lines
 
 
 def _refuse_flags_as_values(flags: Sequence[Flag], args: Sequence[str]) -> None:

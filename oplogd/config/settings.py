@@ -1,44 +1,19 @@
 """The agent's settings: a frozen value, and its table of flags."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import click
-
-import oplogd
 from oplog_kit.command import convert
 from oplog_kit.command.convert import Secret
-from oplog_kit.command.flags import secret, setting
-from oplog_kit.command.given import Given
-from oplog_kit.command.settings import SettingsCommand
-from oplog_kit.extras import how_to_install, is_installed
+from oplog_kit.command.flags import secret, secrets, setting
 from oplog_kit.listen import Address
 from oplogd.config import values
+from oplogd.config.secret_files import SecretFile, password_file, secret_file
 
-_ABOUT = (
-    "Receive operations on objects over UDP and HTTP, keep them in a log, and stream them to"
-    " consumers."
-)
 # Without --listen.
 LOCAL = Address("localhost", 8042)
-
-_NOTES = """\
-Each value comes from its flag, else from its variable, else it is the default. \
-An empty variable is not set. An unknown variable that begins with OPLOGD_ is refused.
-
-SIZE is a number of bytes, or a number with a unit: 10485760, 10MB, 10MiB, 64k, 1G. \
-Units are powers of 1024.
-
-DURATION is a number of seconds, or a number with a unit: 30, 30s, 500ms, 10m, 12h, 30d, 2w.
-
-The variable of a flag without a value is 1, true, yes or on; or 0, false, no or off.
-
-Exit codes: 0 stopped in order, 1 failed, 2 a bad setting, 3 stopped before all was stored or all \
-streams had ended."""
-
 
 # The subjects of the help.
 _network = partial(setting, "Network")
@@ -63,8 +38,8 @@ class Settings:
     udp_listen: Address | Literal["off"] | None = _network(
         "--udp-listen", "ADDRESS|off", None, values.udp_address,
         "Receive operations over UDP at this address, in the same forms, or off. Not set: "
-        "the address of --listen. With an ingest password, which cannot guard UDP, it is "
-        "the loopback address with the port of --listen.",
+        "the address of --listen. With an ingest password or --rights, which cannot guard UDP, it "
+        "is the loopback address with the port of --listen.",
     )  # fmt: skip
     allowed_hosts: frozenset[str] | None = _network(
         "--allowed-hosts", "NAMES", None, values.host_names,
@@ -151,13 +126,28 @@ class Settings:
     spool_size: int = _mongo("--spool-size", "SIZE", "1GB", convert.size(1 << 20),
         "Maximum size of the spool, at least 1MB. Workers have equal parts of it.",
     )  # fmt: skip
-    password: Secret | None = secret("Passwords and TLS", "--password", "PASSWORD", Secret,
-        "Password for following streams and for reading topics. Not set, or empty: none required.",
+    password: tuple[Secret | SecretFile, ...] = secrets(
+        "Passwords and TLS", "--password", "PASSWORD",
+        "Password for following streams and for reading topics. May be repeated: each of them"
+        " opens, so that one can take the place of another. Not set, or empty: none required.",
+        password_file("--password-file"),
+        "Read passwords from this file, one per line, and again when it changes. May be repeated."
+        " A file that is later missing or empty changes nothing. Excludes --password.",
     )  # fmt: skip
-    ingest_password: Secret | None = secret(
-        "Passwords and TLS", "--ingest-password", "PASSWORD", Secret,
-        "Password for sending over HTTP, and for creating, changing and deleting topics. Not set,"
-        " or empty: none required. See --udp-listen.",
+    ingest_password: tuple[Secret | SecretFile, ...] = secrets(
+        "Passwords and TLS", "--ingest-password", "PASSWORD",
+        "Password for sending over HTTP, and for creating, changing and deleting topics. May be"
+        " repeated, as --password. Not set, or empty: none required. See --udp-listen.",
+        password_file("--ingest-password-file"),
+        "Read passwords for sending from this file, as --password-file. Excludes"
+        " --ingest-password.",
+    )  # fmt: skip
+    rights: SecretFile | None = _tls(
+        "--rights", "PATH", None, secret_file("--rights"),
+        "Let the principals in this file in (TOML), each with its own password and right. It is"
+        " read again when it changes. Reading and writing then need a password, also without"
+        " --password and --ingest-password, and UDP is as with an ingest password.",
+        empty_is_unset=True,
     )  # fmt: skip
     tls_certificate: Path | None = _tls("--tls-certificate", "PATH", None, values.readable,
         "Serve HTTPS with this certificate chain (PEM). Needs --tls-key.",
@@ -248,6 +238,16 @@ class Settings:
     )  # fmt: skip
 
     @property
+    def guards_reading(self) -> bool:
+        """Return whether reading needs a password."""
+        return bool(self.password or self.rights)
+
+    @property
+    def guards_writing(self) -> bool:
+        """Return whether writing needs a password."""
+        return bool(self.ingest_password or self.rights)
+
+    @property
     def http_address(self) -> Address:
         """Return the address to listen on for HTTP: --listen, else LOCAL."""
         return self.listen or LOCAL
@@ -263,33 +263,4 @@ class Settings:
         if self.udp_listen is not None:
             return self.udp_listen
         http = self.http_address
-        return http if self.ingest_password is None else http.loopback()
-
-
-def command() -> SettingsCommand[Settings]:
-    return SettingsCommand(
-        "oplogd",
-        Settings,
-        _check,
-        version=oplogd.__version__,
-        about=_ABOUT,
-        notes=_NOTES,
-    )
-
-
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
-    """Read the settings as `SettingsCommand.parse` does."""
-    return command().parse(argv, environ)
-
-
-_MONGO_URL = ("--mongo-url", "--mongo-url-file")
-
-
-def _check(given: Given) -> None:
-    given.refuse_together(["--store"], _MONGO_URL)
-    given.require("--spool", *_MONGO_URL)
-    given.require("--tls-certificate", "--tls-key")
-    given.require("--tls-key", "--tls-certificate")
-    for source in (given.sources[name] for name in _MONGO_URL if name in given.sources):
-        if not is_installed("pymongo"):
-            raise click.UsageError(f"{source}: PyMongo is not installed; {how_to_install('mongo')}")
+        return http.loopback() if self.guards_writing else http

@@ -1,7 +1,7 @@
 """One connected consumer: its phase, its heartbeats and its end."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,8 @@ class StreamConsumer:
     last_write: float
     # The consumer's own name for itself; empty without one.
     name: str = ""
+    # What lets the consumer read; None: everybody may.
+    credential: Hashable = None
     connection: Connection = NOT_CONNECTED
     ending: bool = False
     # Whether ``take`` or ``pause`` waits for ``wake``.

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -30,6 +30,9 @@ _TICK_SECONDS = 0.5
 
 # The ends of 1,000 or more streams are spread over this time; fewer take less in proportion.
 END_SPREAD_SECONDS = 3.0
+
+# The ends of streams that may not go on are spread over this time.
+GONE_SPREAD_SECONDS = 2.0
 
 # Streams whose ends are due within this time end together.
 _END_PAUSE_SECONDS = 0.01
@@ -145,10 +148,12 @@ class Hub:
         address: str,
         name: str = "",
         topic: Topic | None = None,
+        credential: Hashable = None,
     ) -> StreamConsumer:
         """Return a new consumer at ``position``; None: behind the head.
 
         ``disconnect`` must follow. ``topic`` None: the oplog. ``address`` is HOST:PORT.
+        ``credential``: see ``end_without``.
         Raises StoreUnavailableError, TooManyClientsError, TooManyFromAddressError and
         TopicNotFoundError.
         """
@@ -178,6 +183,7 @@ class Hub:
                 connected_at=self._clock.now_ms() / 1000,
                 last_write=now,
                 name=name,
+                credential=credential,
             )
             self.consumers.add(consumer)
         if self._ending:
@@ -193,11 +199,18 @@ class Hub:
         address: str,
         name: str = "",
         isolation: Isolation = DEFAULT_ISOLATION,
+        credential: Hashable = None,
     ) -> StreamConsumer:
         """Return a new consumer of a topic: see ``connect``."""
         filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
         return await self.connect(
-            position, filter_, checkpoints=checkpoints, address=address, name=name, topic=topic
+            position,
+            filter_,
+            checkpoints=checkpoints,
+            address=address,
+            name=name,
+            topic=topic,
+            credential=credential,
         )
 
     @contextmanager
@@ -243,6 +256,14 @@ class Hub:
                 reason = "its end was due" if overdue else "--stall-timeout"
                 taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
                 logger.info(taken, consumer.id, consumer.address, stalled, reason)
+
+    def end_without(self, is_valid: Callable[[Hashable], bool]) -> None:
+        """End the streams whose credential is not valid any more, spread over a short time."""
+        now = self._clock.monotonic()
+        for consumer in self.consumers:
+            if not is_valid(consumer.credential):
+                ends_at = now + random.uniform(0, GONE_SPREAD_SECONDS)
+                consumer.ends_at = min(consumer.ends_at, ends_at)
 
     async def end_all(self) -> None:
         """End the streams, spread over time so that consumers do not all reconnect at once.

@@ -1,16 +1,19 @@
 """The FastAPI app: composes the endpoints of the wire contract."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, NamedTuple
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 
 from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.queue import Intake
-from oplogd.topics.rights import Rights
 from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
+from oplogd.web.access.keeper import Keeper
+from oplogd.web.access.sources import Sources
 from oplogd.web.connection.short_way import ShortWay
 from oplogd.web.describe.document import INTRODUCTION, add_document
 from oplogd.web.figures.status import StatusReport
@@ -38,10 +41,14 @@ _NO_TELEMETRY = {"tracing": False, "metrics": False, "logs": False}
 
 
 class Web(NamedTuple):
-    """``short_way``: answers the most frequent requests before the app sees them."""
+    """``short_way``: answers the most frequent requests before the app sees them.
+
+    ``tasks``: by name, to run while the agent runs.
+    """
 
     app: FastAPI
     short_way: ShortWay
+    tasks: Mapping[str, Callable[[], Coroutine[Any, Any, None]]]
 
 
 def create_web(agent: Agent) -> Web:
@@ -51,11 +58,11 @@ def create_web(agent: Agent) -> Web:
     allowed_hosts = settings.allowed_hosts or frozenset()
     clock, workers = agent.clock, agent.worker.workers
     refused = agent.worker.tallies.requests_refused
-    readers = ReadAuthenticator(
-        settings.password, allowed_hosts, clock, refused.cell("read"), workers=workers
-    )
+    sources = Sources(settings)
+    keeper = Keeper(sources, clock, agent.worker)
+    readers = ReadAuthenticator(keeper, allowed_hosts, clock, refused.cell("read"), workers=workers)
     writers = WriteAuthenticator(
-        settings.ingest_password, allowed_hosts, clock, refused.cell("write"), workers=workers
+        keeper, allowed_hosts, clock, refused.cell("write"), workers=workers
     )
 
     def is_stopping() -> bool:
@@ -75,8 +82,7 @@ def create_web(agent: Agent) -> Web:
     memory, timeout = settings.max_upload_memory, settings.body_timeout
     budgets = Budgets.of(memory, timeout, clock, is_part=workers.count > 1)
     bodies = BodyReader(budgets, settings.max_body_size, clock)
-    rights = Rights[Request](readers.require, writers.require)
-    api = Api(rights, bodies, agent.appends, is_stopping)
+    api = Api(readers, writers, bodies, agent.appends, is_stopping)
     topics = agent.topics
     # The router tries its routes one after another, so the most frequent requests come first.
     ingest = Ingest(writers, intake, agent.ignored, bodies, is_stopping)
@@ -86,10 +92,15 @@ def create_web(agent: Agent) -> Web:
     streams = Streams(agent.hub, readers, is_stopping, settings.max_filter_values)
     add_stream(app, streams)
 
-    add_monitoring(app, readers, StatusReport(agent, private_files), is_stopping)
+    add_monitoring(
+        app,
+        readers,
+        StatusReport(agent, private_files, lambda: keeper.credentials.errors),
+        is_stopping,
+    )
     add_session(app, readers)
     add_topics(app, api, agent.store, topics.known, agent.feeds, agent.sweep_soon)
-    topic_streams = TopicStreams(rights, topics.known, streams)
+    topic_streams = TopicStreams(topics.known, streams)
     add_topic_stream(app, topic_streams)
     add_transactions(app, api, agent.transactions, agent.ignored)
     add_pointers(app, api, agent.pointers, topics.publisher)
@@ -115,4 +126,6 @@ def create_web(agent: Agent) -> Web:
             return gets.get(path) or find_of_topic(path, get_actions)
         return None
 
-    return Web(app, ShortWay(find, refusals))
+    watch = partial(keeper.run, partial(agent.hub.end_without, readers.is_valid))
+    tasks = {"watch of passwords": watch} if sources.is_watched else {}
+    return Web(app, ShortWay(find, refusals), tasks)

@@ -23,6 +23,9 @@ from oplogd.store.sqlite.file.connection import BUSY_SECONDS
 from oplogd.topics.counters import PAGE_BYTES
 from oplogd.workers.tallies import Tallies
 
+# More than the files of passwords and rights may have.
+_PASSWORDS = 16 << 20
+
 
 @tally
 class Life(Tally):
@@ -84,6 +87,10 @@ class Workers:
         self.attempts = (
             {subject: Journal() for subject in ("reading", "writing")} if count > 1 else {}
         )
+
+        # The present passwords and rights, and the role of the worker that looks at their files.
+        self.passwords = Journal(_PASSWORDS, _PASSWORDS) if count > 1 else None
+        self.passwords_role = Role() if count > 1 else None
 
     def secret_of(self, purpose: str) -> bytes:
         """Return a secret of 32 bytes for a purpose, the same in all workers of this run."""

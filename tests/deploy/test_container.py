@@ -14,7 +14,8 @@ from typing import NamedTuple
 import pytest
 
 from oplog_kit.listen import Address
-from oplogd.config.settings import Settings, parse
+from oplogd.config.command import parse
+from oplogd.config.settings import Settings
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.deploy.files import DEPLOY, manifests, must_pass, pod_spec, program, run
 from tests.kits.paths import ROOT

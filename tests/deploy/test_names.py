@@ -21,8 +21,8 @@ from oplog_sync.errors import (
 )
 from oplog_sync.settings import JobSettings
 from oplog_sync.settings import command as sync_command
+from oplogd.config.command import parse as parse_agent
 from oplogd.config.settings import Settings
-from oplogd.config.settings import parse as parse_agent
 from oplogd.web.connection.forwarded import VARIABLE, TrustedProxies
 from oplogd.web.figures.question import STORE_TIMEOUT_SECONDS
 from tests.kits.deploy.files import DEPLOY, manifests, pod_spec, read_yaml, texts

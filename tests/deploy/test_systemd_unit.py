@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from oplog_kit.listen import Address
-from oplogd.config.settings import Settings, parse
+from oplogd.config.command import parse
+from oplogd.config.settings import Settings
 from oplogd.server import EXIT_FAILED, EXIT_OK, EXIT_UNWRITTEN
 from tests.kits.deploy.files import DEPLOY, must_pass, program, run
 

@@ -23,6 +23,9 @@ class Limiter(Protocol):
         Otherwise return the seconds until it may be checked, and count nothing.
         """
 
+    def wait_seconds(self, address: str, attempt: bytes) -> float:
+        """Return the seconds until an attempt may be checked. Count nothing."""
+
 
 class _Counted(NamedTuple):
     """A counted attempt. ``now``: in seconds of the monotonic clock, one for all processes."""
@@ -82,3 +85,8 @@ class SharedAttempts:
                 counted = _Counted(own, network, attempt, now, is_right)
                 copy.change(msgspec.msgpack.encode(counted))
         return wait
+
+    def wait_seconds(self, address: str, attempt: bytes) -> float:
+        own, network = units_of(address)
+        with self._copy.turn():
+            return self._limiter.wait_of(own, network, attempt, self._clock())

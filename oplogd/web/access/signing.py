@@ -1,8 +1,8 @@
 """Signed values that give the right to read until they expire: cookies and tokens. No I/O.
 
-The key is derived from the password. So all agents with one password accept each other's values,
-also after a restart, and a new password invalidates all of them. Nothing is stored, so a single
-value cannot be revoked.
+The key is derived from the password, or from the hash of a principal's password. So all agents
+with one password accept each other's values, also after a restart, and all of them are invalid when
+the password is gone. Nothing is stored, so a single value cannot be revoked.
 """
 
 import hashlib
@@ -25,17 +25,22 @@ class Purpose(StrEnum):
     TOKEN = "token"
 
 
+def signing_key(password: str) -> bytes:
+    """Return the key that a password has. Takes 50 ms."""
+    return hashlib.scrypt(
+        password.encode(), salt=_KEY_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=1, dklen=32
+    )
+
+
 class ExpiringSigner:
-    """Signs and verifies expiry times. Signers with equal passwords have equal keys.
+    """Signs and verifies expiry times with a key.
 
     A value holds its expiry, not its time of signing: an agent whose clock is behind must accept it
-    too.
+    too. ``name``: of a principal, which its values name. Empty for a password without a name.
     """
 
-    def __init__(self, password: str) -> None:
-        key = hashlib.scrypt(
-            password.encode(), salt=_KEY_SALT, n=_SCRYPT_N, r=_SCRYPT_R, p=1, dklen=32
-        )
+    def __init__(self, key: bytes, name: str = "") -> None:
+        self._name = name and f"{name}."
         self._keys = {
             purpose: hmac.digest(key, f"oplog {purpose}".encode(), "sha256") for purpose in Purpose
         }
@@ -45,8 +50,9 @@ class ExpiringSigner:
 
         It needs no escaping in a URL or a cookie.
         """
-        mac = hmac.digest(self._keys[purpose], str(expires).encode(), "sha256")
-        return f"{expires}.{urlsafe_b64encode(mac).decode().rstrip('=')}"
+        signed = f"{expires}.{self._name}"
+        mac = hmac.digest(self._keys[purpose], signed[:-1].encode(), "sha256")
+        return f"{signed}{urlsafe_b64encode(mac).decode().rstrip('=')}"
 
     def expiry(self, purpose: Purpose, value: str, now: float) -> int | None:
         """Return when a value expires, in seconds since 1970.
@@ -61,3 +67,8 @@ class ExpiringSigner:
         if not hmac.compare_digest(self.sign(purpose, expires), value):
             return None
         return expires if now < expires else None
+
+
+def principal_in(value: str) -> str:
+    """Return the principal that a value names, empty without one. It may be any text."""
+    return value.partition(".")[2].rpartition(".")[0]

@@ -239,6 +239,10 @@ METRICS = (
             ),
         )
     ),
+    _gauge(
+        "credential_files_broken",
+        "Files of passwords and rights that are missing or invalid; their last content is in use",
+    ),
     _gauge("store_up", "1 while the store works, 0 while degraded"),
     _gauge("info", "Always 1; labels: version of the agent, kind of store", ("version", "store")),
 )

@@ -4,7 +4,8 @@ Any worker answers for all workers. Counters are in shared memory. Gauges are to
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,17 @@ _Members = dict[str, Any]
 _decode = msgspec.msgpack.Decoder(Told).decode
 
 
+class Shown(Enum):
+    """The part of the figures that a client gets.
+
+    ``ALL``: also the consumers. ``PUBLIC``: no addresses. ``BARE``: nor any name or sentence.
+    """
+
+    ALL = auto()
+    PUBLIC = auto()
+    BARE = auto()
+
+
 class Report(NamedTuple):
     """``members``: of /status for all clients. ``told``: by number, without silent workers.
 
@@ -55,8 +67,15 @@ class StatusReport:
     Messages never name the folders of ``private_files``.
     """
 
-    def __init__(self, agent: Agent, private_files: Collection[Path | None]) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        private_files: Collection[Path | None],
+        credential_errors: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``credential_errors``: a sentence for each file of credentials that is not in order."""
         store = agent.store
+        self._credential_errors = credential_errors
         self._agent = agent
         self._workers = agent.worker.workers
         self._location = Question(store.locate)
@@ -79,15 +98,22 @@ class StatusReport:
             return str(error)
         return self._agent.health.trouble
 
-    async def members(self, *, private: bool) -> _Members:
-        """Return the members of /status. ``private``: for a client that may read the stream."""
-        report = await self._report(private=private)
-        if not private:
+    async def members(self, shown: Shown) -> _Members:
+        """Return the members of /status."""
+        report = await self._report(private=shown is Shown.ALL)
+        if shown is Shown.BARE:
+            return without_names(report.members)
+        if shown is Shown.PUBLIC:
             return report.members
-        return report.members | combine.private_members(report.told, many=self._is_many)
+        errors = {"credential_errors": [*self._credential_errors()]}
+        return report.members | errors | combine.private_members(report.told, many=self._is_many)
 
-    async def figures(self) -> _Members:
+    async def figures(self, shown: Shown) -> _Members:
         """Return the members of /status for all clients, and the members only of /metrics."""
+        found = await self._figures()
+        return without_names(found) if shown is Shown.BARE else found
+
+    async def _figures(self) -> _Members:
         members, told, _, is_store_up = await self._report(private=False)
         decided = ("committed", "aborted", "timed_out")
         names, left_out = shown_names(combine.combined_names([*told.values()]))
@@ -105,6 +131,7 @@ class StatusReport:
                 combine.combined_streams([*told.values()]),
             ),
             **({"worker": _by_worker(members["workers"])} if self._is_many else {}),
+            "credential_files_broken": len(self._credential_errors()),
             "store_up": is_store_up,
             "info": {(__version__, members["store"]["kind"]): 1},
         }
@@ -246,7 +273,14 @@ class StatusReport:
         return {"disk": disk | {"intake_stopped": stopped}}
 
 
+_WITH_NAMES = ("reason", "named_consumers", "named_consumer_lag", "topic")
 _QUEUE = ("queue_size", "queue_max_size", "queue_bytes", "queue_max_bytes")
+
+
+def without_names(members: _Members) -> _Members:
+    """Return figures without names of topics and consumers, and without sentences."""
+    bare = {name: value for name, value in members.items() if name not in _WITH_NAMES}
+    return bare | {"store": {k: v for k, v in members["store"].items() if k != "warnings"}}
 
 
 async def _nothing() -> dict[int, Told]:

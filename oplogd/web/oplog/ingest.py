@@ -17,6 +17,7 @@ from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.ingest.operations import Body, InvalidBodyError, TooManyError, decoding
 from oplogd.ingest.queue import Intake
 from oplogd.model.lease import Fence
+from oplogd.model.names import OPLOG
 from oplogd.model.operation import decode
 from oplogd.web.access.authentication import WriteAuthenticator
 from oplogd.web.describe.document import BODY_ERRORS, described
@@ -75,11 +76,15 @@ class Ingest:
 
     async def answer(self, request: Request) -> Response:
         """Answer a request. Raises Problem and OplogError."""
-        self._writers.require(request)
+        caller = await self._writers.caller(request)
         refuse_stopping(self._is_stopping)
+        caller.require_write(OPLOG)
         fence = fence_of(request)
+        if fence is not None:
+            caller.require_lease(fence.lease)
         found = Ignored()
         body = await self._read(request, found)
+        caller.require_objects(each.key for each in body.operations)
         await self._store(body, fence)
         headers = COMMON_HEADERS | note_ignored(request, found, self._ignored)
         if body.batch:
@@ -94,7 +99,8 @@ class Ingest:
             type_ is None
             or self._is_stopping()
             or not self._bodies.takes_at_once(len(raw))
-            or not self._writers.admits_plain(request)
+            or (caller := self._writers.plain_caller(request)) is None
+            or OPLOG not in caller.right.write
         ):
             return None
         unknown: list[bytes] = []
@@ -105,7 +111,8 @@ class Ingest:
             else:
                 most = intake.max_operations
                 body = at_once(decoding(raw, type_, arrival, most, unknown.append, is_brief=True))
-        except (OplogError, FaultyError):
+            caller.require_objects(each.key for each in body.operations)
+        except (OplogError, FaultyError, Problem):
             return None
         if unknown:
             return None

@@ -9,7 +9,7 @@ from oplogd.decode.media_types import JSON, PROMETHEUS
 from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.describe.document import described
 from oplogd.web.describe.types import StatusAnswer
-from oplogd.web.figures.status import StatusReport
+from oplogd.web.figures.status import Shown, StatusReport
 from oplogd.web.http.problem import COMMON_HEADERS, RETRY_AFTER, Problem
 
 
@@ -29,10 +29,11 @@ def add_monitoring(
         """Counters and the state of queue, ring and store.
 
         For requests with the password of the stream, also the connected consumers and the last
-        refused datagrams. If no password is set, they are shown on this machine only. The lag of a
-        consumer counts what was not yet handed to its connection, not what it has not handled.
+        refused datagrams. If no password is set, they are shown on this machine only. With
+        --rights, other clients see numbers only. The lag of a consumer counts what was not yet
+        handed to its connection, not what it has not handled.
         """
-        body = await report.members(private=readers.admits(request))
+        body = await report.members(await shown_to(request))
         code = 200 if body["status"] == "OK" else 503
         return Response(msgspec.json.encode(body), code, COMMON_HEADERS, JSON)
 
@@ -54,9 +55,19 @@ def add_monitoring(
 
     @app.get("/metrics")
     @described("agent", text="Prometheus text format.")
-    async def metrics() -> Response:
-        """The numbers of /status for Prometheus."""
+    async def metrics(request: Request) -> Response:
+        """The numbers of /status for Prometheus.
+
+        With --rights, names of topics and consumers are shown to the password of the stream only.
+        """
         from oplogd.web.figures.metrics import render  # needs a library that nothing else needs
 
-        body = render(await report.figures())
+        body = render(await report.figures(await shown_to(request)))
         return Response(body, 200, COMMON_HEADERS, PROMETHEUS)
+
+    async def shown_to(request: Request) -> Shown:
+        """Return the part of the figures that the client of a request gets."""
+        caller = await readers.admitted(request)
+        if caller is not None and caller.right.is_whole_reader:
+            return Shown.ALL
+        return Shown.BARE if readers.is_closed else Shown.PUBLIC

@@ -14,11 +14,11 @@ from oplogd.decode.media_types import JSON
 from oplogd.decode.typed import FAULTS, about
 from oplogd.model.operation import format_ms
 from oplogd.web.access.authentication import (
-    COOKIE,
     COOKIE_SECONDS,
     TOKEN_SECONDS,
     ReadAuthenticator,
 )
+from oplogd.web.access.carried import COOKIE, Given
 from oplogd.web.access.signing import Purpose
 from oplogd.web.describe import types
 from oplogd.web.describe.document import PASSWORD, described
@@ -33,6 +33,7 @@ class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a login."""
 
     password: Annotated[str, about(None, "secret")]
+    user: Annotated[str, about("The name of a principal. Default: none.", "ada")] = ""
 
 
 class _NoOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -47,10 +48,11 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
 
         Needs no password.
         """
-        until = readers.signed_until(request)
+        signed = readers.signed(request)
+        until = signed and signed.until
         body = {
             "password_needed": not readers.is_open,
-            "signed_in": readers.is_open or readers.admits(request),
+            "signed_in": readers.is_open or await readers.admitted(request) is not None,
             "expires": format_ms(until * 1000) if until else None,
         }
         return _json(body)
@@ -61,8 +63,10 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         """Sign in: get a cookie that allows following the stream."""
         if readers.is_open:
             raise Problem(409, "no password is set: there is nothing to sign in to")
-        readers.check_password(request, (await _read_login(request)).password.encode())
-        value, _ = readers.sign(Purpose.COOKIE, COOKIE_SECONDS)
+        login = await _read_login(request)
+        given = Given(login.user, login.password.encode())
+        caller = await readers.check_password(request, given)
+        value, _ = readers.sign(caller, Purpose.COOKIE, COOKIE_SECONDS)
         return _with_cookie(request, value)
 
     @app.delete("/session")
@@ -81,9 +85,9 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         """
         if readers.is_open:
             raise Problem(409, "no password is set: the stream needs no token")
-        readers.require_password(request)
+        caller = await readers.with_password(request)
         await _require_no_options(request, "POST /token")
-        value, expires = readers.sign(Purpose.TOKEN, TOKEN_SECONDS)
+        value, expires = readers.sign(caller, Purpose.TOKEN, TOKEN_SECONDS)
         return _json(
             {"token": value, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS}
         )
@@ -101,7 +105,9 @@ async def _read_login(request: Request) -> LoginBody:
         return msgspec.json.decode(await small_body(request), type=LoginBody)
     except FAULTS:
         raise Problem(
-            400, 'send a JSON object with the password and nothing else: {"password": "..."}'
+            400,
+            "send a JSON object with the password, of a principal also its name as user, and"
+            ' nothing else: {"password": "..."}',
         ) from None
 
 

@@ -9,11 +9,14 @@ from starlette.datastructures import Headers, QueryParams
 from oplog_kit.listen import Address
 from oplog_kit.wording import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
+from oplogd.model.names import OPLOG, TopicName
 from oplogd.stream.connection import StreamConnection
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
-from oplogd.web.access.authentication import ReadAuthenticator, credentials
+from oplogd.web.access.authentication import ReadAuthenticator
+from oplogd.web.access.caller import Caller, missing
+from oplogd.web.access.carried import kind_of_credentials
 from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.headers import accepts
@@ -66,44 +69,53 @@ class Streams:
                 f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {shortened(url)}",
             )
 
-    def require_right(self, request: Request) -> None:
-        """Raise Problem unless the client may read."""
-        with self.hub.refusing(credentials(request)):
-            self._readers.require(request)
+    async def reader_of(self, request: Request, name: TopicName) -> Caller:
+        """Return the client of a request. Raises Problem unless it may read this topic."""
+        with self.hub.refusing(kind_of_credentials(request)):
+            caller = await self._readers.caller(request)
+            caller.require_read(name)
+        return caller
 
-    async def operations(self, request: Request) -> Response:
+    async def operations(self, request: Request, caller: Caller) -> Response:
         """Answer with the stream of operations."""
         with self.hub.refusing("bad_request"):
-            connect = self._to_operations(request.headers, request.query_params)
-        return await self.answer(request, connect)
+            connect = self._to_operations(caller, request.headers, request.query_params)
+        return await self.answer(request, caller, connect)
 
     def begin(self, request: PlainRequest) -> Work | None:
         """Begin to answer with the stream of operations by the short way."""
-        return self.begin_plain(request, self._to_operations)
+        return self.begin_plain(request, OPLOG, self._to_operations)
 
     def begin_plain(
-        self, request: PlainRequest, parse: Callable[[Headers, QueryParams], Connect]
+        self,
+        request: PlainRequest,
+        name: TopicName,
+        parse: Callable[[Caller, Headers, QueryParams], Connect],
     ) -> Work | None:
-        """Begin to answer with a stream by the short way. ``parse`` raises Problem."""
+        """Begin to answer with the stream of a topic by the short way. ``parse`` raises Problem."""
         accept = request.headers.get(b"accept", b"").decode("latin-1")
         if (
             not request.address
             or self._is_stopping()
             or not accepts(accept, EVENT_STREAM)
-            or not self._readers.admits_plain(request)
+            or (caller := self._readers.plain_caller(request)) is None
+            or name not in caller.right.read
         ):
             return None
         headers = Headers(raw=list(request.headers.items()))
         try:
-            connect = parse(headers, QueryParams(request.query))
+            connect = parse(caller, headers, QueryParams(request.query))
         except Problem:
             return None
         address = str(Address(request.address, request.port))
-        return answered_by(self._begun(connect, address, headers.get("last-event-id")))
+        begun = self._begun(caller, connect, address, headers.get("last-event-id"))
+        return answered_by(begun)
 
-    def _to_operations(self, headers: Headers, query: QueryParams) -> Connect:
+    def _to_operations(self, caller: Caller, headers: Headers, query: QueryParams) -> Connect:
         """Raise Problem 400 for an invalid parameter."""
         asked = parse_stream_request(headers, query, self._max_filter_values)
+        if caller.right.is_narrow:  # TODO
+            raise missing("read all operations")
 
         async def connect(address: str) -> StreamConsumer:
             return await self.hub.connect(
@@ -112,11 +124,12 @@ class Streams:
                 checkpoints=asked.checkpoints,
                 address=address,
                 name=asked.name,
+                credential=caller.credential,
             )
 
         return connect
 
-    async def answer(self, request: Request, connect: Connect) -> Response:
+    async def answer(self, request: Request, caller: Caller, connect: Connect) -> Response:
         """Answer with the stream of a consumer that ``connect`` returns. Raises Problem."""
         hub = self.hub
         headers = dict(COMMON_HEADERS)
@@ -129,18 +142,20 @@ class Streams:
             return EventStream(hub, None, headers)
         client = request.client
         address = str(Address(client.host, client.port)) if client else "unknown"
-        return EventStream(hub, await self._connected(connect, address), headers)
+        return EventStream(hub, await self._connected(caller, connect, address), headers)
 
-    async def _begun(self, connect: Connect, address: str, last_event_id: str | None) -> Answer:
-        consumer = await self._connected(connect, address)
+    async def _begun(
+        self, caller: Caller, connect: Connect, address: str, last_event_id: str | None
+    ) -> Answer:
+        consumer = await self._connected(caller, connect, address)
         echo = header_lines({"Last-Event-ID": last_event_id}, None) if last_event_id else b""
         stream = partial(StreamConnection, self.hub, consumer)
         return Answer(200, _HEAD + echo + _HEAD_END, stream=stream)
 
-    async def _connected(self, connect: Connect, address: str) -> StreamConsumer:
+    async def _connected(self, caller: Caller, connect: Connect, address: str) -> StreamConsumer:
         hub = self.hub
         try:
-            return await connect(address)
+            consumer = await connect(address)
         except TooManyFromAddressError:
             raise Problem(
                 429,
@@ -154,6 +169,9 @@ class Streams:
                 f"{hub.max_clients:,} consumers are connected, more are not allowed",
                 _RETRY_AFTER,
             ) from None
+        if not self._readers.is_valid(caller.credential):  # gone meanwhile
+            consumer.end()
+        return consumer
 
 
 def add_stream(app: FastAPI, streams: Streams) -> None:
@@ -179,8 +197,8 @@ def add_stream(app: FastAPI, streams: Streams) -> None:
         ):
             return page()
         streams.require_accepted(request, "operations")
-        streams.require_right(request)
-        return await streams.operations(request)
+        caller = await streams.reader_of(request, OPLOG)
+        return await streams.operations(request, caller)
 
     for path in OPLOG_PATHS:
         app.add_api_route(path, follow, methods=["GET"], include_in_schema=path == "/ops")

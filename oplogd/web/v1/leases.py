@@ -9,6 +9,7 @@ from oplogd.model.lease import lease_name
 from oplogd.store import Store
 from oplogd.store.leases import Lease, LeaseRequest
 from oplogd.watch.lease_counters import LeaseCounters
+from oplogd.web.access.caller import Caller
 from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import LeaseName
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
@@ -22,10 +23,15 @@ _MAX_BYTES = 64 * 1024
 
 
 def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) -> None:
-    @app.post(LEASE, dependencies=api.writes)
+    async def usable(caller: Caller = Depends(api.writer), name: str = Depends(name_of)) -> str:
+        """Return a lease that the client may acquire and release. Raises Problem."""
+        caller.require_lease(name)
+        return name
+
+    @app.post(LEASE)
     @described("leases", *BODY_ERRORS, body=rules.LeasePollBody, answer=rules.LeasePolled)
     async def poll_lease(
-        name: str = Depends(name_of),
+        name: str = Depends(usable),
         asked: rules.LeasePollBody = json_body(api.bodies, rules.parse_poll, _MAX_BYTES),
     ) -> Response:
         """Poll a lease: acquire, extend or look at it.
@@ -40,34 +46,44 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         counters.add_poll(asked.holder, lease)
         return answer(rules.polled(lease, asked.holder))
 
-    @app.get(LEASE, dependencies=api.reads)
+    @app.get(LEASE)
     @described("leases", *READ_ERRORS, 404, answer=rules.LeaseShown)
-    async def show_lease(name: str = Depends(name_of)) -> Response:
+    async def show_lease(
+        caller: Caller = Depends(api.reader), name: str = Depends(name_of)
+    ) -> Response:
         """Show a lease.
 
         A released lease has no holder: null. An expired lease keeps its holder and term until it is
         acquired again, and publishing with this term is still possible.
         """
+        caller.require_lease_shown(name)
         return shown(rules.shown(await store.leases.find(name)))
 
-    @app.get(LEASES, dependencies=api.reads)
+    @app.get(LEASES)
     @described("leases", *READ_ERRORS, answer=list[rules.LeaseShown], headers=MORE)
-    async def list_leases(asked: Asked = Depends(asked_page)) -> Response:
-        """List the leases that were ever held, sorted by name."""
+    async def list_leases(
+        caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
+    ) -> Response:
+        """List the leases that were ever held, sorted by name.
+
+        Only leases that the client may use or see are shown.
+        """
+
+        async def show_page(found: Sequence[Lease]) -> list[rules.LeaseShown]:
+            may_show = caller.right.may_show_lease
+            return [rules.shown(each) for each in found if may_show(each.name)]
+
         return await listed(asked, read_page, lambda each: each.name, show_page)
 
     async def read_page(after: str, limit: int) -> list[Lease]:
         return await store.leases.select(key_in(after, str) or "", limit)
 
-    async def show_page(found: Sequence[Lease]) -> list[rules.LeaseShown]:
-        return [rules.shown(each) for each in found]
-
-    @app.delete(LEASE, dependencies=api.writes)
+    @app.delete(LEASE)
     @described(
         "leases", *BODY_ERRORS, 404, 409, body=rules.LeaseReleaseBody, answer=rules.LeaseReleased
     )
     async def release_lease(
-        name: str = Depends(name_of),
+        name: str = Depends(usable),
         asked: rules.LeaseReleaseBody = json_body(api.bodies, rules.parse_release, _MAX_BYTES),
     ) -> Response:
         """Release a lease.

@@ -26,7 +26,6 @@ from oplogd.topics.oplog import OplogPoller
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import PublishService
-from oplogd.topics.rights import Right
 from oplogd.web.describe import types
 from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
@@ -36,7 +35,7 @@ from oplogd.web.describe.parameters import (
     TtlQuery,
 )
 from oplogd.web.http.bodies import BodyReader
-from oplogd.web.http.headers import fence_of, note_ignored, refuse_fence
+from oplogd.web.http.headers import note_ignored, refuse_fence
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import (
     CONTINUES,
@@ -44,6 +43,7 @@ from oplogd.web.v1.requests import (
     STORES_TWICE,
     TOPIC,
     Api,
+    allowed_fence,
     codec_for,
     name_of,
     poll_headers,
@@ -92,13 +92,15 @@ def add_publish(
         is the same, and if none is stored, its `messages` are empty. A publish with a pointer takes
         no Oplog-Lease and no topic of `system`.
         """
-        name = name_of(request)
-        api.require_write(request, *name)
-        fence = fence_of(request)
+        caller, name = await api.writer(request), name_of(request)
+        caller.require_write(name)
+        fence = allowed_fence(request, caller)
         require_known(name)
         if name == OPLOG:
             found = Ignored()
-            await intake.submit(await operations(request, codec_for(request), found), fence)
+            given = await operations(request, codec_for(request), found)
+            caller.require_objects(each.key for each in given)
+            await intake.submit(given, fence)
             return Response(
                 status_code=200, headers=HEADERS | note_ignored(request, found, ignored)
             )
@@ -190,8 +192,8 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
         whose pointer is open, with a snapshot before the first one whose pointer is neither visible
         nor invalid.
         """
-        name = name_of(request)
-        api.rights.require(request, Right.READ, *name)
+        caller, name = await api.reader(request), name_of(request)
+        caller.require_read(name)
         require_known(name)
         codec, asked = await read(request)
         answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))

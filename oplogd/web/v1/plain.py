@@ -23,7 +23,8 @@ from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticat
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.plain import Begin as BeginPlain
-from oplogd.web.v1.requests import HEADERS, committing_whole, poll_headers
+from oplogd.web.http.problem import Problem
+from oplogd.web.v1.requests import HEADERS, committing_whole, poll_headers, require_begin
 
 _PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/([a-z]+)")
 _TYPE = JSON.encode()
@@ -70,7 +71,8 @@ class PlainMessages:
             request.headers.get(b"content-type") != _TYPE
             or self._is_stopping()
             or not self._bodies.takes_at_once(len(request.body))
-            or not self._writers.admits_plain(request)
+            or (caller := self._writers.plain_caller(request)) is None
+            or name not in caller.right.write
         ):
             return None
         publisher = self._publisher
@@ -95,7 +97,8 @@ class PlainMessages:
         if (
             request.headers.get(b"content-type") != _TYPE
             or not self._bodies.takes_at_once(len(request.body), is_poll=True)
-            or not self._readers.admits_plain(request)
+            or (caller := self._readers.plain_caller(request)) is None
+            or name not in caller.right.read
         ):
             return None
         try:
@@ -135,7 +138,7 @@ class PlainTransactions:
             request.headers.get(b"content-type") != _TYPE
             or self._is_stopping()
             or not bodies.takes_at_once(len(request.body))
-            or not self._writers.admits_plain(request)
+            or (caller := self._writers.plain_caller(request)) is None
         ):
             return None
         unknown: list[bytes] = []
@@ -146,6 +149,10 @@ class PlainTransactions:
         except (OplogError, FaultyError):
             return None
         if asked.writing is None or unknown:
+            return None
+        try:
+            require_begin(caller, asked)
+        except Problem:
             return None
         return answered_by(self._committed(asked))
 

@@ -11,12 +11,12 @@ from fastapi import Depends, FastAPI, Request, Response
 from oplogd.errors import MessageError
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.model.pointer import Decision
-from oplogd.store.pointers import OpenPointer, PointerKey
+from oplogd.store.pointers import FoundPointer, OpenPointer, PointerKey
 from oplogd.topics.pointers import rules
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import PublishService
-from oplogd.topics.rights import Right
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
+from oplogd.web.access.caller import Caller
 from oplogd.web.describe import types
 from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
 from oplogd.web.describe.parameters import (
@@ -24,8 +24,10 @@ from oplogd.web.describe.parameters import (
     AfterOffset,
     Force,
     Limit,
+    NamespacePart,
     Pointer,
     TimedOut,
+    TopicPart,
     TtlQuery,
 )
 from oplogd.web.http.headers import refuse_fence
@@ -43,6 +45,7 @@ from oplogd.web.v1.requests import (
     refuse_reserved,
     require_known,
     shown,
+    topic_name,
 )
 
 POINTERS = "/v1/pointers"
@@ -68,17 +71,30 @@ def add_pointers(
         refuse_reserved(name)
         return name
 
+    async def shows_pointers(
+        namespace: NamespacePart, topic: TopicPart, caller: Caller = Depends(api.reader)
+    ) -> TopicName:
+        """Return a topic whose pointers may be shown. Raises Problem."""
+        name = topic_name(namespace, topic)
+        caller.require_pointers(name)
+        return logged(name)
+
     async def readable(name: TopicName = Depends(api.readable)) -> TopicName:
         """Return a topic whose entries may be shown. Raises Problem."""
+        return logged(name)
+
+    def logged(name: TopicName) -> TopicName:
         if name == OPLOG:
             raise Problem(400, f"{OPLOG} is the log of operations: poll it, or follow /ops")
         require_known(name)
         return name
 
-    async def reported(request: Request, names: list[TopicName] = report) -> list[TopicName]:
+    async def reported(
+        caller: Caller = Depends(api.writer), names: list[TopicName] = report
+    ) -> list[TopicName]:
         """Return the topics of a report, which are in its body. Raises Problem."""
         for name in names:
-            api.rights.require(request, Right.WRITE, *name)
+            caller.require_write(name)
             require_known(name)
         return names
 
@@ -120,7 +136,7 @@ def add_pointers(
         await api.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 
-    @app.post(f"{POINTER}/commit", dependencies=api.writes)
+    @app.post(f"{POINTER}/commit")
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def commit_pointer(
         pointer: int = Depends(pointer_of), names: list[TopicName] = Depends(reported)
@@ -135,7 +151,7 @@ def add_pointers(
         """
         return await decide(pointer, names, Decision.COMMITTED)
 
-    @app.post(f"{POINTER}/abort", dependencies=api.writes)
+    @app.post(f"{POINTER}/abort")
     @described("pointers", *_ERRORS, body=rules.ReportBody, answer=types.DecidedAnswer)
     async def abort_pointer(
         pointer: int = Depends(pointer_of), names: list[TopicName] = Depends(reported)
@@ -149,7 +165,7 @@ def add_pointers(
     @app.get(f"{TOPIC}/pointers")
     @described("pointers", *READ_ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
     async def list_pointers(
-        name: TopicName = Depends(readable),
+        name: TopicName = Depends(shows_pointers),
         has_timed_out: TimedOut = False,
         limit: Limit = DEFAULT_LIMIT,
         after: After = "",
@@ -171,19 +187,30 @@ def add_pointers(
             show_page,
         )
 
-    @app.get(POINTERS, dependencies=api.reads)
+    @app.get(POINTERS)
     @described("pointers", *READ_ERRORS, answer=list[types.TopicPointerAnswer], headers=MORE)
-    async def list_all_pointers(asked: Asked = Depends(asked_page)) -> Response:
+    async def list_all_pointers(
+        caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
+    ) -> Response:
         """List the open pointers of all topics, the oldest first.
 
         One item for each topic in which a pointer is open. `holds`: readers with `isolation`
-        `read_committed` wait for it, because messages were published under it (`published`).
+        `read_committed` wait for it, because messages were published under it (`published`). Only
+        pointers in topics that the client manages are shown, and to the password for reading all.
         """
+
+        async def show_managed(found: Sequence[FoundPointer]) -> list[dict[str, Any]]:
+            pointers = await service.shown(found)
+            if caller.right.sees_all:
+                return pointers
+            manage = caller.right.manage
+            return [each for each in pointers if _topic_in(each) in manage]
+
         return await listed(
             asked,
             lambda after, most: service.select_all(most, key_in(after, PointerKey)),
             lambda each: each.key,
-            service.shown,
+            show_managed,
         )
 
     async def show_page(found: Sequence[OpenPointer]) -> list[dict[str, Any]]:
@@ -206,6 +233,10 @@ def add_pointers(
         await api.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
         return answer({"pointer": str(pointer), "state": decision, "topics": topics})
+
+
+def _topic_in(shown: dict[str, Any]) -> TopicName:
+    return TopicName(shown["namespace"], shown["topic"])
 
 
 async def pointer_of(request: Request, pointer: Pointer) -> int:

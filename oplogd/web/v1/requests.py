@@ -14,15 +14,18 @@ from oplogd.ingest.appends import Appends
 from oplogd.model.lease import Fence
 from oplogd.model.message import Message, ttl_seconds
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
-from oplogd.model.transaction import is_group_log
+from oplogd.model.operation import Operation
+from oplogd.model.transaction import DEFAULT_GROUP, group_log, is_group_log
 from oplogd.store.transactions import Commit
 from oplogd.topics.codec.codec import Codec, InvalidMessagesError, reading_publish
 from oplogd.topics.codec.codecs import MEDIA_TYPES, codec_of
 from oplogd.topics.poll import PollAnswer
 from oplogd.topics.publish import PublishService
-from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.begin import Begin
+from oplogd.topics.transactions.rules import Writing
 from oplogd.topics.transactions.service import TransactionService
+from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
+from oplogd.web.access.caller import Caller
 from oplogd.web.access.origin import is_from_page
 from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
@@ -46,55 +49,56 @@ _T = TypeVar("_T")
 class Api:
     """The parts common to all endpoints.
 
-    ``read`` to ``writable`` are dependencies: each checks the right needed by an endpoint. Those
-    of a topic return its name. Writes are refused while the agent stops.
+    ``reader`` and ``writer`` are dependencies that return the client of a request. The client
+    refuses what its right does not grant. Writes are refused while the agent stops.
     """
 
     def __init__(
         self,
-        rights: Rights[Request],
+        readers: ReadAuthenticator,
+        writers: WriteAuthenticator,
         bodies: BodyReader,
         appends: Appends,
         is_stopping: Callable[[], bool],
     ) -> None:
-        self.rights = rights
+        self._readers = readers
+        self._writers = writers
         self.bodies = bodies
         self.appends = appends
         self._is_stopping = is_stopping
-        self.reads, self.writes = [Depends(self.read)], [Depends(self.write)]
 
-    def require_write(self, request: Request, *name: str) -> None:
-        """Raise Problem unless the client may write a topic, or without a name the rest."""
-        self.rights.require(request, Right.WRITE, *(name or (SYSTEM,)))
+    async def reader(self, request: Request) -> Caller:
+        """Return the client of a request that reads. Raises Problem."""
+        return await self._readers.caller(request)
+
+    async def writer(self, request: Request) -> Caller:
+        """Return the client of a request that changes something. Raises Problem."""
+        caller = await self._writers.caller(request)
         refuse_stopping(self._is_stopping)
-
-    async def read(self, request: Request) -> None:
-        """Raise Problem unless the client may read what belongs to no topic."""
-        self.rights.require(request, Right.READ, SYSTEM)
-
-    async def write(self, request: Request) -> None:
-        """Raise Problem unless the client may write what belongs to no topic."""
-        self.require_write(request)
-
-    async def namespace(self, request: Request, namespace: NamespacePart) -> str:
-        """Return a namespace the client may read. Raises Problem."""
-        self.rights.require(request, Right.READ, check_name(namespace, "namespace"))
-        return namespace
+        return caller
 
     async def readable(
         self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:
         """Return a topic the client may read. Raises Problem."""
-        name = topic_name(namespace, topic)
-        self.rights.require(request, Right.READ, *name)
+        caller, name = await self.reader(request), topic_name(namespace, topic)
+        caller.require_read(name)
         return name
 
     async def writable(
         self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:
         """Return a topic the client may write. Raises Problem."""
-        name = topic_name(namespace, topic)
-        self.require_write(request, *name)
+        caller, name = await self.writer(request), topic_name(namespace, topic)
+        caller.require_write(name)
+        return name
+
+    async def manageable(
+        self, request: Request, namespace: NamespacePart, topic: TopicPart
+    ) -> TopicName:
+        """Return a topic the client may create, change or delete. Raises Problem."""
+        caller, name = await self.writer(request), topic_name(namespace, topic)
+        caller.require_manage(name)
         return name
 
     async def confirmed(self, work: Coroutine[Any, Any, _T], then: str = CONTINUES) -> _T:
@@ -115,6 +119,43 @@ async def committing_whole(service: TransactionService, appends: Appends, asked:
 async def given_fence(request: Request, _: FenceHeader = None) -> Fence | None:
     """Return the fence of a request, None without one. Raises Problem 400."""
     return fence_of(request)
+
+
+def allowed_fence(request: Request, caller: Caller) -> Fence | None:
+    """Return the fence of a request. Raises Problem 400, and 403 for a lease of others."""
+    fence = fence_of(request)
+    allow_fence(caller, fence)
+    return fence
+
+
+def allow_fence(caller: Caller, fence: Fence | None) -> None:
+    """Raise Problem 403 for a fence with a lease that the client may not use."""
+    if fence is not None:
+        caller.require_lease(fence.lease)
+
+
+def require_begin(caller: Caller, asked: Begin) -> None:
+    """Raise Problem 403 unless the client may begin a transaction, and write its records.
+
+    All writers share the commit log of the default group.
+    """
+    if asked.topic is not None:
+        caller.require_write(asked.topic)
+    elif asked.group is not None and asked.group != DEFAULT_GROUP:
+        caller.require_write(group_log(asked.group))
+    else:
+        caller.require_some_write()
+    if asked.writing is not None:
+        require_records(caller, asked.writing)
+
+
+def require_records(caller: Caller, writing: Writing) -> None:
+    """Raise Problem 403 unless the client may write all these records."""
+    for name in writing.topics:
+        caller.require_write(name)
+    if OPLOG in writing.topics:
+        contents = (each.content for each in writing.records)
+        caller.require_objects(each.key for each in contents if isinstance(each, Operation))
 
 
 def json_body(

@@ -11,8 +11,7 @@ from oplogd.model.names import OPLOG, TopicName
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.rights import Right, Rights
-from oplogd.web.access.authentication import credentials
+from oplogd.web.access.caller import Caller
 from oplogd.web.describe.document import READ_ERRORS, described
 from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
 from oplogd.web.http.plain import PlainRequest, Work
@@ -30,8 +29,7 @@ data: {"payload":"one"}
 class TopicStreams:
     """Answers requests with streams of topics."""
 
-    def __init__(self, rights: Rights[Request], known: KnownTopics, streams: Streams) -> None:
-        self._rights = rights
+    def __init__(self, known: KnownTopics, streams: Streams) -> None:
         self._known = known
         self._streams = streams
 
@@ -39,33 +37,33 @@ class TopicStreams:
         """Answer a request. Raises Problem and OplogError."""
         streams, name = self._streams, name_of(request)
         streams.require_accepted(request, "messages")
-        with streams.hub.refusing(credentials(request)):
-            self._rights.require(request, Right.READ, *name)
+        caller = await streams.reader_of(request, name)
         if name == OPLOG:
             with streams.hub.refusing("bad_request"):
                 isolation_of(request.query_params)
-            return await streams.operations(request)
+            return await streams.operations(request, caller)
         require_known(name)
         with streams.hub.refusing("bad_request"):
             asked = parse_topic_request(request.headers, request.query_params)
         topic = await self._known.look_up(name)
-        return await streams.answer(request, partial(self._connect, topic, asked))
+        return await streams.answer(request, caller, partial(self._connect, caller, topic, asked))
 
     def begin(self, name: TopicName, request: PlainRequest) -> Work | None:
         """Begin to answer by the short way."""
 
-        def parse(headers: Headers, query: QueryParams) -> Connect:
+        def parse(caller: Caller, headers: Headers, query: QueryParams) -> Connect:
             asked = parse_topic_request(headers, query)
 
             async def connect(address: str) -> StreamConsumer:
-                return await self._connect(await self._known.look_up(name), asked, address)
+                topic = await self._known.look_up(name)
+                return await self._connect(caller, topic, asked, address)
 
             return connect
 
-        return self._streams.begin_plain(request, parse)
+        return self._streams.begin_plain(request, name, parse)
 
     async def _connect(
-        self, topic: Topic, asked: TopicStreamRequest, address: str
+        self, caller: Caller, topic: Topic, asked: TopicStreamRequest, address: str
     ) -> StreamConsumer:
         connect_to = partial(
             self._streams.hub.connect_topic,
@@ -74,6 +72,7 @@ class TopicStreams:
             address=address,
             name=asked.name,
             isolation=asked.isolation,
+            credential=caller.credential,
         )
         try:
             return await connect_to(topic)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Response
 
-from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
+from oplogd.model.names import OPLOG, SYSTEM, TopicName, check_name, no_topic
 from oplogd.store import Store
 from oplogd.store.topics import Namespace, Topic
 from oplogd.stream.feeds import Feeds
@@ -19,9 +19,11 @@ from oplogd.topics.properties import (
     rules_shown,
     shown,
 )
+from oplogd.web.access.caller import Caller
+from oplogd.web.access.rights import Right
 from oplogd.web.describe import types
 from oplogd.web.describe.document import READ_ERRORS, WRITE_ERRORS, described
-from oplogd.web.describe.parameters import SchemaName
+from oplogd.web.describe.parameters import NamespacePart, SchemaName, TopicPart
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
@@ -34,6 +36,7 @@ from oplogd.web.v1.requests import (
     json_body,
     refuse_reserved,
     require_known,
+    topic_name,
 )
 
 NAMESPACES = "/v1/namespaces"
@@ -54,7 +57,7 @@ def add_topics(
     topics, appends = store.topics, api.appends
     body = json_body(api.bodies, parse_properties, _MAX_BYTES, of_any_type=True)
 
-    async def writable(name: TopicName = Depends(api.writable)) -> TopicName:
+    async def manageable(name: TopicName = Depends(api.manageable)) -> TopicName:
         """Return a topic that may be created, changed or deleted. Raises Problem."""
         refuse_reserved(name)
         return name
@@ -64,7 +67,7 @@ def add_topics(
         "topics", *(*WRITE_ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer
     )
     async def create_topic(
-        name: TopicName = Depends(writable), given: CheckedProperties = body
+        name: TopicName = Depends(manageable), given: CheckedProperties = body
     ) -> Response:
         """Create a topic.
 
@@ -79,7 +82,7 @@ def add_topics(
         "topics", *(*WRITE_ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer
     )
     async def change_topic(
-        name: TopicName = Depends(writable), given: CheckedProperties = body
+        name: TopicName = Depends(manageable), given: CheckedProperties = body
     ) -> Response:
         """Change the properties of a topic.
 
@@ -95,7 +98,7 @@ def add_topics(
 
     @app.delete(TOPIC)
     @described("topics", *WRITE_ERRORS, 404, 409)
-    async def delete_topic(name: TopicName = Depends(writable)) -> Response:
+    async def delete_topic(name: TopicName = Depends(manageable)) -> Response:
         """Delete a topic with its messages.
 
         A topic that is created again under this name is empty, and its ids go on ascending.
@@ -108,12 +111,16 @@ def add_topics(
 
     @app.get(TOPIC)
     @described("topics", *READ_ERRORS, 404, answer=types.TopicAnswer)
-    async def show_topic(name: TopicName = Depends(api.readable)) -> Response:
+    async def show_topic(
+        namespace: NamespacePart, topic: TopicPart, caller: Caller = Depends(api.reader)
+    ) -> Response:
         """Show a topic.
 
         Shows the time to live that counts, and the other properties that are not the default. The
         topic `system/oplog` holds the operations.
         """
+        name = topic_name(namespace, topic)
+        caller.require_seen(name)
         if name == OPLOG:
             return requests.shown(await show_oplog())
         require_known(name)
@@ -122,22 +129,39 @@ def add_topics(
     @app.get(TOPICS)
     @described("topics", *READ_ERRORS, answer=list[types.TopicAnswer], headers=MORE)
     async def list_topics(
-        namespace: str = Depends(api.namespace), asked: Asked = Depends(asked_page)
+        namespace: NamespacePart,
+        caller: Caller = Depends(api.reader),
+        asked: Asked = Depends(asked_page),
     ) -> Response:
         """List the topics of a namespace, sorted by name.
 
-        A namespace needs no creation: without topics the list is empty.
+        A namespace needs no creation: without topics the list is empty. Only topics that the client
+        may read, write or manage are shown.
         """
-        return await listed(asked, partial(read_page, namespace), _name, show_page)
+        check_name(namespace, "namespace")
+        right = caller.right
 
-    @app.get(NAMESPACES, dependencies=api.reads)
+        async def show_seen(found: Sequence[Topic | TopicName]) -> list[dict[str, Any]]:
+            return await show_page([each for each in found if right.may_see(_full_name(each))])
+
+        return await listed(asked, partial(read_page, namespace), _name, show_seen)
+
+    @app.get(NAMESPACES)
     @described("topics", *READ_ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
-    async def list_namespaces(asked: Asked = Depends(asked_page)) -> Response:
+    async def list_namespaces(
+        caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
+    ) -> Response:
         """List the namespaces that have topics, sorted by name.
 
-        The namespace `system` is always there: it has the topic `system/oplog`.
+        The namespace `system` is always there: it has the topic `system/oplog`. Only topics that
+        the client may read, write or manage count.
         """
-        return await listed(asked, read_namespaces, lambda each: each.name, as_they_are)
+
+        async def show_seen(found: Sequence[Namespace]) -> list[dict[str, Any]]:
+            seen = [await seen_in(each, caller.right) for each in found]
+            return [each._asdict() for each in seen if each.topics]
+
+        return await listed(asked, read_namespaces, lambda each: each.name, show_seen)
 
     @app.get("/v1/schemas/{name}")
     @described("topics", 404, answer=dict[str, Any])
@@ -178,8 +202,13 @@ def add_topics(
             found[SYSTEM] = own._replace(topics=own.topics + 1)
         return sorted(found.values())[:limit]
 
-    async def as_they_are(found: Sequence[Namespace]) -> list[dict[str, Any]]:
-        return [each._asdict() for each in found]
+    async def seen_in(namespace: Namespace, right: Right) -> Namespace:
+        """Return a namespace with the number of topics that a right shows."""
+        if right.sees_namespace(namespace.name):
+            return namespace
+        named = right.named_in(namespace.name)
+        there = [name == OPLOG or await topics.find(name) is not None for name in named]
+        return namespace._replace(topics=sum(there))
 
     async def existing(name: TopicName) -> Topic:
         topic = await topics.find(name)
@@ -194,8 +223,12 @@ def add_topics(
         return shown(OPLOG.topic, {"bytes": (await store.stats()).max_bytes})
 
 
+def _full_name(found: Topic | TopicName) -> TopicName:
+    return found.name if isinstance(found, Topic) else found
+
+
 def _name(found: Topic | TopicName) -> str:
-    return found.name.topic if isinstance(found, Topic) else found.topic
+    return _full_name(found).topic
 
 
 def _shown(topic: Topic, default_ttl: int) -> dict[str, Any]:

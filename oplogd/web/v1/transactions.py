@@ -9,9 +9,9 @@ from oplogd.model.once import once_key
 from oplogd.model.operation import format_ms
 from oplogd.model.transaction import State, parse_id
 from oplogd.store.transactions import Transaction
-from oplogd.topics.rights import Right
 from oplogd.topics.transactions import answers, begin, rules
 from oplogd.topics.transactions.service import TransactionService
+from oplogd.web.access.caller import Caller
 from oplogd.web.describe import types
 from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, WRITE_ERRORS, described
 from oplogd.web.describe.parameters import (
@@ -23,17 +23,21 @@ from oplogd.web.describe.parameters import (
     StateOfTransaction,
     Txn,
 )
-from oplogd.web.http.headers import fence_of, note_ignored
+from oplogd.web.http.headers import note_ignored
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     Api,
+    allow_fence,
+    allowed_fence,
     answer,
     committing_whole,
     continuing,
     given_fence,
     json_body,
+    require_begin,
     require_json,
+    require_records,
     shown,
 )
 
@@ -48,13 +52,16 @@ _ERRORS = (*BODY_ERRORS, 404, 409)
 def add_transactions(
     app: FastAPI, api: Api, service: TransactionService, ignored: IgnoredMembers
 ) -> None:
-    async def open_to(txn: Txn, fence: Fence | None = Depends(given_fence)) -> int:
+    async def open_to(
+        txn: Txn, caller: Caller = Depends(api.writer), fence: Fence | None = Depends(given_fence)
+    ) -> int:
         """Return the id of a transaction that takes requests with this fence. Raises Problem."""
+        allow_fence(caller, fence)
         with continuing():
             await service.require_fence(txn, fence)
         return txn
 
-    @app.post(TXNS, dependencies=api.writes)
+    @app.post(TXNS)
     @described(
         "transactions",
         *(*BODY_ERRORS, 404, 409, 412, 507),
@@ -65,7 +72,9 @@ def add_transactions(
         also={200: ("With `records`: the transaction is committed.", types.WholeAnswer)},
     )
     async def begin_transaction(
-        request: Request, fence: Fence | None = Depends(given_fence)
+        request: Request,
+        caller: Caller = Depends(api.writer),
+        fence: Fence | None = Depends(given_fence),
     ) -> Response:
         """Begin a transaction, or commit a whole one.
 
@@ -80,13 +89,11 @@ def add_transactions(
         The answer is that of a commit, with `txn`. If the request is refused, nothing commits. A
         repeated request is another transaction, unless it has `once`.
         """
+        allow_fence(caller, fence)
         found = Ignored()
         asked = (await read_begin(request, found))._replace(fence=fence)
-        if asked.topic is not None:
-            api.rights.require(request, Right.WRITE, *asked.topic)
+        require_begin(caller, asked)
         if asked.writing is not None:
-            for name in asked.writing.topics:
-                api.rights.require(request, Right.WRITE, *name)
             done = await committing_whole(service, api.appends, asked)
             body = await api.bodies.work(answers.encoding_commit(done, is_named=True))
             return Response(body, 200, HEADERS | note_ignored(request, found, ignored), JSON)
@@ -113,18 +120,18 @@ def add_transactions(
         topic see records at once, unless they read with `isolation` `read_committed`: then they see
         them after the commit. Operations always wait for the commit.
         """
-        api.require_write(request)
+        caller = await api.writer(request)
+        fence = allowed_fence(request, caller)
         id_ = parse_id(request.path_params["txn"])
         found = Ignored()
         with continuing():
-            await service.require_fence(id_, fence_of(request))
+            await service.require_fence(id_, fence)
             writing = await read_records(request, found)
-            for name in writing.topics:
-                api.rights.require(request, Right.WRITE, *name)
+            require_records(caller, writing)
             written = await api.appends.confirmed(service.write(id_, writing))
         return await show(written, HEADERS | note_ignored(request, found, ignored))
 
-    @app.post(f"{TXN}/commit", dependencies=api.writes)
+    @app.post(f"{TXN}/commit")
     @described(
         "transactions", *(*_ERRORS, 412), body=rules.CommitBody, answer=types.CommittedAnswer
     )
@@ -141,7 +148,7 @@ def add_transactions(
         done = await api.confirmed(service.commit(txn, count))
         return Response(await api.bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
 
-    @app.post(f"{TXN}/abort", dependencies=api.writes)
+    @app.post(f"{TXN}/abort")
     @described("transactions", *_ERRORS, body=rules.AbortBody, answer=types.TransactionAnswer)
     async def abort_transaction(
         txn: int = Depends(open_to),
@@ -154,18 +161,19 @@ def add_transactions(
         """
         return await show(await api.confirmed(service.abort(txn)))
 
-    @app.get(TXN, dependencies=api.reads)
+    @app.get(TXN)
     @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
-    async def show_transaction(txn: Txn) -> Response:
+    async def show_transaction(txn: Txn, caller: Caller = Depends(api.reader)) -> Response:
         """Show a transaction.
 
         A finished transaction is forgotten after a day.
         """
         return shown((await service.shown([await service.find(txn)]))[0])
 
-    @app.get(TXNS, dependencies=api.reads)
+    @app.get(TXNS)
     @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
     async def list_transactions(
+        caller: Caller = Depends(api.reader),
         state: StateOfTransaction = None,
         group: Group = None,
         limit: Limit = rules.DEFAULT_LIMIT,
@@ -182,18 +190,22 @@ def add_transactions(
             service.shown,
         )
 
-    @app.get(ONCE_KEY, dependencies=api.reads)
+    @app.get(ONCE_KEY)
     @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
-    async def show_once_key(key: str = Depends(key_of)) -> Response:
+    async def show_once_key(
+        caller: Caller = Depends(api.reader), key: str = Depends(key_of)
+    ) -> Response:
         """Show the newest committed transaction of a key: see `once` of a begin.
 
         It is never forgotten, unless the key is deleted.
         """
         return shown((await service.shown([await service.newest(key)]))[0])
 
-    @app.get(ONCE, dependencies=api.reads)
+    @app.get(ONCE)
     @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
-    async def list_once_keys(asked: Asked = Depends(asked_page)) -> Response:
+    async def list_once_keys(
+        caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
+    ) -> Response:
         """List the newest committed transaction of each key, sorted by key."""
         return await listed(
             asked,
@@ -202,9 +214,11 @@ def add_transactions(
             service.shown,
         )
 
-    @app.delete(ONCE_KEY, dependencies=api.writes, status_code=204)
+    @app.delete(ONCE_KEY, status_code=204)
     @described("transactions", *WRITE_ERRORS, 404, 409, status=204)
-    async def delete_once_key(key: str = Depends(key_of)) -> Response:
+    async def delete_once_key(
+        caller: Caller = Depends(api.writer), key: str = Depends(key_of)
+    ) -> Response:
         """Delete a key. After that its numbers can commit again."""
         await api.confirmed(service.forget_key(key))
         return Response(None, 204, HEADERS)

@@ -6,7 +6,7 @@ import pytest
 
 from oplogd.agent import Agent
 from oplogd.clock import SYSTEM, Clock, now_ms
-from oplogd.config.settings import parse
+from oplogd.config.command import parse
 from oplogd.model.event_id import Millis
 from oplogd.store.mongo import MongoStore
 from oplogd.stream.phases.start import Since, resolve

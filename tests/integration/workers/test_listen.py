@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oplogd.config.settings import parse
+from oplogd.config.command import parse
 from oplogd.errors import StartupError
 from oplogd.listen import Listeners, open_listeners
 

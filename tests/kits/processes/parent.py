@@ -100,7 +100,7 @@ async def _fill_caches() -> None:
     """
     from oplogc.http.client import http_client
     from oplogd import agent, http_server, server
-    from oplogd.config.settings import parse
+    from oplogd.config.command import parse
 
     settings = parse([], {})
     http_server.HttpServer(settings, agent.Agent(settings, server.make_store(settings), ()))

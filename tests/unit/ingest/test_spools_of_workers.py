@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.clock import SYSTEM
-from oplogd.config.settings import parse
+from oplogd.config.command import parse
 from oplogd.errors import StoreError
 from oplogd.ingest import writer as writer_module
 from oplogd.ingest.counters import IngestCounters

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from oplogd.errors import NotConfirmedError, StoreUnavailableError
 from oplogd.ingest.appends import Appends
@@ -19,19 +19,20 @@ from oplogd.topics.counters import TopicCounters
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import MessageQueue, PublishService
-from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.room import RecordRoom
 from oplogd.watch.health import Health
+from oplogd.web.access.rights import right_of
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import Refusals, add_error_handlers
-from oplogd.web.http.problem import Problem
 from oplogd.web.v1.messages import add_publish
 from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.requests import Api
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
+from tests.kits.web.keepers import Granting
 
 OWN, FOREIGN = TopicName("ns", "own"), TopicName("ns", "foreign")
+RIGHT = right_of({each: ["ns/own"] for each in ("read", "write", "manage")})
 PATH = "/v1/namespaces/ns/topics/own"
 AWAY = "store x: away"
 UNDER = {"transactionWritePointer": 5}
@@ -49,17 +50,8 @@ WRITES: list[tuple[str, Any, str]] = [
 ]
 
 
-class RightsOfTopics(Rights[Request]):
-    """Grants everything, except writing FOREIGN and reading anything but OWN."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda _: None, lambda _: None)
-
-    def require(
-        self, client: Request, right: Right, namespace: str, topic: str | None = None
-    ) -> None:
-        if (namespace, topic) == FOREIGN:
-            raise Problem(401, f"no right to {right.name.lower()} {FOREIGN}")
+def lacking(right: str) -> tuple[int, str]:
+    return 403, f"the right to {right} ns/foreign is missing"
 
 
 class Answer(NamedTuple):
@@ -93,7 +85,7 @@ class Bench:
         def stopping() -> bool:
             return self.stopping
 
-        api = Api(RightsOfTopics(), bodies, Appends(Health()), stopping)
+        api = Api(*Granting.both(RIGHT), bodies, Appends(Health()), stopping)
         add_publish(
             self.app, api, publisher, service, _no_intake(), IgnoredMembers(IngestCounters())
         )
@@ -195,7 +187,7 @@ def test_a_report_needs_the_right_to_write_each_topic() -> None:
         topics = [str(OWN), str(FOREIGN)]
         for end in ("commit", "abort"):
             answer = await bench.post(f"/v1/pointers/5/{end}", {"topics": topics})
-            assert (answer.status, answer.body["detail"]) == (401, "no right to write ns/foreign")
+            assert (answer.status, answer.body["detail"]) == lacking("write")
         assert await bench.kinds() == [], "nothing was decided"
         assert (await bench.post("/v1/pointers/5/commit", REPORT)).status == 200
         assert await bench.kinds() == ["commit"]
@@ -208,9 +200,9 @@ def test_each_request_needs_the_right_for_its_topic() -> None:
         path = PATH.replace(OWN.topic, FOREIGN.topic)
         for action in ("publish", "store", "rollback"):
             answer = await bench.post(f"{path}/{action}", MESSAGES)
-            assert (answer.status, answer.body["detail"]) == (401, "no right to write ns/foreign")
-        for action in ("pointers", "entries"):
+            assert (answer.status, answer.body["detail"]) == lacking("write")
+        for action, right in (("pointers", "manage"), ("entries", "read")):
             answer = await bench.request("GET", f"{path}/{action}")
-            assert (answer.status, answer.body["detail"]) == (401, "no right to read ns/foreign")
+            assert (answer.status, answer.body["detail"]) == lacking(right)
 
     run(work)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from oplog_kit.command.convert import Secret
 from oplog_kit.command.flags import flags_of
-from oplogd.config.settings import Settings, parse
+from oplogd.config.command import parse
+from oplogd.config.settings import Settings
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 
@@ -26,8 +28,9 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "capped_collection_size": None,
         "disk_reserve": None,
         "object_url": None,
-        "password": None,
-        "ingest_password": None,
+        "password": (),
+        "ingest_password": (),
+        "rights": None,
         "allowed_hosts": None,
         "max_queued_events": 100_000,
         "max_queued_bytes": 64 * MB,
@@ -89,7 +92,6 @@ def test_secrets_do_not_show() -> None:
         ],
         {},
     )
-    assert settings.password is not None
     for shown in (
         repr(settings),
         str(settings),
@@ -98,7 +100,7 @@ def test_secrets_do_not_show() -> None:
     ):
         assert "hunter2" not in shown
         assert "***" in shown
-    assert settings.password.reveal() == "hunter2"
+    assert settings.password == (Secret("hunter2"),)
 
 
 def test_settings_are_frozen() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from oplog_kit.command.convert import Secret
 from oplog_kit.listen import Address
-from oplogd.config.settings import command, parse
+from oplogd.config.command import command, parse
+from oplogd.config.secret_files import SecretFile, passwords_in
 from tests.kits.processes.command_lines import refusal
 
 KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
@@ -45,8 +46,8 @@ GOOD: list[tuple[str, str, Any]] = [
     ("--max-body-size", "512B", 512),
     ("--object-url", "http://a/{{type}}/{{id}}", "http://a/{{type}}/{{id}}"),
     ("--object-url", "http://a/{{id}}", "http://a/{{id}}"),
-    ("--password", "s3cret", Secret("s3cret")),
-    ("--ingest-password", " spaces stay ", Secret(" spaces stay ")),
+    ("--password", "s3cret", (Secret("s3cret"),)),
+    ("--ingest-password", " spaces stay ", (Secret(" spaces stay "),)),
     ("--allowed-hosts", "oplog", frozenset({"oplog"})),
     (
         "--allowed-hosts",
@@ -170,23 +171,29 @@ def test_a_switch_reads_words_from_its_variable(text: str, value: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "password"),
+    ("content", "passwords"),
     [
-        (b"abc", "abc"),
-        (b"abc\n", "abc"),
-        (b"abc\r\n", "abc"),
-        (b"abc\n\n", "abc\n"),
-        (b" a ", " a "),
+        (b"abc", ["abc"]),
+        (b"abc\n", ["abc"]),
+        (b"abc\r\nnew\r\n", ["abc", "new"]),
+        (b"abc\n\nnew\nabc", ["abc", "new"]),
+        (b" a ", [" a "]),
     ],
 )
-def test_a_password_file_loses_one_newline(tmp_path: Path, content: bytes, password: str) -> None:
+def test_a_password_file_has_one_password_per_line(
+    tmp_path: Path, content: bytes, passwords: list[str]
+) -> None:
     file = tmp_path / "password"
     file.write_bytes(content)
     settings = parse(["--password-file", str(file)], {"OPLOGD_INGEST_PASSWORD_FILE": str(file)})
-    assert settings.password == settings.ingest_password == Secret(password)
+    for given in (settings.password, settings.ingest_password):
+        (found,) = given
+        assert isinstance(found, SecretFile)
+        assert passwords_in(found.text) == passwords
+        assert "abc" not in repr(found)
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n", b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n", b" \n\t\n", b"\xff"])
 def test_a_password_file_without_a_password_is_refused(
     tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.budget import Budgets
@@ -14,31 +14,19 @@ from oplogd.ingest.ignored import IgnoredMembers
 from oplogd.model.names import TopicName
 from oplogd.store.transactions import RecordLimits
 from oplogd.topics.known import KnownTopics
-from oplogd.topics.rights import Right, Rights
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.watch.health import Health
+from oplogd.web.access.rights import right_of
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import Refusals, add_error_handlers
-from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import Api
 from oplogd.web.v1.transactions import TXNS, add_transactions
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_transactions import MemoryTransactions
+from tests.kits.web.keepers import Granting
 
 OWN, FOREIGN = TopicName("ns", "own"), TopicName("ns", "foreign")
-
-
-class RightsOfTopics(Rights[Request]):
-    """Grants everything except writing FOREIGN."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda _: None, lambda _: None)
-
-    def require(
-        self, client: Request, right: Right, namespace: str, topic: str | None = None
-    ) -> None:
-        if (right, namespace, topic) == (Right.WRITE, *FOREIGN):
-            raise Problem(401, f"no right to write {FOREIGN}")
+RIGHT = right_of({"write": ["ns/own"]})
 
 
 async def post(app: FastAPI, path: str, body: Any) -> tuple[int, Any]:
@@ -72,7 +60,7 @@ async def app_with_topics() -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, Refusals())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    api = Api(RightsOfTopics(), bodies, Appends(Health()), lambda: False)
+    api = Api(*Granting.both(RIGHT), bodies, Appends(Health()), lambda: False)
     add_transactions(app, api, service, IgnoredMembers(IngestCounters()))
     return app
 
@@ -91,7 +79,7 @@ def test_one_record_without_the_right_refuses_all(last: TopicName) -> None:
         if last == OWN:
             assert (status, answer["records"]) == (200, 3)
             return
-        assert (status, answer["detail"]) == (401, "no right to write ns/foreign")
+        assert (status, answer["detail"]) == (403, "the right to write ns/foreign is missing")
         status, answer = await post(app, f"{path}/commit", {"records": 1})
         assert status == 409, "nothing was stored"
 
@@ -102,6 +90,6 @@ def test_a_transaction_of_a_topic_needs_the_right_to_write_it() -> None:
     async def work() -> None:
         app = await app_with_topics()
         assert (await post(app, TXNS, {"topic": str(OWN)}))[0] == 201
-        assert (await post(app, TXNS, {"topic": str(FOREIGN)}))[0] == 401
+        assert (await post(app, TXNS, {"topic": str(FOREIGN)}))[0] == 403
 
     asyncio.run(work())

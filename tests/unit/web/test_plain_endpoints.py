@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from oplog_kit.command.convert import Secret
 from oplogd.clock import SYSTEM
 from oplogd.decode.faults import FaultyError
 from oplogd.decode.media_types import JSON, NDJSON
@@ -32,6 +31,7 @@ from oplogd.web.http.problem import Problem
 from oplogd.web.oplog.ingest import Ingest
 from oplogd.web.v1.plain import PlainMessages, PlainTransactions, find_of_topic
 from oplogd.web.v1.requests import committing_whole
+from tests.kits.web.keepers import keeper_of
 
 ONE = b'{"event":"insert","type":"video","id":"1"}'
 UNKNOWN = ONE[:-1] + b',"more":1}'
@@ -51,8 +51,9 @@ class Bench:
         self.is_stopping = False
         self.budgets = Budgets.of(1 << 20, 30.0)
         self.queue = IngestQueue(100, 1 << 20)
-        self.writers = WriteAuthenticator(Secret(password) if password else None, (), SYSTEM)
-        self.readers = ReadAuthenticator(Secret(password) if password else None, (), SYSTEM)
+        keeper = keeper_of(password)
+        self.writers = WriteAuthenticator(keeper, (), SYSTEM)
+        self.readers = ReadAuthenticator(keeper, (), SYSTEM)
         bodies = self.bodies = BodyReader(self.budgets, 1_000)
         intake = Intake(self.queue, self.queue, self.counters, Health().part("writer"))
         ignored = IgnoredMembers(self.counters)

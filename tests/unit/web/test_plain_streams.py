@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from oplog_kit.command.convert import Secret
 from oplogd.clock import SYSTEM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
@@ -14,6 +13,7 @@ from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.oplog.stream import Streams
 from oplogd.web.v1.stream import TopicStreams
+from tests.kits.web.keepers import keeper_of
 
 RIGHT, WRONG = b"Basic OnNlY3JldA==", b"Basic Ondyb25n"
 NAME = TopicName("shop", "a")
@@ -44,10 +44,9 @@ class Bench:
         self.asked: list[str] = []
         self.connected: list[dict[str, Any]] = []
         hub: Any = self
-        self.readers = ReadAuthenticator(Secret(password) if password else None, (), SYSTEM)
+        self.readers = ReadAuthenticator(keeper_of(password), (), SYSTEM)
         self.streams = Streams(hub, self.readers, lambda: self.is_stopping, 10)
-        unused: Any = None
-        self.topics = TopicStreams(unused, hub, self.streams)
+        self.topics = TopicStreams(hub, self.streams)
 
     async def connect(self, position: object, filter_: object, **given: Any) -> str:
         self.connected.append({"position": position, "filter": filter_, **given})

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.config.settings import Settings, parse
+from oplogd.config.command import parse
+from oplogd.config.settings import Settings
 from oplogd.errors import SettingError
 from oplogd.workers.division import DIVIDED, divided
 from tests.kits.models.properties import examples

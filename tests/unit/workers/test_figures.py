@@ -21,7 +21,7 @@ from oplogd.stream.ring.filters import Filter
 from oplogd.topics.counters import OTHER
 from oplogd.watch.bounded import QUEUE_OF_A_WORKER, THE_QUEUE
 from oplogd.web.figures.metrics import METRICS, render
-from oplogd.web.figures.status import StatusReport
+from oplogd.web.figures.status import Shown, StatusReport
 from oplogd.web.figures.worker import Told
 from oplogd.workers.workers import Worker, Workers
 from tests.kits.clock.virtual import VirtualClock
@@ -71,11 +71,11 @@ class Bench:
         )
 
     async def status(self, number: int = 0, *, private: bool = False) -> dict[str, Any]:
-        return await self.reports[number].members(private=private)
+        return await self.reports[number].members(Shown.ALL if private else Shown.PUBLIC)
 
     async def metrics(self, number: int = 0) -> dict[tuple[str, str], float]:
         """Return the samples by name and by the value of their first label."""
-        text = render(await self.reports[number].figures()).decode()
+        text = render(await self.reports[number].figures(Shown.PUBLIC)).decode()
         return {
             (sample.name, next(iter(sample.labels.values()), "")): sample.value
             for family in text_string_to_metric_families(text)

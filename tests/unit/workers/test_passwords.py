@@ -17,6 +17,7 @@ from oplogd.web.app import create_web
 from oplogd.web.http.plain import PlainRequest
 from oplogd.workers.workers import Worker, Workers
 from tests.kits.clock.virtual import VirtualClock
+from tests.kits.web.keepers import keeper_of
 
 READER = "gehéim"
 BASIC = httpx.BasicAuth("", READER)
@@ -28,7 +29,7 @@ MakeWorker = Callable[..., httpx.AsyncClient]
 async def make_worker() -> MakeWorker:
     """Make clients of a worker of two. Each call makes the worker anew, as after a kill."""
     workers, clock = Workers(2), VirtualClock()
-    settings = Settings(password=Secret(READER), max_upload_memory=65536, max_body_size=10**6)
+    settings = Settings(password=(Secret(READER),), max_upload_memory=65536, max_body_size=10**6)
 
     def make(number: int, address: str = HERE) -> httpx.AsyncClient:
         worker = Worker(workers, number)
@@ -93,19 +94,25 @@ async def test_a_body_too_large_for_the_part_of_a_worker_is_refused_with_the_rea
 def test_a_plain_request_is_judged_by_the_limits_of_all_workers() -> None:
     workers, clock = Workers(2), VirtualClock()
     one, other = (
-        WriteAuthenticator(Secret("secret"), (), clock.clock, workers=workers) for _ in range(2)
+        WriteAuthenticator(
+            keeper_of("secret", clock.clock, Worker(workers, number)),
+            (),
+            clock.clock,
+            workers=workers,
+        )
+        for number in range(2)
     )
 
     def plain(credentials: bytes) -> PlainRequest:
         return PlainRequest({b"authorization": b"Basic " + credentials}, bytearray(), HERE)
 
     right, guess = plain(b"OnNlY3JldA=="), plain(b"Ondyb25n")
-    assert [each.admits_plain(guess) for each in (one, other)] == [False, False]
-    assert [each.admits_plain(right) for each in (one, other)] == [True, True]
+    assert [each.plain_caller(guess) for each in (one, other)] == [None, None]
+    assert [each.plain_caller(right) is None for each in (one, other)] == [False, False]
     limiter: Any = other._limiter
     for number in range(ADDRESS.burst):
         assert limiter.judge(HERE, b"%d" % number, is_right=False) == 0
-    assert not one.admits_plain(right)
+    assert one.plain_caller(right) is None
 
 
 def test_a_secret_is_the_same_for_all_workers_and_another_for_each_purpose_and_run() -> None:

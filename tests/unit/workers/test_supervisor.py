@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oplogd.config.settings import parse
+from oplogd.config.command import parse
 from oplogd.host.link import DRAIN, MAX_WORD, READY, SHUT, STOP, pair
 from oplogd.listen import Listeners
 from oplogd.supervise.place import Place, State

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from oplogd.web.access.signing import ExpiringSigner, Purpose
+from oplogd.web.access.signing import ExpiringSigner, Purpose, signing_key
 from tests.contract.wire.store_kinds import on_one_store
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.passwords import OPTIONS, READER, basic, get_token, sign_in
@@ -83,8 +83,8 @@ def test_the_password_is_checked_before_the_body(guarded: Target) -> None:
 def test_no_token_is_logged_or_repeated_in_an_answer(other: Agent) -> None:
     target = Target.of(other)
     good = get_token(target)
-    bad = ExpiringSigner("another").sign(Purpose.TOKEN, int(time.time()) + 60)
-    expired = ExpiringSigner(READER).sign(Purpose.TOKEN, 1)
+    bad = ExpiringSigner(signing_key("another")).sign(Purpose.TOKEN, int(time.time()) + 60)
+    expired = ExpiringSigner(signing_key(READER)).sign(Purpose.TOKEN, 1)
     for token in (good, bad, expired):
         for method, path, headers in (
             ("GET", "/ops", {}),

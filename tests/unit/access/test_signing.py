@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplog_kit.command.convert import Secret
 from oplogd.web.access.authentication import ReadAuthenticator
-from oplogd.web.access.signing import ExpiringSigner, Purpose
+from oplogd.web.access.signing import ExpiringSigner, Purpose, signing_key
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
+from tests.kits.web.keepers import keeper_of
+
+
+def signer_of(password: str) -> ExpiringSigner:
+    return ExpiringSigner(signing_key(password))
+
 
 # Made by the first test that needs them: a key takes 40 ms.
 SIGNER, SAME, OTHER = (
-    cache(partial(ExpiringSigner, password)) for password in ("gehéim", "gehéim", "geheim")
+    cache(partial(signer_of, password)) for password in ("gehéim", "gehéim", "geheim")
 )
 NOW = 1_800_000_000
 BASE64URL = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -41,15 +46,17 @@ def test_every_agent_with_the_password_accepts_a_value_until_it_expires(
 @pytest.mark.parametrize("purpose", Purpose)
 def test_a_signed_value_is_valid_for_exactly_the_seconds_asked_for(purpose: Purpose) -> None:
     clock = VirtualClock(NOW * 1000 + 999)
-    reader = ReadAuthenticator(Secret("gehéim"), (), clock.clock)
-    value, expires = reader.sign(purpose, 60)
+    keeper = keeper_of("gehéim", clock.clock)
+    reader = ReadAuthenticator(keeper, (), clock.clock)
+    (caller,) = keeper.credentials.shared["reading"].values()
+    value, expires = reader.sign(caller, purpose, 60)
     assert expires == NOW + 60
     assert SIGNER().expiry(purpose, value, NOW + 59.999) == expires
     assert SIGNER().expiry(purpose, value, NOW + 60) is None
 
 
 def test_agents_of_all_releases_sign_alike() -> None:
-    signer = ExpiringSigner("secret")
+    signer = signer_of("secret")
     assert signer.sign(Purpose.COOKIE, 1_700_000_000) == (
         "1700000000.A2_hbm1xnujGdmOTxcK3FZIhoCNJd-DhN17ZquW5dlQ"
     )
@@ -125,7 +132,7 @@ def test_the_costly_key_is_derived_once(monkeypatch: pytest.MonkeyPatch) -> None
         return derive(*args, **kwargs)
 
     monkeypatch.setattr(hashlib, "scrypt", counting)
-    signer = ExpiringSigner("secret")
+    signer = signer_of("secret")
     for purpose in Purpose:
         assert signer.expiry(purpose, signer.sign(purpose, NOW), NOW - 1) == NOW
     assert len(calls) == 1

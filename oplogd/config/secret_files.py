@@ -1,0 +1,69 @@
+"""Files with secrets that an agent reads again when they change."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from oplog_kit.disk import read_text
+from oplogd.config import values
+
+# More is no rotation. Each password for reading costs 50 ms once.
+MAX_PASSWORDS = 32
+_MAX_BYTES = 4_096
+
+
+class SecretFile:
+    """A file that was read at the start. Its content is in no repr.
+
+    ``flag``: that named it. ``is_regular``: False for a pipe, which can be read only once.
+    """
+
+    __slots__ = ("flag", "is_regular", "path", "text")
+
+    def __init__(self, flag: str, path: Path, text: str) -> None:
+        self.flag = flag
+        self.path = path
+        self.text = text
+        self.is_regular = path.is_file()
+
+    def __repr__(self) -> str:
+        return f"SecretFile({self.flag})"
+
+
+def secret_file(flag: str) -> Callable[[str], SecretFile]:
+    """Return a conversion from a path to its file."""
+
+    def convert(text: str) -> SecretFile:
+        return SecretFile(flag, values.path(text), read_text(text))
+
+    return convert
+
+
+def password_file(flag: str) -> Callable[[str], SecretFile]:
+    """Return a conversion from a path to a file of passwords."""
+    read = secret_file(flag)
+
+    def convert(text: str) -> SecretFile:
+        file = read(text)
+        try:
+            passwords_in(file.text)
+        except ValueError as error:
+            raise ValueError(f"{text!r} {error}") from None
+        return file
+
+    return convert
+
+
+def passwords_in(text: str) -> list[str]:
+    """Return the passwords in a text, one per line. Raises ValueError if there is none.
+
+    The message continues the name of a file. Blank lines do not count.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    found = list(dict.fromkeys(line for line in lines if line.strip()))
+    if not found:
+        raise ValueError("is empty")
+    if any(len(each.encode()) > _MAX_BYTES for each in found):
+        raise ValueError(f"has a password of more than {_MAX_BYTES:,} bytes")
+    if len(found) > MAX_PASSWORDS:
+        raise ValueError(f"has {len(found):,} passwords, at most {MAX_PASSWORDS} are possible")
+    return found

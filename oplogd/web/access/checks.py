@@ -1,0 +1,44 @@
+"""Costly checks of passwords: few at a time, in threads, and each password once."""
+
+import asyncio
+
+from oplogd.web.access.caller import Caller
+from oplogd.web.access.credentials import Credentials
+from oplogd.web.http.problem import Problem
+
+# Each takes 50 ms of a core and 16 MiB.
+_AT_A_TIME = 2
+_MAX_WAITING = 64
+
+
+class Checks:
+    """Runs checks. One password that several requests carry is checked once."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+        self._running: dict[tuple[Credentials, bytes], asyncio.Task[Caller | None]] = {}
+
+    async def run(
+        self, credentials: Credentials, attempt: bytes, name: str, password: bytes
+    ) -> Caller | None:
+        """Return the caller with a password, None if it is wrong.
+
+        ``attempt``: stands for the password. Raises Problem 503 if too many wait.
+        """
+        key = credentials, attempt
+        task = self._running.get(key)
+        if task is None:
+            if len(self._running) >= _MAX_WAITING:
+                raise Problem(503, "too many passwords wait for their check", {"Retry-After": "1"})
+            checking = self._check(credentials, attempt, name, password)
+            task = self._running[key] = asyncio.create_task(checking, name="check of a password")
+            task.add_done_callback(lambda _: self._running.pop(key))
+        return await asyncio.shield(task)
+
+    async def _check(
+        self, credentials: Credentials, attempt: bytes, name: str, password: bytes
+    ) -> Caller | None:
+        async with self._turns:
+            caller = await asyncio.to_thread(credentials.check, name, password)
+        credentials.keep(attempt, caller)
+        return caller

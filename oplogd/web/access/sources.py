@@ -1,0 +1,122 @@
+"""The flags and files that hold passwords and rights. Reads the files."""
+
+from collections.abc import Callable, Sequence
+
+from oplog_kit.command.convert import Secret
+from oplog_kit.disk import read_text
+from oplogd.config.secret_files import SecretFile, passwords_in
+from oplogd.config.settings import Settings
+from oplogd.errors import SettingError
+from oplogd.web.access.credentials import Content
+from oplogd.web.access.principals import principals_in
+from oplogd.web.access.signing import signing_key
+
+
+class Sources:
+    """The passwords and rights that the settings name. Raises SettingError for a bad file."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._reading = _Passwords(settings.password)
+        self._writing = _Passwords(settings.ingest_password)
+        rights = [settings.rights] if settings.rights else []
+        self._rights = [_Watched(each, principals_in) for each in rights]
+        files = [*self._reading.files, *self._writing.files, *self._rights]
+        self._watched = [each for each in files if each.file.is_regular]
+        self._is_closed = bool(rights)
+        for each in self._rights:
+            each.check()
+        # The keys of the passwords for reading.
+        self._keys: dict[str, bytes] = {}
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there is a file to look at."""
+        return bool(self._watched)
+
+    def look(self) -> Content | None:
+        """Look at the files. Return the content if it or an error has changed.
+
+        Reads files, and takes 50 ms for each new password: call it in a thread.
+        """
+        has_changed = [each.look() for each in self._watched]
+        return self.content() if any(has_changed) else None
+
+    def content(self) -> Content:
+        """Return the content of flags and files as they were last valid."""
+        reading = self._reading.passwords()
+        self._keys = {each: self._keys.get(each) or signing_key(each) for each in reading}
+        return Content(
+            reading=self._keys,
+            writing=self._writing.passwords(),
+            principals={
+                name: principal
+                for each in self._rights
+                for name, principal in principals_in(each.text).items()
+            },
+            is_closed=self._is_closed,
+            errors=tuple(each.error for each in self._watched if each.error),
+        )
+
+
+class _Watched:
+    """A file. ``text``: its last valid content.
+
+    A content counts after two equal looks, because it may be half written.
+    """
+
+    def __init__(self, file: SecretFile, check: Callable[[str], object]) -> None:
+        self.file = file
+        self.text = file.text
+        self.error: str | None = None
+        self._check = check
+        self._seen: tuple[str | None, str | None] = file.text, None
+
+    def check(self) -> None:
+        """Raise SettingError if the content at the start is not valid."""
+        try:
+            self._check(self.text)
+        except ValueError as error:
+            raise SettingError(f"{self.file.flag}: {str(self.file.path)!r} {error}") from None
+
+    def look(self) -> bool:
+        """Return whether the content or the error has changed."""
+        seen, self._seen = self._seen, self._read()
+        if seen != self._seen:
+            return False
+        text, error = seen
+        if text == self.text:
+            error = None
+        elif text is not None:
+            try:
+                self._check(text)
+            except ValueError as fault:
+                error = f"{self.file.path.name!r} {fault}"
+            else:
+                self.text, self.error = text, None
+                return True
+        shown = error and f"{self.file.flag}: {error}; the content before it stays in use"
+        has_changed = shown != self.error
+        self.error = shown
+        return has_changed
+
+    def _read(self) -> tuple[str | None, str | None]:
+        """Return the content, or the reason why there is none."""
+        try:
+            return read_text(self.file.path, self.file.path.name), None
+        except ValueError as error:
+            return None, str(error)
+
+
+class _Passwords:
+    """Passwords of one subject."""
+
+    def __init__(self, given: Sequence[Secret | SecretFile]) -> None:
+        self._given = [each.reveal() for each in given if isinstance(each, Secret)]
+        files = [each for each in given if isinstance(each, SecretFile)]
+        self.files = [_Watched(each, passwords_in) for each in files]
+
+    def passwords(self) -> list[str]:
+        found = list(self._given)
+        for file in self.files:
+            found += passwords_in(file.text)
+        return list(dict.fromkeys(found))
