@@ -77,8 +77,8 @@ def test_a_narrowed_right_grants_what_both_grant(
         for name in NAMES:
             in_both = name in getattr(maker, member) and name in getattr(asked, member)
             assert (name in getattr(both, member)) == in_both
-    for name in LEASES:
-        assert (name in both.leases) == (name in maker.leases and name in asked.leases)
+    for lease in LEASES:
+        assert (lease in both.leases) == (lease in maker.leases and lease in asked.leases)
     for member in ("types", "parents"):
         sets = [
             each for each in (getattr(maker, member), getattr(asked, member)) if each is not None
@@ -125,7 +125,6 @@ def test_the_shared_passwords_grant_all_of_their_side() -> None:
 
 
 SECRET = "sesame"
-SEEN = "read, write or manage a/x"
 
 
 @pytest.mark.parametrize(

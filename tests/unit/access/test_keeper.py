@@ -1,0 +1,277 @@
+"""All workers have the same credentials at once, and each costly check runs once."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+
+from oplogd.config.command import parse
+from oplogd.web.access.attempts import ADDRESS
+from oplogd.web.access.authentication import Authenticator, ReadAuthenticator, WriteAuthenticator
+from oplogd.web.access.credentials import Credentials
+from oplogd.web.access.keeper import LOOK_SECONDS, Keeper
+from oplogd.web.access.signing import Purpose
+from oplogd.web.access.sources import Sources
+from oplogd.web.http.plain import PlainRequest
+from oplogd.web.http.problem import Problem
+from oplogd.workers.workers import Worker, Workers
+from tests.kits.clock.virtual import VirtualClock
+
+# Of the passwords "ada's" and "bob's", cheap: of one block.
+ADA = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$eZrN9+Lobgu+oFGuitRRHArZSn9Kn/Z9aIz3/C4UQsc"
+BOB = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$jWNAjTfF16W5iPjWo3g/Ww6baXZf3jHZjBR/w7LHu2U"
+RIGHTS = f"""
+[ada]
+password_hash = "{ADA}"
+read = ["shop/*"]
+[bob]
+password_hash = ["{BOB}", "{ADA}"]
+write = ["shop/*"]
+"""
+
+
+class Bench:
+    """The access of an agent with a file of principals and the shared password ``shared``."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        self.file = folder / "rights.toml"
+        self.file.write_text(RIGHTS)
+        self.clock = VirtualClock()
+        self.settings = parse(["--rights", str(self.file), *flags], {})
+        self.keeper = self.worker(None)
+
+    def worker(self, worker: Worker | None) -> Keeper:
+        return Keeper(Sources(self.settings), self.clock.clock, worker)
+
+    def readers(self, keeper: Keeper | None = None) -> ReadAuthenticator:
+        return ReadAuthenticator(keeper or self.keeper, (), self.clock.clock)
+
+    def writers(self, keeper: Keeper | None = None) -> WriteAuthenticator:
+        return WriteAuthenticator(keeper or self.keeper, (), self.clock.clock)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, "--password", "shared")
+
+
+def basic(user: str, password: str) -> bytes:
+    return b"Basic " + base64.b64encode(f"{user}:{password}".encode())
+
+
+def request(user: str, password: str, address: str = "192.0.2.1") -> HTTPConnection:
+    headers = [(b"authorization", basic(user, password))]
+    return HTTPConnection(
+        {"type": "http", "headers": headers, "query_string": b"", "client": (address, 1)}
+    )
+
+
+def plain(user: str, password: str) -> PlainRequest:
+    return PlainRequest({b"authorization": basic(user, password)}, bytearray(), "192.0.2.1")
+
+
+async def name_of(side: Authenticator, user: str, password: str, **given: Any) -> str | int | None:
+    """Return the name of the client, or the status of its refusal."""
+    try:
+        return (await side.caller(request(user, password, **given))).name
+    except Problem as problem:
+        return problem.status
+
+
+async def test_the_user_name_chooses_the_password(bench: Bench) -> None:
+    readers, writers = bench.readers(), bench.writers()
+    for user, password, reading, writing in (
+        ("ada", "ada's", "user:ada", "user:ada"),
+        ("bob", "bob's", "user:bob", "user:bob"),
+        ("bob", "ada's", "user:bob", "user:bob"),
+        ("anybody", "shared", "password", 401),
+        ("", "shared", "password", 401),
+        ("ada", "shared", 401, 401),
+        ("anybody", "ada's", 401, 401),
+        ("Ada", "ada's", 401, 401),
+    ):
+        assert await name_of(readers, user, password) == reading, (user, password)
+        assert await name_of(writers, user, password) == writing, (user, password)
+
+
+async def test_a_password_is_checked_once_and_then_goes_the_short_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[tuple[str, bytes]] = []
+    check = Credentials.check
+
+    def counting(self: Credentials, name: str, password: bytes) -> Any:
+        checked.append((name, password))
+        return check(self, name, password)
+
+    monkeypatch.setattr(Credentials, "check", counting)
+    readers, writers = bench.readers(), bench.writers()
+    assert readers.plain_caller(plain("ada", "ada's")) is None
+    names = await asyncio.gather(*(name_of(readers, "ada", "ada's") for _ in range(20)))
+    assert names == ["user:ada"] * 20
+    assert await name_of(writers, "ada", "ada's") == "user:ada"
+    caller = readers.plain_caller(plain("ada", "ada's"))
+    assert caller is not None
+    assert caller.name == "user:ada"
+    assert checked == [("ada", b"ada's")]
+    for _ in range(3):
+        assert await name_of(readers, "ada", "wrong") == 401
+        assert await name_of(readers, "nobody", "wrong") == 401
+    assert readers.plain_caller(plain("ada", "wrong")) is None
+    assert checked[1:] == [("ada", b"wrong"), ("nobody", b"wrong")], "a name that is none as well"
+    assert await name_of(readers, "nobody", "shared") == "password"
+    assert len(checked) == 3, "the shared password costs no check"
+
+
+async def test_guesses_are_limited_before_they_are_checked(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = bench.readers()
+    checked: list[bytes] = []
+
+    def refusing(_: Credentials, __: str, password: bytes) -> None:
+        checked.append(password)
+
+    monkeypatch.setattr(Credentials, "check", refusing)
+    statuses = [await name_of(readers, "ada", f"{n}") for n in range(ADDRESS.burst + 3)]
+    assert statuses == [401] * ADDRESS.burst + [429] * 3
+    assert len(checked) == ADDRESS.burst
+    assert await name_of(readers, "ada", "one more", address="198.51.100.1") == 401
+
+
+async def test_too_many_waiting_checks_are_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = asyncio.Event()
+    most = 0
+    running = 0
+
+    async def to_thread(*_: object) -> None:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        await held.wait()
+        running -= 1
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    readers = bench.readers()
+    asked = [
+        asyncio.create_task(name_of(readers, "ada", f"{n}", address=f"10.{n}.0.1"))
+        for n in range(70)
+    ]
+    done, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    assert [task.result() for task in done] == [503] * 6
+    held.set()
+    await asyncio.gather(*asked)
+    assert most == 2, "at a time"
+
+
+async def test_a_verdict_ends_with_the_credentials_it_was_made_with(bench: Bench) -> None:
+    async with running(bench.keeper, bench.clock) as look:
+        readers = bench.readers()
+        caller = await readers.caller(request("ada", "ada's"))
+        assert readers.is_valid(caller.credential)
+        value, _ = readers.sign(caller, Purpose.TOKEN, 60)
+        bench.file.write_text(RIGHTS.replace('read = ["shop/*"]', 'read = ["shop/orders"]'))
+        await look()
+        await look()
+        assert not readers.is_valid(caller.credential)
+        assert readers.plain_caller(plain("ada", "ada's")) is None
+        now = await readers.caller(request("ada", "ada's"))
+        assert now.right != caller.right
+        signed = bench.keeper.credentials.signed(Purpose.TOKEN, value, 0)
+        assert signed is not None
+        assert signed.right == now.right, "a token has the present right of its maker"
+        bench.file.write_text(RIGHTS.replace(f'"{ADA}"\nread', f'"{BOB}"\nread'))
+        await look()
+        await look()
+        assert bench.keeper.credentials.signed(Purpose.TOKEN, value, 0) is None
+        assert await name_of(readers, "ada", "ada's") == 401
+        assert await name_of(readers, "ada", "bob's") == "user:ada"
+
+
+def test_signed_values_of_a_principal_name_it_and_nobody_else(bench: Bench) -> None:
+    credentials = bench.keeper.credentials
+    ada, bob = (credentials.check(name, f"{name}'s".encode()) for name in ("ada", "bob"))
+    assert ada is not None
+    assert bob is not None
+    for purpose in Purpose:
+        value = credentials.sign(ada, purpose, 100)
+        found = credentials.signed(purpose, value, 99)
+        assert found is not None
+        assert (found.name, found.until, found.right) == ("user:ada", 100, ada.right)
+        assert credentials.signed(purpose, value, 100) is None
+        assert credentials.signed(purpose, value.replace(".ada.", ".bob."), 99) is None
+        assert credentials.signed(purpose, value.replace(".ada.", "."), 99) is None
+        assert credentials.signed(purpose, value.replace(".ada.", "..ada."), 99) is None
+        assert credentials.sign(bob, purpose, 100) != value
+
+
+async def test_a_change_that_one_worker_has_seen_holds_at_all_at_once(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, "--password", "shared")
+    workers = Workers(2)
+    one, other = (bench.worker(Worker(workers, number)) for number in range(2))
+    async with running(one, bench.clock) as look:
+        bench.file.write_text(RIGHTS.replace("[bob]", "[eve]"))
+        await look()
+        await look()
+        assert one.credentials.is_principal("eve")
+        assert other.credentials.is_principal("eve"), "without a look of its own"
+        assert not other.credentials.is_principal("bob")
+        late = bench.worker(Worker(workers, 1))
+        assert late.credentials.is_principal("eve"), "its settings are older"
+        assert one.digest(b"x") == other.digest(b"x") == late.digest(b"x")
+
+
+async def test_a_change_and_an_error_are_told(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    changes: list[int] = []
+    async with running(bench.keeper, bench.clock, lambda: changes.append(1)) as look:
+        await look()
+        assert (changes, caplog.messages) == ([], [])
+        bench.file.write_text("")
+        for _ in range(3):
+            await look()
+        error = "--rights: 'rights.toml' names no principal; the content before it stays in use"
+        assert caplog.messages == [error]
+        assert bench.keeper.credentials.errors == (error,)
+        assert bench.keeper.credentials.is_principal("ada")
+        bench.file.write_text(RIGHTS.replace("[bob]", "[eve]"))
+        for _ in range(3):
+            await look()
+        assert caplog.messages[1:] == ["passwords and rights have changed"]
+        assert not bench.keeper.credentials.errors
+        assert changes == [1, 1]
+
+
+@asynccontextmanager
+async def running(
+    keeper: Keeper, clock: VirtualClock, changed: Callable[[], None] = lambda: None
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Run a keeper. Yield a function that lets it look once."""
+    looked = asyncio.Event()
+    own = keeper._look
+
+    async def noting() -> None:
+        await own()
+        looked.set()
+
+    keeper._look = noting  # type: ignore[method-assign]
+    task = asyncio.create_task(keeper.run(changed))
+    await asyncio.sleep(0)
+
+    async def look() -> None:
+        looked.clear()
+        clock.move(LOOK_SECONDS)
+        await looked.wait()
+        await asyncio.sleep(0)
+
+    yield look
+    task.cancel()

@@ -1,0 +1,164 @@
+"""Files of passwords and rights are read again, and a broken one never opens or closes anything."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oplogd.config.command import parse
+from oplogd.errors import SettingError
+from oplogd.web.access.credentials import Content
+from oplogd.web.access.sources import Sources
+
+CHEAP = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$JI3Qpr7Fqtxk5rLZMuIhJJqMcTzHBTq5w0dNY2Zo0ps"
+ADA = f'[ada]\npassword_hash = "{CHEAP}"\nread = ["shop/*"]\n'
+KEPT = "; the content before it stays in use"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "passwords"
+    file.write_text("one\ntwo\n")
+    return file
+
+
+@pytest.fixture
+def sources(file: Path) -> Sources:
+    return Sources(parse(["--ingest-password-file", str(file)], {}))
+
+
+def written(text: str) -> Callable[[Path], object]:
+    return lambda file: file.write_text(text)
+
+
+def looks(sources: Sources, times: int = 2) -> list[Content | None]:
+    return [sources.look() for _ in range(times)]
+
+
+def test_a_new_content_counts_at_the_second_equal_look(sources: Sources, file: Path) -> None:
+    assert sources.content().writing == ["one", "two"]
+    assert looks(sources, 3) == [None, None, None]
+    file.write_text("two\nthree")
+    first, second, third = looks(sources, 3)
+    assert (first, third) == (None, None)
+    assert second is not None
+    assert (second.writing, second.errors) == (["two", "three"], ())
+
+
+def test_a_content_that_changes_at_each_look_is_half_written(sources: Sources, file: Path) -> None:
+    for length in range(1, 15):
+        file.write_text("a long password"[:length])
+        assert sources.look() is None, length
+    assert sources.content().writing == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (written(""), "'passwords' is empty"),
+        (written("\n \n"), "'passwords' is empty"),
+        (Path.unlink, "cannot read 'passwords': No such file or directory"),
+        (lambda file: file.write_bytes(b"\xff"), "'passwords' is not UTF-8 text"),
+        (written("x" * 4_097), "'passwords' has a password of more than 4,096 bytes"),
+        (
+            written("".join(f"{n}\n" for n in range(33))),
+            "'passwords' has 33 passwords, at most 32 are possible",
+        ),
+        (lambda file: (file.unlink(), file.mkdir()), "cannot read 'passwords': Is a directory"),
+    ],
+)
+def test_a_broken_file_keeps_the_content_before_it_and_says_so(
+    sources: Sources, file: Path, break_it: Callable[[Path], object], reason: str
+) -> None:
+    break_it(file)
+    first, second, third = looks(sources, 3)
+    assert (first, third) == (None, None)
+    assert second is not None
+    assert second.writing == ["one", "two"]
+    assert second.errors == (f"--ingest-password-file: {reason}{KEPT}",)
+    if file.is_dir():
+        file.rmdir()
+    file.write_text("three")
+    _, mended = looks(sources)
+    assert mended is not None
+    assert (mended.writing, mended.errors) == (["three"], ())
+
+
+def test_a_file_that_comes_back_as_it_was_is_in_order_again(sources: Sources, file: Path) -> None:
+    file.rename(file.with_suffix(".old"))
+    assert (looks(sources)[1] or sources.content()).errors
+    file.with_suffix(".old").rename(file)
+    _, mended = looks(sources)
+    assert mended is not None
+    assert (mended.writing, mended.errors) == (["one", "two"], ())
+
+
+def test_a_file_that_is_away_for_one_look_is_no_error(sources: Sources, file: Path) -> None:
+    file.rename(file.with_suffix(".old"))
+    assert sources.look() is None
+    file.with_suffix(".old").rename(file)
+    assert looks(sources, 3) == [None, None, None]
+
+
+def test_flags_and_several_files_add_up(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a", "b")]
+    for file in files:
+        file.write_text(f"both\n{file.name}\n")
+    flags = [part for file in files for part in ("--ingest-password-file", str(file))]
+    settings = parse([*flags, "--password", "x", "--password", "y"], {})
+    content = Sources(settings).content()
+    assert (content.writing, list(content.reading)) == (["both", "a", "b"], ["x", "y"])
+
+
+def test_the_key_of_a_password_is_derived_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    derived = []
+
+    def derive(password: str) -> bytes:
+        derived.append(password)
+        return password.encode()
+
+    monkeypatch.setattr("oplogd.web.access.sources.signing_key", derive)
+    sources = Sources(parse(["--password-file", str(file)], {}))
+    sources.content()
+    file.write_text("two\nthree\n")
+    found = looks(sources)[1]
+    assert found is not None
+    assert found.reading == {"two": b"two", "three": b"three"}
+    assert derived == ["one", "two", "three"]
+
+
+def test_a_pipe_is_read_once(file: Path) -> None:
+    settings = parse(["--ingest-password-file", str(file)], {})
+    (given,) = settings.ingest_password
+    given.is_regular = False  # type: ignore[union-attr]  # as for /dev/fd/63
+    sources = Sources(settings)
+    assert not sources.is_watched
+    file.unlink()
+    assert looks(sources) == [None, None]
+    assert sources.content().writing == ["one", "two"]
+
+
+def test_principals_are_read_again_and_close_both_sides(tmp_path: Path) -> None:
+    file = tmp_path / "rights.toml"
+    file.write_text(ADA)
+    sources = Sources(parse(["--rights", str(file)], {}))
+    content = sources.content()
+    assert (list(content.principals), content.is_closed) == (["ada"], True)
+    file.write_text(ADA.replace("[ada]", "[bob]"))
+    _, changed = looks(sources)
+    assert changed is not None
+    assert list(changed.principals) == ["bob"]
+    file.write_text(ADA.replace("read", "reed"))
+    _, broken = looks(sources)
+    assert broken is not None
+    assert list(broken.principals) == ["bob"]
+    assert broken.errors == (
+        f"--rights: 'rights.toml' [ada] reed: there is no such member of a right{KEPT}",
+    )
+
+
+def test_a_bad_file_of_principals_refuses_the_start_with_its_flag(tmp_path: Path) -> None:
+    file = tmp_path / "rights.toml"
+    file.write_text("")
+    with pytest.raises(SettingError, match=r"^--rights: '.+rights.toml' names no principal$"):
+        Sources(parse(["--rights", str(file)], {}))
