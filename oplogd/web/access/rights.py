@@ -96,7 +96,7 @@ class Right:
     @cached_property
     def is_whole_reader(self) -> bool:
         """Whether nothing that can be read is hidden from the client."""
-        return self.sees_all and self.read.everything and not self.is_narrow
+        return self.shows_others and self.read.everything and not self.is_narrow
 
     @property
     def is_narrow(self) -> bool:

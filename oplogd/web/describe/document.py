@@ -13,13 +13,12 @@ from fastapi.routing import APIRoute, APIRouter
 from oplogd.decode.media_types import AVRO, JSON, PROBLEM
 from oplogd.web.describe.types import ProblemAnswer
 
-READ_ERRORS = (400, 401, 429, 503)
-WRITE_ERRORS = (*READ_ERRORS, 403)
-BODY_ERRORS = (*WRITE_ERRORS, 408, 413, 415, 431)
+ERRORS = (400, 401, 403, 429, 503)
+BODY_ERRORS = (*ERRORS, 408, 413, 415, 431)
 
 # Security schemes. One of them suffices.
 PASSWORD = ("password",)
-_READ = (*PASSWORD, "token", "session")
+READ = (*PASSWORD, "token", "session")
 _WRITE = ("ingest-password",)
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
@@ -33,7 +32,8 @@ _PROBLEMS = {
     400: "A name, a parameter or the body is invalid. The message names the part at fault. Nothing"
     " was stored.",
     401: "The password, cookie or token is missing, wrong or expired.",
-    403: "Without an ingest password: a web page under a name that --allowed-hosts does not list.",
+    403: "The right is missing: see Rights in the reference. Without a password for writing: a web"
+    " page under a name that --allowed-hosts does not list.",
     404: "There is nothing of this name or number, or it was forgotten.",
     406: "The Accept header does not name text/event-stream.",
     408: "The headers or the body were too slow.",
@@ -53,12 +53,12 @@ _SCHEMES = {
     "ingest-password": {
         "type": "http",
         "scheme": "basic",
-        "description": "--ingest-password, with any user name.",
+        "description": "--ingest-password with any user name, or a principal of --rights.",
     },
     "password": {
         "type": "http",
         "scheme": "basic",
-        "description": "--password, with any user name.",
+        "description": "--password with any user name, or a principal of --rights.",
     },
     "token": {"type": "apiKey", "in": "query", "name": "token", "description": "Of POST /token."},
     "session": {
@@ -79,7 +79,7 @@ class Described(NamedTuple):
     media type. ``needs_body``: also without a required member. ``status``, ``text``: of the answer.
     ``also``: text and answer of other statuses. ``headers``: descriptions of its headers.
     ``asks``: parameters of an endpoint that reads its request itself. ``rights``: security schemes,
-    None: the errors tell them.
+    None: those of reading for a GET, and of writing for others.
     """
 
     tag: str
@@ -96,12 +96,11 @@ class Described(NamedTuple):
     rights: tuple[str, ...] | None = None
     faults: tuple[Mapping[str, Any], ...] = ()
 
-    @property
-    def security(self) -> tuple[str, ...]:
-        """The security schemes of which one suffices."""
+    def security(self, method: str) -> tuple[str, ...]:
+        """Return the security schemes of which one suffices."""
         if self.rights is not None or 401 not in self.errors:
             return self.rights or ()
-        return _WRITE if 403 in self.errors else _READ
+        return READ if method == "GET" else _WRITE
 
 
 def described(tag: str, *errors: int, **others: Any) -> Callable[[_Endpoint], _Endpoint]:
@@ -148,7 +147,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
     for route in routes:
         for method in _methods(route):
             operation = document["paths"][route.path][method.lower()]
-            _complete(operation, route.endpoint.__dict__["described"], schemas)
+            entry = route.endpoint.__dict__["described"]
+            _complete(operation, entry, entry.security(method), schemas)
     document["components"] = {"schemas": schemas.components, "securitySchemes": _SCHEMES}
     return document
 
@@ -176,7 +176,9 @@ def _asking(asks: Mapping[str, Any]) -> Any:
     return endpoint
 
 
-def _complete(operation: dict[str, Any], entry: Described, schemas: "_Schemas") -> None:
+def _complete(
+    operation: dict[str, Any], entry: Described, security: tuple[str, ...], schemas: "_Schemas"
+) -> None:
     summary, _, description = operation.pop("description").partition("\n\n")
     operation["summary"] = summary.removesuffix(".")
     if description:
@@ -189,8 +191,8 @@ def _complete(operation: dict[str, Any], entry: Described, schemas: "_Schemas") 
             schema.pop(name, None)
         if not schema.get("default"):
             schema.pop("default", None)
-    if entry.security:
-        operation["security"] = [{name: []} for name in entry.security]
+    if security:
+        operation["security"] = [{name: []} for name in security]
     if entry.body is not None:
         content = schemas.content(entry.body, entry.has_avro)
         needed = entry.needs_body or schemas.requires(content[JSON]["schema"])

@@ -17,7 +17,7 @@ from oplogd.stream.response import EventStream
 from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.access.caller import Caller, missing
 from oplogd.web.access.carried import kind_of_credentials
-from oplogd.web.describe.document import READ_ERRORS, described
+from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.headers import accepts
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
@@ -177,7 +177,7 @@ class Streams:
 def add_stream(app: FastAPI, streams: Streams) -> None:
     @described(
         "operations",
-        *(*READ_ERRORS, 406),
+        *(*ERRORS, 406),
         answer={EVENT_STREAM: _EXAMPLE},
         headers={"Oplog-Store": "Identity of the store, made once and saved in it."},
         asks={**OF_STREAM, **FILTERS},

@@ -10,7 +10,7 @@ from oplogd.store import Store
 from oplogd.store.leases import Lease, LeaseRequest
 from oplogd.watch.lease_counters import LeaseCounters
 from oplogd.web.access.caller import Caller
-from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, ERRORS, described
 from oplogd.web.describe.parameters import LeaseName
 from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
 from oplogd.web.v1.requests import Api, answer, json_body, shown
@@ -47,7 +47,7 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         return answer(rules.polled(lease, asked.holder))
 
     @app.get(LEASE)
-    @described("leases", *READ_ERRORS, 404, answer=rules.LeaseShown)
+    @described("leases", *ERRORS, 404, answer=rules.LeaseShown)
     async def show_lease(
         caller: Caller = Depends(api.reader), name: str = Depends(name_of)
     ) -> Response:
@@ -60,7 +60,7 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         return shown(rules.shown(await store.leases.find(name)))
 
     @app.get(LEASES)
-    @described("leases", *READ_ERRORS, answer=list[rules.LeaseShown], headers=MORE)
+    @described("leases", *ERRORS, answer=list[rules.LeaseShown], headers=MORE)
     async def list_leases(
         caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
     ) -> Response:

@@ -27,7 +27,7 @@ from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import PublishService
 from oplogd.web.describe import types
-from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, ERRORS, READ, described
 from oplogd.web.describe.parameters import (
     ISOLATION,
     OF_TOPIC,
@@ -173,10 +173,11 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
     @app.post(f"{TOPIC}/poll")
     @described(
         "topics",
-        *(*READ_ERRORS, 404, 408, 413, 415, 431),
+        *(*ERRORS, 404, 408, 413, 415, 431),
         body=types.PollBody,
         answer=list[types.PolledAnswer],
         has_avro=True,
+        rights=READ,
         headers={
             "Oplog-Gap": "1 if messages that followed the position are gone.",
             "Oplog-Held-By": "The pointer at whose message the answer ends, because the reader must"

@@ -18,7 +18,7 @@ from oplogd.topics.publish import PublishService
 from oplogd.topics.transactions.rules import DEFAULT_LIMIT
 from oplogd.web.access.caller import Caller
 from oplogd.web.describe import types
-from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     AfterOffset,
@@ -163,7 +163,7 @@ def add_pointers(
         return await decide(pointer, names, Decision.ABORTED)
 
     @app.get(f"{TOPIC}/pointers")
-    @described("pointers", *READ_ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
+    @described("pointers", *ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
     async def list_pointers(
         name: TopicName = Depends(shows_pointers),
         has_timed_out: TimedOut = False,
@@ -188,7 +188,7 @@ def add_pointers(
         )
 
     @app.get(POINTERS)
-    @described("pointers", *READ_ERRORS, answer=list[types.TopicPointerAnswer], headers=MORE)
+    @described("pointers", *ERRORS, answer=list[types.TopicPointerAnswer], headers=MORE)
     async def list_all_pointers(
         caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
     ) -> Response:
@@ -217,7 +217,7 @@ def add_pointers(
         return [rules.pointer_shown(each) for each in found]
 
     @app.get(f"{TOPIC}/entries")
-    @described("pointers", *READ_ERRORS, 404, answer=list[types.EntryAnswer])
+    @described("pointers", *ERRORS, 404, answer=list[types.EntryAnswer])
     async def list_entries(
         name: TopicName = Depends(readable),
         after: AfterOffset = None,

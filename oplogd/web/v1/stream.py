@@ -12,7 +12,7 @@ from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.known import KnownTopics
 from oplogd.web.access.caller import Caller
-from oplogd.web.describe.document import READ_ERRORS, described
+from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
 from oplogd.web.http.plain import PlainRequest, Work
 from oplogd.web.oplog.stream import Connect, Streams
@@ -84,7 +84,7 @@ def add_topic_stream(app: FastAPI, topic_streams: TopicStreams) -> None:
     @app.get(f"{TOPIC}/stream")
     @described(
         "topics",
-        *(*READ_ERRORS, 404, 406),
+        *(*ERRORS, 404, 406),
         answer={EVENT_STREAM: _EXAMPLE},
         asks={**OF_TOPIC, **OF_STREAM, **ISOLATION},
     )

@@ -22,7 +22,7 @@ from oplogd.topics.properties import (
 from oplogd.web.access.caller import Caller
 from oplogd.web.access.rights import Right
 from oplogd.web.describe import types
-from oplogd.web.describe.document import READ_ERRORS, WRITE_ERRORS, described
+from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import NamespacePart, SchemaName, TopicPart
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
@@ -63,9 +63,7 @@ def add_topics(
         return name
 
     @app.put(TOPIC)
-    @described(
-        "topics", *(*WRITE_ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer
-    )
+    @described("topics", *(*ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer)
     async def create_topic(
         name: TopicName = Depends(manageable), given: CheckedProperties = body
     ) -> Response:
@@ -78,9 +76,7 @@ def add_topics(
         return answer(await show(await appends.confirmed(create)))
 
     @app.put(f"{TOPIC}/properties")
-    @described(
-        "topics", *(*WRITE_ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer
-    )
+    @described("topics", *(*ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer)
     async def change_topic(
         name: TopicName = Depends(manageable), given: CheckedProperties = body
     ) -> Response:
@@ -97,7 +93,7 @@ def add_topics(
         return answer(await show(topic))
 
     @app.delete(TOPIC)
-    @described("topics", *WRITE_ERRORS, 404, 409)
+    @described("topics", *ERRORS, 404, 409)
     async def delete_topic(name: TopicName = Depends(manageable)) -> Response:
         """Delete a topic with its messages.
 
@@ -110,7 +106,7 @@ def add_topics(
         return Response(status_code=200, headers=HEADERS)
 
     @app.get(TOPIC)
-    @described("topics", *READ_ERRORS, 404, answer=types.TopicAnswer)
+    @described("topics", *ERRORS, 404, answer=types.TopicAnswer)
     async def show_topic(
         namespace: NamespacePart, topic: TopicPart, caller: Caller = Depends(api.reader)
     ) -> Response:
@@ -127,7 +123,7 @@ def add_topics(
         return requests.shown(await show(await existing(name)))
 
     @app.get(TOPICS)
-    @described("topics", *READ_ERRORS, answer=list[types.TopicAnswer], headers=MORE)
+    @described("topics", *ERRORS, answer=list[types.TopicAnswer], headers=MORE)
     async def list_topics(
         namespace: NamespacePart,
         caller: Caller = Depends(api.reader),
@@ -147,7 +143,7 @@ def add_topics(
         return await listed(asked, partial(read_page, namespace), _name, show_seen)
 
     @app.get(NAMESPACES)
-    @described("topics", *READ_ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
+    @described("topics", *ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
     async def list_namespaces(
         caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
     ) -> Response:

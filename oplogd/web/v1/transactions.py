@@ -13,7 +13,7 @@ from oplogd.topics.transactions import answers, begin, rules
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.web.access.caller import Caller
 from oplogd.web.describe import types
-from oplogd.web.describe.document import BODY_ERRORS, READ_ERRORS, WRITE_ERRORS, described
+from oplogd.web.describe.document import BODY_ERRORS, ERRORS, described
 from oplogd.web.describe.parameters import (
     After,
     FenceHeader,
@@ -162,7 +162,7 @@ def add_transactions(
         return await show(await api.confirmed(service.abort(txn)))
 
     @app.get(TXN)
-    @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
+    @described("transactions", *ERRORS, 404, answer=types.TransactionAnswer)
     async def show_transaction(txn: Txn, caller: Caller = Depends(api.reader)) -> Response:
         """Show a transaction.
 
@@ -171,7 +171,7 @@ def add_transactions(
         return shown((await service.shown([await service.find(txn)]))[0])
 
     @app.get(TXNS)
-    @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
+    @described("transactions", *ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
     async def list_transactions(
         caller: Caller = Depends(api.reader),
         state: StateOfTransaction = None,
@@ -191,7 +191,7 @@ def add_transactions(
         )
 
     @app.get(ONCE_KEY)
-    @described("transactions", *READ_ERRORS, 404, answer=types.TransactionAnswer)
+    @described("transactions", *ERRORS, 404, answer=types.TransactionAnswer)
     async def show_once_key(
         caller: Caller = Depends(api.reader), key: str = Depends(key_of)
     ) -> Response:
@@ -202,7 +202,7 @@ def add_transactions(
         return shown((await service.shown([await service.newest(key)]))[0])
 
     @app.get(ONCE)
-    @described("transactions", *READ_ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
+    @described("transactions", *ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
     async def list_once_keys(
         caller: Caller = Depends(api.reader), asked: Asked = Depends(asked_page)
     ) -> Response:
@@ -215,7 +215,7 @@ def add_transactions(
         )
 
     @app.delete(ONCE_KEY, status_code=204)
-    @described("transactions", *WRITE_ERRORS, 404, 409, status=204)
+    @described("transactions", *ERRORS, 404, 409, status=204)
     async def delete_once_key(
         caller: Caller = Depends(api.writer), key: str = Depends(key_of)
     ) -> Response:

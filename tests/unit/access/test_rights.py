@@ -92,7 +92,8 @@ def test_a_narrowed_right_grants_what_both_grant(
 def test_no_right_shows_or_ends_more_than_manage_says(body: dict[str, Any]) -> None:
     right = right_of(body)
     assert right.manages_all == right.shows_others == ("*" in body["manage"])
-    assert not right.is_whole_reader
+    whole = "*" in body["manage"] and "*" in body["read"] and not {"types", "parents"} & set(body)
+    assert right.is_whole_reader == whole
     for namespace in ("a", "b", "system", "c"):
         patterns = {each for name in ("read", "write", "manage") for each in body[name]}
         assert right.sees_namespace(namespace) == bool({"*", f"{namespace}/*"} & patterns)

@@ -1,0 +1,251 @@
+"""Each endpoint asks for its right: nothing, a wrong, an expired, a narrow and a full one."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from oplogd.web.access.signing import ExpiringSigner, Purpose, signing_key
+from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
+from tests.kits.contract.passwords import READER, WRITER, basic
+from tests.kits.contract.wire import JSON, SSE, Reply, Target
+from tests.kits.paths import ROOT
+
+store_kind = kinds_of_store(EACH_DRIVER)
+
+# Of the password "sesame", cheap: of one block.
+HASH = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$o1gT9OTyaPciygsW3Z+tJc3QzmSQS9+q9Dgg0HPXoXM"
+RIGHTS = f"""
+[full]
+password_hash = "{HASH}"
+read = ["*"]
+write = ["*"]
+manage = ["*"]
+leases = ["*"]
+[narrow]
+password_hash = "{HASH}"
+read = ["mine/*"]
+write = ["mine/*"]
+manage = ["mine/*"]
+leases = ["mine*"]
+[powerless]
+password_hash = "{HASH}"
+"""
+FULL, NARROW, POWERLESS = (basic("sesame", name) for name in ("full", "narrow", "powerless"))
+
+MESSAGES = {"messages": [{"payload": "a"}]}
+OPERATION = {"event": "insert", "type": "thing", "id": "a"}
+TOPIC = "/v1/namespaces/{namespace}/topics/{topic}"
+LEASE = {"holder": "h", "ttl_ms": 60_000}
+
+
+class Row(NamedTuple):
+    """An endpoint. ``full``, ``narrow``: the status for each client, at the things of others.
+
+    ``own``: that for the narrow client at its own things. None: it has none there. ``path``: with
+    ``{of}`` for the owner. ``guarded``: without a right the answer is 401.
+    """
+
+    full: int
+    narrow: int
+    own: int | None = None
+    body: Any = None
+    path: str = ""
+    guarded: bool = True
+    headers: dict[str, str] = {}
+
+
+def topic(action: str, *statuses: int, body: Any = None, **others: Any) -> Row:
+    path = "/v1/namespaces/{of}/topics/t" + (f"/{action}" if action else "")
+    return Row(*statuses, body=body, path=path, **others)
+
+
+def public(status: int = 200, **others: Any) -> Row:
+    return Row(status, status, guarded=False, **others)
+
+
+POINTED = {"transactionWritePointer": 9, **MESSAGES}
+STREAM = {"Accept": "text/event-stream"}
+ROWS: dict[str, Row] = {
+    "GET /": Row(200, 403, headers=STREAM),
+    "GET /ops": Row(200, 403, headers=STREAM),
+    "POST /": Row(204, 403, body=OPERATION),
+    "POST /ops": Row(204, 403, body=OPERATION),
+    f"PUT {TOPIC}": topic("", 409, 403, 409, body={}),
+    f"GET {TOPIC}": topic("", 200, 403, 200),
+    f"PUT {TOPIC}/properties": topic("properties", 200, 403, 200, body={}),
+    f"POST {TOPIC}/publish": topic("publish", 200, 403, 200, body=MESSAGES),
+    f"POST {TOPIC}/poll": topic("poll", 200, 403, 200, body={}),
+    f"GET {TOPIC}/stream": topic("stream", 200, 403, 200, headers=STREAM),
+    f"POST {TOPIC}/store": topic("store", 200, 403, 200, body=POINTED),
+    f"POST {TOPIC}/rollback": topic(
+        "rollback", 200, 403, 200, body={"transactionWritePointer": 7, "rollbackKeys": []}
+    ),
+    f"GET {TOPIC}/pointers": topic("pointers", 200, 403, 200),
+    f"GET {TOPIC}/entries": topic("entries", 200, 403, 200),
+    "GET /v1/namespaces/{namespace}/topics": Row(200, 200, 200, path="/v1/namespaces/{of}/topics"),
+    "GET /v1/namespaces": Row(200, 200),
+    "POST /v1/pointers/{pointer}/commit": Row(
+        200, 403, 200, body={"topics": ["{of}/t"]}, path="/v1/pointers/5/commit"
+    ),
+    "POST /v1/pointers/{pointer}/abort": Row(
+        200, 403, 200, body={"topics": ["{of}/t"]}, path="/v1/pointers/6/abort"
+    ),
+    "GET /v1/pointers": Row(200, 200),
+    "POST /v1/txns": Row(201, 403, 201, body={"topic": "{of}/t"}),
+    "POST /v1/txns/{txn}/records": Row(
+        200,
+        404,
+        200,
+        body={"records": [{"topic": "{of}/t", "lsn": 0, "payload": "a"}]},
+        path="/v1/txns/{txn}/records",
+    ),
+    "POST /v1/txns/{txn}/commit": Row(
+        200, 404, 200, body={"records": 1}, path="/v1/txns/{txn}/commit"
+    ),
+    "POST /v1/txns/{txn}/abort": Row(409, 404, 409, body={}, path="/v1/txns/{txn}/abort"),
+    "GET /v1/txns/{txn}": Row(200, 404, 200, path="/v1/txns/{txn}"),
+    "GET /v1/txns": Row(200, 200),
+    "GET /v1/once/{key}": Row(200, 404, 200, path="/v1/once/{of}"),
+    "GET /v1/once": Row(200, 200),
+    "DELETE /v1/once/{key}": Row(204, 404, 204, path="/v1/once/{of}"),
+    "POST /v1/leases/{lease}": Row(200, 403, 200, body=LEASE, path="/v1/leases/{of}"),
+    "GET /v1/leases/{lease}": Row(200, 403, 200, path="/v1/leases/{of}"),
+    "GET /v1/leases": Row(200, 200),
+    "DELETE /v1/leases/{lease}": Row(
+        200, 403, 200, body={"holder": "h", "term": 1}, path="/v1/leases/{of}"
+    ),
+    f"DELETE {TOPIC}": topic("", 200, 403, 200),
+    "POST /token": Row(200, 200),
+    "POST /session": public(401, body={"password": "wrong"}),
+    "GET /session": public(),
+    "DELETE /session": public(204),
+    "GET /status": public(),
+    "GET /metrics": public(),
+    "GET /live": public(),
+    "GET /ready": public(),
+    "GET /v1/schemas/{name}": public(path="/v1/schemas/PollRequest"),
+    "GET /openapi.json": public(),
+    "GET /docs": public(),
+    "GET /docs/oauth2-redirect": public(),
+}
+
+
+class House(NamedTuple):
+    """An agent with things of two owners. ``txns``: an open transaction of each."""
+
+    target: Target
+    txns: dict[str, str]
+
+    def ask(self, key: str, headers: dict[str, str], of: str = "theirs", query: str = "") -> Reply:
+        """Send the request of a row."""
+        row, (method, path) = ROWS[key], key.split(" ")
+        path = (row.path or path).format(of=of, txn=self.txns[of])
+        body = None
+        if row.body is not None or method not in ("GET", "DELETE"):
+            text = "" if row.body is None else json.dumps(row.body).replace("{of}", of)
+            body = text.encode()
+        if row.headers == STREAM:
+            method = "HEAD"
+        typed = JSON if body else {}
+        return self.target.request(method, path + query, body, {**typed, **row.headers, **headers})
+
+
+@pytest.fixture(scope="module")
+def house(store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("agent")
+    file = folder / "rights.toml"
+    file.write_text(RIGHTS)
+    flags = ("--rights", str(file), "--password", READER, "--ingest-password", WRITER)
+    with store_kind.agent(folder, *flags) as agent:
+        target = Target.of(agent)
+        yield House(target, {of: furnish(target, of) for of in ("theirs", "mine")})
+
+
+def furnish(target: Target, of: str) -> str:
+    """Make the things of an owner, and return its open transaction."""
+    owner = {**JSON, **(FULL if of == "theirs" else NARROW)}
+
+    def make(method: str, path: str, body: Any, status: int = 200) -> Reply:
+        reply = target.request(method, path, json.dumps(body).encode(), owner)
+        assert reply.status == status, (path, reply.body)
+        return reply
+
+    path = f"/v1/namespaces/{of}/topics/t"
+    make("PUT", path, {})
+    for pointer in (5, 6, 7):
+        make("POST", f"{path}/publish", {"transactionWritePointer": pointer, **MESSAGES})
+    make("POST", f"/v1/leases/{of}", LEASE)
+    once = {"key": of, "number": 1}
+    records = [{"topic": f"{of}/t", "payload": "a"}]
+    make("POST", "/v1/txns", {"topic": f"{of}/t", "once": once, "records": records})
+    txn: str = make("POST", "/v1/txns", {"topic": f"{of}/t"}, 201).json["txn"]
+    return txn
+
+
+def expired(purpose: Purpose) -> str:
+    return ExpiringSigner(signing_key(READER)).sign(purpose, 1_700_000_000)
+
+
+def test_every_endpoint_has_a_row_here_and_in_the_reference(house: House) -> None:
+    document = house.target.request("GET", "/openapi.json").json
+    described = {
+        f"{method.upper()} {path}"
+        for path, methods in document["paths"].items()
+        for method in methods
+    }
+    # The pages, and the paths of the first server.
+    pages = {"GET /", "POST /", "GET /openapi.json", "GET /docs", "GET /docs/oauth2-redirect"}
+    assert set(ROWS) == described | pages
+    text = (ROOT / "docs/reference/rights.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `((?:GET|POST|PUT|DELETE) [^`]+)` \|", text, re.MULTILINE)) == set(
+        ROWS
+    )
+
+
+def test_each_endpoint_asks_for_its_right(house: House) -> None:
+    cookie = {"Cookie": f"oplog={expired(Purpose.COOKIE)}"}
+    token = f"?token={expired(Purpose.TOKEN)}"
+    for key, row in ROWS.items():
+        refused = 401 if row.guarded else row.full
+        assert house.ask(key, {}).status == refused, key
+        assert house.ask(key, basic("wrong", "full")).status == refused, key
+        assert house.ask(key, basic("sesame", "nobody")).status == refused, key
+        assert house.ask(key, cookie).status == refused, key
+        if row.guarded or key.startswith("GET "):
+            assert house.ask(key, {}, query=token).status == refused, key
+        reply = house.ask(key, NARROW)
+        assert reply.status == row.narrow, (key, reply.body)
+        if row.guarded:
+            assert "theirs" not in reply.body.decode().replace("theirs/t is missing", "").replace(
+                "lease theirs is missing", ""
+            ), key
+        powerless = house.ask(key, POWERLESS)
+        assert powerless.status == row.narrow, (key, powerless.body)
+        if row.own is not None:
+            own = house.ask(key, NARROW, "mine")
+            assert own.status == row.own, (key, own.body)
+        assert "mine" not in powerless.body.decode(), key
+        reply = house.ask(key, FULL)
+        assert reply.status == row.full, (key, reply.body)
+
+
+def test_numbers_are_shown_to_all_and_names_to_full_readers(house: House) -> None:
+    def names(path: str, headers: dict[str, str]) -> bool:
+        return b"a-consumer" in house.target.request("GET", path, None, headers).body
+
+    with house.target.follow(None, {**SSE, **basic(READER)}, name="a-consumer"):
+        for path in ("/status", "/metrics"):
+            for headers in ({}, NARROW, POWERLESS, basic(WRITER), basic("wrong", "full")):
+                assert not names(path, headers), (path, headers)
+            for headers in (FULL, basic(READER)):
+                assert names(path, headers), (path, headers)
+    for headers in ({}, NARROW):
+        status = house.target.request("GET", "/status", None, headers).json
+        assert {"consumers", "reason", "credential_errors"}.isdisjoint(status)
+        text = house.target.request("GET", "/metrics", None, headers).body.decode()
+        assert "theirs" not in text
+        assert "oplog_events_received_total" in text
+    assert house.target.request("GET", "/status", None, FULL).json["credential_errors"] == []
