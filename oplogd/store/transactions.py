@@ -35,7 +35,8 @@ class NewTransaction(NamedTuple):
     """``log``: the commit log. ``group``: None for the log of a topic.
 
     ``only_log``: the one log of all records; None: any log. ``fence``: judged with the decision to
-    commit; None: no condition. ``once``: the same.
+    commit; None: no condition. ``once``: the same. ``owner``: who begins it, a text of at most 300
+    characters such as ``sub:ada``; None: anybody, or an agent of a version before owners.
     """
 
     log: int
@@ -44,14 +45,15 @@ class NewTransaction(NamedTuple):
     timeout_ms: int
     fence: Fence | None = None
     once: OnceNumber | None = None
+    owner: str | None = None
 
 
 class Transaction(NamedTuple):
     """A transaction as the store has it. Times are ms since 1970 by the store's clock.
 
-    ``log``, ``group``, ``only_log``, ``fence`` and ``once``: see ``NewTransaction``. ``reason``:
-    of an abort. ``logs``: the touched logs, 0 for the oplog. ``records`` and ``bytes``: written so
-    far. After the decision to commit, ``records`` is the committed number. ``begin`` and
+    ``log``, ``group``, ``only_log``, ``fence``, ``once`` and ``owner``: see ``NewTransaction``.
+    ``reason``: of an abort. ``logs``: the touched logs, 0 for the oplog. ``records`` and ``bytes``:
+    written so far. After the decision to commit, ``records`` is the committed number. ``begin`` and
     ``commit``: marks in the commit log, None until they are known.
     """
 
@@ -70,6 +72,7 @@ class Transaction(NamedTuple):
     commit: Mark | None
     fence: Fence | None = None
     once: OnceNumber | None = None
+    owner: str | None = None
 
     def is_overdue(self, present: Present) -> bool:
         return self.state is State.OPEN and present.is_over(self.begun_ms, self.expires_ms)
@@ -224,9 +227,14 @@ class Transactions(Protocol):
         """Return a transaction. An overdue one is aborted first."""
 
     async def select(
-        self, state: State | None, group: str | None, limit: int, before: int | None = None
+        self,
+        state: State | None,
+        group: str | None,
+        limit: int,
+        before: int | None = None,
+        owner: str | None = None,
     ) -> list[Transaction]:
-        """Return transactions in this state and group, the newest first. None: any.
+        """Return transactions in this state and group, of this owner, the newest first. None: any.
 
         ``before``: only those with smaller ids.
         """
@@ -234,12 +242,16 @@ class Transactions(Protocol):
     async def newest(self, key: str) -> Transaction:
         """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError."""
 
-    async def keys(self, after: str, limit: int) -> list[Transaction]:
-        """Return the newest committed transaction of each key past one, sorted by key."""
+    async def keys(self, after: str, limit: int, owner: str | None = None) -> list[Transaction]:
+        """Return the newest committed transaction of each key past one, sorted by key.
 
-    async def forget_key(self, key: str) -> None:
+        ``owner``: only those of this owner; None: all.
+        """
+
+    async def forget_key(self, key: str, owner: str | None = None) -> None:
         """Forget a key, so its numbers can commit again. Raises OnceKeyNotFoundError.
 
+        ``owner``: also raise it if the newest transaction of the key has another owner.
         Raises TransactionConflictError while a transaction is about to commit with it.
         """
 

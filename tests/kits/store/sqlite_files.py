@@ -14,6 +14,7 @@ from oplogd.model.names import TopicName
 from oplogd.model.operation import Operation
 from oplogd.store.sqlite import APPLICATION_ID, MIGRATIONS, SqliteStore
 from oplogd.store.sqlite.file import connection, migration
+from oplogd.store.sqlite.file.schema import ADDED
 from oplogd.store.sqlite.topics import catalogue, news
 from oplogd.store.sqlite.topics import entries as topic_entries
 from oplogd.store.sqlite.topics import statements as topic_statements
@@ -27,6 +28,7 @@ from tests.kits.store.kits import contents, expected, known, log_of, states_of, 
 
 POINTER_TABLES = ("pointers", "pointer_places", "stored")
 # The schema version that counts the bytes of topics, and its tables.
+TRANSACTIONS = 1 + [each.name for each in MIGRATIONS].index("transactions")
 SIZES = 1 + [each.name for each in MIGRATIONS].index("sizes of topics")
 NUMBERS = 1 + [each.name for each in MIGRATIONS].index("numbers of transactions")
 SIZE_TABLES = ("topic_sizes", "uncounted_stored")
@@ -121,6 +123,9 @@ def open_at_version(patch: pytest.MonkeyPatch, version: int) -> None:
     From version 2 on, topics that are there work in it.
     """
     patch.setattr(migration, "MIGRATIONS", MIGRATIONS[:version])
+    if version < TRANSACTIONS:
+        added = [each for each in ADDED if "txn_owners" not in each]
+        patch.setattr(migration, "ADDED", added)
     if version < NUMBERS:
         for name in ("_ROWS", "FIND"):
             without = getattr(txn_statements, name).replace("key, number", "NULL, NULL")

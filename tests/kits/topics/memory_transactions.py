@@ -119,6 +119,7 @@ class MemoryTransactions:
             commit=None,
             fence=new.fence,
             once=new.once,
+            owner=new.owner,
         )
         self._rows[id_] = _Row(transaction)
         return transaction
@@ -228,7 +229,12 @@ class MemoryTransactions:
         return self._row(id_).now
 
     async def select(
-        self, state: State | None, group: str | None, limit: int, before: int | None = None
+        self,
+        state: State | None,
+        group: str | None,
+        limit: int,
+        before: int | None = None,
+        owner: str | None = None,
     ) -> list[Transaction]:
         self._work()
         found = [
@@ -236,6 +242,7 @@ class MemoryTransactions:
             for row in self._rows.values()
             if state in (None, row.now.state)
             and group in (None, row.now.group)
+            and owner in (None, row.now.owner)
             and (before is None or row.now.id < before)
         ]
         return sorted(found, key=lambda each: each.id, reverse=True)[:limit]
@@ -246,12 +253,15 @@ class MemoryTransactions:
             raise no_key(key)
         return self._newest[key].now
 
-    async def keys(self, after: str, limit: int) -> list[Transaction]:
+    async def keys(self, after: str, limit: int, owner: str | None = None) -> list[Transaction]:
         self._work()
-        return [self._newest[key].now for key in sorted(self._newest) if key > after][:limit]
+        found = [self._newest[key].now for key in sorted(self._newest) if key > after]
+        return [each for each in found if owner in (None, each.owner)][:limit]
 
-    async def forget_key(self, key: str) -> None:
-        await self.newest(key)
+    async def forget_key(self, key: str, owner: str | None = None) -> None:
+        newest = await self.newest(key)
+        if owner not in (None, newest.owner):
+            raise no_key(key)
         self._newest.pop(key).ended_ms = self.topics.clock()
 
     async def keep(self) -> int:

@@ -201,19 +201,24 @@ class MongoTransactions:
         return (await self._completion.complete(row)).transaction
 
     async def select(
-        self, state: State | None, group: str | None, limit: int, before: int | None = None
+        self,
+        state: State | None,
+        group: str | None,
+        limit: int,
+        before: int | None = None,
+        owner: str | None = None,
     ) -> list[Transaction]:
-        rows = await self._rows.select(state, group, limit, before)
+        rows = await self._rows.select(state, group, limit, before, owner)
         return [row.transaction for row in rows]
 
     async def newest(self, key: str) -> Transaction:
         return (await self._claims.newest(key)).transaction
 
-    async def keys(self, after: str, limit: int) -> list[Transaction]:
-        return await self._claims.keys(after, limit)
+    async def keys(self, after: str, limit: int, owner: str | None = None) -> list[Transaction]:
+        return await self._claims.keys(after, limit, owner)
 
-    async def forget_key(self, key: str) -> None:
-        await self._claims.forget(key)
+    async def forget_key(self, key: str, owner: str | None = None) -> None:
+        await self._claims.forget(key, owner)
 
     async def stats(self) -> OpenStats:
         return await self._rows.stats()

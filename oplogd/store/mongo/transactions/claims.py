@@ -25,6 +25,9 @@ from oplogd.store.mongo.transactions.row import TransactionRow, TxnPhase
 from oplogd.store.mongo.transactions.rows import TransactionRows
 from oplogd.store.transactions import Transaction
 
+# Keys read at a time to find those of an owner.
+_OWNED_STEP = 1_000
+
 
 class Claims:
     """Methods raise PyMongo's errors, and StoreUnavailableError."""
@@ -96,25 +99,29 @@ class Claims:
             raise no_key(key)
         return await self._of(row, OnceNumber(key, row.newest.number))
 
-    async def keys(self, after: str, limit: int) -> list[Transaction]:
-        """Return the newest committed transaction of each key past one, sorted by key."""
+    async def keys(self, after: str, limit: int, owner: str | None) -> list[Transaction]:
+        """Return the newest committed transaction of each key past one, sorted by key.
+
+        ``owner``: see ``Transactions.keys``.
+        """
         found: list[Transaction] = []
+        step = limit if owner is None else max(limit, _OWNED_STEP)
         while len(found) < limit:
-            rows = await self._keys.select(after, limit)
+            rows = await self._keys.select(after, step)
             ids = [each.newest.txn for each in rows if each.newest.txn]
-            known = await self._rows.of_ids(ids)
+            known = await self._rows.of_ids(ids, owner)
             found += [known[id_].transaction for id_ in ids if id_ in known]
-            if len(rows) < limit:
+            if len(rows) < step:
                 break
             after = rows[-1].key
         return found[:limit]
 
-    async def forget(self, key: str) -> None:
+    async def forget(self, key: str, owner: str | None) -> None:
         """Forget a key: see ``Transactions.forget_key``."""
         began = time.monotonic()
         while True:
             row = await self._settled(key)
-            if row is None:
+            if row is None or (owner is not None and not await self._is_of(row, owner)):
                 raise no_key(key)
             claimed = await self._claimed(row)
             if claimed is not None and claimed.phase is TxnPhase.OPEN:
@@ -172,6 +179,11 @@ class Claims:
             return await self._decider.current(row.claim.txn)
         except TransactionNotFoundError:
             return None
+
+    async def _is_of(self, row: KeyRow, owner: str) -> bool:
+        """Return whether the newest transaction of a key has this owner."""
+        found = await self._found(row.newest.txn) if row.newest.txn else None
+        return found is not None and found.transaction.owner == owner
 
     async def _of(self, row: KeyRow, once: OnceNumber) -> TransactionRow:
         found = await self._found(row.newest.txn)

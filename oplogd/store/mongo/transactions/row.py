@@ -1,7 +1,8 @@
 """The row of a transaction: a document in ``oplog_txns``. No I/O.
 
 ``{_id, log, group, only, phase, reason, begun, expires, decided, logs, oplog, records, octets,
-high, active, fence, fenced, once, outrun, kept, unclean, begin, n, order, commit, marks, runs}``.
+high, active, fence, fenced, once, outrun, owner, kept, unclean, begin, n, order, commit, marks,
+runs}``.
 
 ``_id``: the transaction's id. ``log``: the commit log. ``only``: the one log of all records,
 missing for any. ``begun``, ``expires`` and ``decided``: times in ms. ``logs``: the touched topics,
@@ -9,9 +10,10 @@ in the order of their registration. ``oplog``: it has operations. ``records`` an
 reserved for writes so far. ``high``: the largest reserved lsn. ``active``: there until the
 transaction is finished, for its index. ``fence``: lease and term of its begin, missing without one.
 ``fenced``: it was aborted because this term is over. Then ``reason`` is another one, which an agent
-of the version before can read. ``once`` and ``outrun``: the same for the number of a key. ``kept``:
-it is the newest committed one of its key, so it is not forgotten. ``unclean``: such a one may have
-payloads. ``begin`` and ``commit``: marks in the commit log.
+of the version before can read. ``once`` and ``outrun``: the same for the number of a key.
+``owner``: who began it, missing without one. ``kept``: it is the newest committed one of its key,
+so it is not forgotten. ``unclean``: such a one may have payloads. ``begin`` and ``commit``: marks
+in the commit log.
 
 After the decision to commit: ``n``, the number of records, and ``order``, for each lsn an index in
 ``logs`` as compressed numbers of 32 bits. When it is finished: ``marks`` of the COMMIT entries, and
@@ -132,6 +134,8 @@ def new_row(id_: int, new: NewTransaction, now_ms: int) -> Document:
         document["fence"] = new.fence._asdict()
     if new.once is not None:
         document["once"] = new.once._asdict()
+    if new.owner is not None:
+        document["owner"] = new.owner
     return document if new.only_log is None else {**document, "only": new.only_log}
 
 
@@ -149,7 +153,7 @@ def _row_of(document: Document) -> TransactionRow:
     phase = TxnPhase(document["phase"])
     topics = tuple(document["logs"])
     has_operations = bool(document["oplog"])
-    reason, fence, once = (document.get(name) for name in ("reason", "fence", "once"))
+    reason, fence, once, owner = map(document.get, ("reason", "fence", "once", "owner"))
     unread = next((each for each, name in MEMBERS.items() if document.get(name)), None)
     transaction = Transaction(
         document["_id"],
@@ -167,6 +171,7 @@ def _row_of(document: Document) -> TransactionRow:
         _mark(document.get("commit")),
         None if fence is None else Fence(str(fence["lease"]), _number(fence, "term")),
         None if once is None else OnceNumber(str(once["key"]), _number(once, "number")),
+        None if owner is None else str(owner),
     )
     return TransactionRow(
         transaction, phase, topics, has_operations, _number(document, "high"), document

@@ -168,10 +168,16 @@ class TransactionRows:
         )
 
     async def select(
-        self, state: State | None, group: str | None, limit: int, before: int | None
+        self,
+        state: State | None,
+        group: str | None,
+        limit: int,
+        before: int | None,
+        owner: str | None,
     ) -> list[TransactionRow]:
         """See ``Transactions.select``."""
-        chosen: Document = {} if group is None else {"group": group}
+        known = {"group": group, "owner": owner}
+        chosen: Document = {name: given for name, given in known.items() if given is not None}
         if before is not None:
             chosen["_id"] = {"$lt": before}
         if state is not None:
@@ -197,10 +203,15 @@ class TransactionRows:
         found = await self._rows.find(chosen, {"_id": 1}).sort("_id", 1).limit(_STEP).to_list()
         return [each["_id"] for each in found]
 
-    async def of_ids(self, ids: Collection[int]) -> dict[int, TransactionRow]:
-        """Return the transactions that are there."""
+    async def of_ids(
+        self, ids: Collection[int], owner: str | None = None
+    ) -> dict[int, TransactionRow]:
+        """Return the transactions that are there. ``owner``: only those of this one; None: all."""
+        chosen: Document = {"_id": {"$in": list(ids)}}
+        if owner is not None:
+            chosen["owner"] = owner
         async with self._link.reading() as session:
-            found = self._rows.find({"_id": {"$in": list(ids)}}, LARGE, session=session)
+            found = self._rows.find(chosen, LARGE, session=session)
             return {int(each["_id"]): row_of(each) async for each in found}
 
     async def hold(self, id_: int) -> None:

@@ -53,9 +53,16 @@ class SqliteTransactions(SharedWriter):
         return await self._run(lambda step: steps.find_current(step, id_))
 
     async def select(
-        self, state: State | None, group: str | None, limit: int, before: int | None = None
+        self,
+        state: State | None,
+        group: str | None,
+        limit: int,
+        before: int | None = None,
+        owner: str | None = None,
     ) -> list[Transaction]:
-        return await self._readers.run(lambda db: rows.select(db, state, group, limit, before))
+        return await self._readers.run(
+            lambda db: rows.select(db, state, group, limit, before, owner)
+        )
 
     async def newest(self, key: str) -> Transaction:
         found = await self._lookups.run(lambda db: rows.newest(db, key))
@@ -63,11 +70,11 @@ class SqliteTransactions(SharedWriter):
             raise no_key(key)
         return found
 
-    async def keys(self, after: str, limit: int) -> list[Transaction]:
-        return await self._readers.run(lambda db: rows.keys(db, after, limit))
+    async def keys(self, after: str, limit: int, owner: str | None = None) -> list[Transaction]:
+        return await self._readers.run(lambda db: rows.keys(db, after, limit, owner))
 
-    async def forget_key(self, key: str) -> None:
-        await self._run(lambda step: once.forget_key(step, key))
+    async def forget_key(self, key: str, owner: str | None = None) -> None:
+        await self._run(lambda step: once.forget_key(step, key, owner))
 
     async def keep(self) -> int:
         """Do ``Transactions.keep``: each step is a call of the writer."""

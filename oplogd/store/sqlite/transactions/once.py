@@ -41,7 +41,11 @@ def answer(
     return rows.committed(db, winner) if winner.once == transaction.once else refusal(transaction)
 
 
-def forget_key(step: SharedStep, key: str) -> None:
-    """Forget a key. Raises OnceKeyNotFoundError."""
+def forget_key(step: SharedStep, key: str, owner: str | None) -> None:
+    """Forget a key, with an owner only its own one. Raises OnceKeyNotFoundError."""
+    if owner is not None:
+        newest = rows.newest(step.db, key)
+        if newest is None or newest.owner != owner:
+            raise no_key(key)
     if not rows.forget_key(step.db, key, step.present.ms):
         raise no_key(key)

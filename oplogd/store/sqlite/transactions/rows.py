@@ -38,6 +38,7 @@ _SMALL_RESULT = 4096
 _Row = tuple[
     int, int, str | None, int | None, str, str | None, int, int, str, int, int,
     int | None, int | None, int | None, int | None, str | None, int | None, str | None, int | None,
+    str | None,
 ]  # fmt: skip
 
 
@@ -70,6 +71,8 @@ def add(db: sqlite3.Connection, new: NewTransaction, now: int) -> Transaction:
         db.execute(sql.ADD_FENCE, (id_, *new.fence))
     if new.once is not None:
         db.execute(sql.ADD_NUMBER, (id_, *new.once))
+    if new.owner is not None:
+        _insert(db, sql.OWNERS, [(id_, new.owner)])
     return find(db, id_)
 
 
@@ -82,12 +85,25 @@ def find(db: sqlite3.Connection, id_: int) -> Transaction:
 
 
 def select(
-    db: sqlite3.Connection, state: State | None, group: str | None, limit: int, before: int | None
+    db: sqlite3.Connection,
+    state: State | None,
+    group: str | None,
+    limit: int,
+    before: int | None,
+    owner: str | None,
 ) -> list[Transaction]:
-    given = {"state": state, "group": group, "before": before, "limit": limit}
-    known = {"state": sql.IN_STATE, "group": sql.IN_GROUP, "before": sql.BEFORE}
+    given = {"state": state, "group": group, "before": before, "owner": owner, "limit": limit}
+    known = {
+        "state": sql.IN_STATE,
+        "group": sql.IN_GROUP,
+        "before": sql.BEFORE,
+        "owner": sql.OF_OWNER,
+    }
     conditions = [condition for name, condition in known.items() if given[name] is not None]
-    return list(map(_transaction, db.execute(sql.select(*conditions), given)))
+    # Most are committed. The others are few.
+    is_by_owner = owner is not None and state in (None, State.COMMITTED)
+    statement = sql.select(*conditions, is_by_owner=is_by_owner)
+    return list(map(_transaction, db.execute(statement, given)))
 
 
 def newest(db: sqlite3.Connection, key: str) -> Transaction | None:
@@ -96,9 +112,10 @@ def newest(db: sqlite3.Connection, key: str) -> Transaction | None:
     return None if row is None else _transaction(row)
 
 
-def keys(db: sqlite3.Connection, after: str, limit: int) -> list[Transaction]:
+def keys(db: sqlite3.Connection, after: str, limit: int, owner: str | None) -> list[Transaction]:
     """Return the newest committed transaction of each key past one."""
-    return list(map(_transaction, db.execute(sql.KEYS, {"after": after, "limit": limit})))
+    given = {"after": after, "limit": limit, "owner": owner}
+    return list(map(_transaction, db.execute(sql.KEYS, given)))
 
 
 def count_keys(db: sqlite3.Connection) -> int:
@@ -161,7 +178,13 @@ def add_committed(db: sqlite3.Connection, commits: Sequence[Commit]) -> None:
                 packed(commit.logs, commit.runs, as_json([*commit.order])),
             )
         )
-    for statement, values in insert(sql.COMMITTED_ROW, added):
+    _insert(db, sql.COMMITTED_ROW, added)
+    owners = ((each.transaction.id, each.transaction.owner) for each in commits)
+    _insert(db, sql.OWNERS, [each for each in owners if each[1] is not None])
+
+
+def _insert(db: sqlite3.Connection, table: str, added: Sequence[tuple[object, ...]]) -> None:
+    for statement, values in insert(table, added):
         db.execute(statement, values)
 
 
@@ -226,4 +249,5 @@ def _read(row: _Row) -> Transaction:
         commit=optional_mark(row[13], row[14]),
         fence=None if row[15] is None or row[16] is None else Fence(row[15], row[16]),
         once=None if row[17] is None or row[18] is None else OnceNumber(row[17], row[18]),
+        owner=row[19],
     )

@@ -16,11 +16,19 @@ NEVER = (1 << 63) - 1
 
 # --- Rows ---
 
-_COLUMNS = """id, log, grp, only_log, state, reason, begun, expires, logs, records, octets,
-    begin_offset, begin_stamp, commit_offset, commit_stamp, lease, term, key, number"""
+_COLUMNS = """log, grp, only_log, state, reason, begun, expires, logs, records, octets,
+    begin_offset, begin_stamp, commit_offset, commit_stamp, lease, term, key, number, owner"""
+_MORE = """
+    LEFT JOIN txn_fences ON txn_fences.txn = id LEFT JOIN txn_numbers ON txn_numbers.txn = id
+"""
 _ROWS = f"""
-    SELECT {_COLUMNS} FROM txns LEFT JOIN txn_fences ON txn_fences.txn = id
-    LEFT JOIN txn_numbers ON txn_numbers.txn = id
+    SELECT id AS txn_id, {_COLUMNS} FROM txns {_MORE}
+    LEFT JOIN txn_owners ON txn_owners.txn = id
+"""
+# By the index of owners: it is in the order of ids for each of them.
+_OWNED = f"""
+    SELECT txn_owners.txn AS txn_id, {_COLUMNS} FROM txn_owners
+    CROSS JOIN txns ON id = txn_owners.txn {_MORE}
 """
 FIND = f"{_ROWS} WHERE id = ?"
 RESULT = "SELECT result FROM txns WHERE id = ?"
@@ -33,6 +41,7 @@ ADD = f"""
 """
 USED = "SELECT id FROM txns WHERE id IN (SELECT value FROM json_each(?))"
 ADD_FENCE = "INSERT INTO txn_fences VALUES (?, ?, ?)"
+OWNERS = "txn_owners"
 SET_BEGIN = "UPDATE txns SET begin_offset = :offset, begin_stamp = :stamp WHERE id = :id"
 SET_WRITTEN = "UPDATE txns SET logs = :logs, records = :records, octets = :octets WHERE id = :id"
 SET_COMMITTED = f"""
@@ -49,15 +58,20 @@ SET_ABORTED = f"""
 """
 
 
-def select(*conditions: str) -> str:
-    """Return the SQL of the rows under these conditions, the newest first."""
+def select(*conditions: str, is_by_owner: bool = False) -> str:
+    """Return the SQL of the rows under these conditions, the newest first.
+
+    ``is_by_owner``: an index finds the rows of the owner, otherwise those in the state.
+    """
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"{_ROWS} {where} ORDER BY id DESC LIMIT :limit"
+    rows = _OWNED if is_by_owner else _ROWS
+    return f"{rows} {where} ORDER BY txn_id DESC LIMIT :limit"
 
 
 IN_STATE = "state = :state"
 IN_GROUP = "grp = :group"
-BEFORE = "id < :before"
+BEFORE = "txn_id < :before"
+OF_OWNER = "owner = :owner"
 STATS = f"SELECT count(*), coalesce(min(begun), 0) FROM txns WHERE state = '{State.OPEN}'"
 
 # --- Numbers of keys ---
@@ -66,7 +80,10 @@ ADD_NUMBER = "INSERT INTO txn_numbers VALUES (?, ?, ?, 0)"
 NEWEST = f"{_ROWS} WHERE key = ? AND newest"
 # Without its rows: only the index.
 COUNT_KEYS = "SELECT count(*) FROM txn_numbers WHERE newest"
-KEYS = f"{_ROWS} WHERE newest AND key > :after ORDER BY key LIMIT :limit"
+KEYS = f"""
+    {_ROWS} WHERE newest AND key > :after AND (:owner IS NULL OR owner = :owner)
+    ORDER BY key LIMIT :limit
+"""
 # The newest transaction of a key ends when another one replaces it.
 REPLACE_NEWEST = (
     """

@@ -266,6 +266,7 @@ def _committed(id_: int, whole: Whole, entries: _Entries, runs: _Runs, now: int)
         commit=commit,
         fence=new.fence,
         once=new.once,
+        owner=new.owner,
     )
     indexes = {0: OPLOG_INDEX} | {log: index for index, log in enumerate(topics)}
     order = array("I", [indexes[each.log] for each in records])

@@ -48,7 +48,7 @@ async def test_a_transaction_begins_with_a_record_in_the_commit_log_of_its_group
     assert begun.begin == Mark(1, START_MS + 5, 0)
     assert begun._replace(id=0, begin=None) == (
         *(0, log.log, "default", None, State.OPEN, None),
-        *(START_MS + 5, START_MS + 5 + 1234, (), 0, 0, None, None, None, None),
+        *(START_MS + 5, START_MS + 5 + 1234, (), 0, 0, None, None, None, None, None),
     )
     expires = "2023-11-14T22:13:21.239Z"
     event = f'{{"event":"begin","txn":"{begun.id}","expires_at":"{expires}"}}'
