@@ -24,6 +24,7 @@ def shown(transaction: Transaction, topics: Mapping[int, str]) -> dict[str, Any]
         **({"topic": topics[only]} if only is not None and only in topics else {}),
         **({"lease": str(transaction.fence)} if transaction.fence else {}),
         **({"once": transaction.once._asdict()} if transaction.once else {}),
+        "owner": transaction.owner,
         "begun_at": format_ms(transaction.begun_ms),
         "expires_at": format_ms(transaction.expires_ms),
         "records": transaction.records,

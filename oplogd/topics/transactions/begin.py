@@ -34,7 +34,8 @@ MAX_BYTES = 16 * 1024
 class Begin(NamedTuple):
     """A begin as it was sent. Either ``group`` or ``topic`` is None. ``fence``: of the header.
 
-    ``writing``: all records of a whole transaction, None for one that stays open.
+    ``writing``: all records of a whole transaction, None for one that stays open. ``owner``: the
+    sender as the agent knows it, never of the body.
     """
 
     group: str | None
@@ -43,6 +44,7 @@ class Begin(NamedTuple):
     once: OnceNumber | None = None
     fence: Fence | None = None
     writing: Writing | None = None
+    owner: str | None = None
 
 
 class OnceBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -16,8 +16,8 @@ from oplogd.errors import (
 from oplogd.model.lease import Fence, require_same
 from oplogd.model.message import Message
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
-from oplogd.model.once import number_over
-from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log
+from oplogd.model.once import no_key, number_over
+from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log, no_transaction
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import (
     Commit,
@@ -125,34 +125,58 @@ class TransactionService:
         await self._acknowledge({transaction.log})
         return transaction
 
-    async def find(self, id_: int) -> Transaction:
-        return await self._transactions.find(id_)
+    async def find(self, id_: int, owner: str | None = None) -> Transaction:
+        """``owner``: a transaction of another one is not found, nor one without; None: any."""
+        found = await self._transactions.find(id_)
+        if owner is not None and found.owner != owner:
+            raise no_transaction(id_)
+        return found
+
+    async def require_owner(self, id_: int, owner: str | None, fence: Fence | None = None) -> None:
+        """Raise TransactionNotFoundError if the transaction has another owner, or none.
+
+        ``owner`` None: any. ``fence``: see ``require_fence``. One look-up is for both.
+        """
+        if owner is not None or fence is not None:
+            found = await self.find(id_, owner)
+            if fence is not None:
+                require_same(id_, found.fence, fence)
 
     async def require_fence(self, id_: int, fence: Fence | None) -> None:
         """Raise TransactionConflictError if a request gives another fence than the begin did."""
-        if fence is not None:
-            require_same(id_, (await self.find(id_)).fence, fence)
+        await self.require_owner(id_, None, fence)
 
     async def select(
-        self, state: State | None, group: str | None, limit: int, before: int | None = None
+        self,
+        state: State | None,
+        group: str | None,
+        limit: int,
+        before: int | None = None,
+        owner: str | None = None,
     ) -> list[Transaction]:
-        """Return transactions in this state and group, the newest first. None: any.
+        """Return transactions in this state and group, of this owner, the newest first. None: any.
 
         ``before``: only those with smaller ids.
         """
-        return await self._transactions.select(state, group, limit, before)
+        return await self._transactions.select(state, group, limit, before, owner)
 
-    async def newest(self, key: str) -> Transaction:
-        """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError."""
-        return await self._transactions.newest(key)
+    async def newest(self, key: str, owner: str | None = None) -> Transaction:
+        """Return the newest committed transaction of a key. Raises OnceKeyNotFoundError.
 
-    async def keys(self, after: str, limit: int) -> list[Transaction]:
-        """Return the newest committed transaction of each key past one, sorted by key."""
-        return await self._transactions.keys(after, limit)
+        ``owner``: a key whose newest transaction has another one is not found; None: any.
+        """
+        found = await self._transactions.newest(key)
+        if owner is not None and found.owner != owner:
+            raise no_key(key)
+        return found
 
-    async def forget_key(self, key: str) -> None:
+    async def keys(self, after: str, limit: int, owner: str | None = None) -> list[Transaction]:
+        """Return the newest committed transaction of each key past one: see ``Transactions``."""
+        return await self._transactions.keys(after, limit, owner)
+
+    async def forget_key(self, key: str, owner: str | None = None) -> None:
         """Forget a key: see ``Transactions.forget_key``."""
-        await self._transactions.forget_key(key)
+        await self._transactions.forget_key(key, owner)
 
     async def shown(self, transactions: Sequence[Transaction]) -> list[dict[str, Any]]:
         """Return transactions for an answer. Names of deleted topics are missing."""
@@ -250,5 +274,5 @@ def _new(begin: Begin, commit_log: Topic) -> NewTransaction:
     elif begin.topic is not None:
         only_log = commit_log.log
     return NewTransaction(
-        commit_log.log, group, only_log, begin.timeout_ms, begin.fence, begin.once
+        commit_log.log, group, only_log, begin.timeout_ms, begin.fence, begin.once, begin.owner
     )

@@ -335,6 +335,7 @@ def test_an_open_transaction_shows_the_topics_that_exist() -> None:
         "txn": "4611686018427387909",
         "state": "open",
         "group": "g",
+        "owner": None,
         "begun_at": "2023-11-14T22:13:20.000Z",
         "expires_at": "2023-11-14T22:14:20.000Z",
         "records": 2,
@@ -348,6 +349,7 @@ def test_a_finished_transaction_shows_its_reason_or_its_commit() -> None:
     aborted = OPEN._replace(state=State.ABORTED, reason=Reason.TIMEOUT)
     shown = answers.shown(aborted, NAMES)
     assert (shown["state"], shown["reason"]) == ("aborted", "timed out")
+    assert answers.shown(OPEN._replace(owner="sub:ada"), NAMES)["owner"] == "sub:ada"
     committed = OPEN._replace(state=State.COMMITTED, group=None, only_log=4, commit=Mark(9, 8, 7))
     shown = answers.shown(committed, NAMES)
     assert (shown["topic"], shown["commit"], "group" in shown) == ("ns/t", str(MessageId(8, 7)), 0)
