@@ -42,6 +42,7 @@ def test_a_transaction_begins_in_the_default_group_for_a_minute(target: Target, 
     assert ms(shown["expires_at"]) - ms(shown["begun_at"]) == 60_000
     assert shown["expires_at"] == reply.json["expires_at"]
     assert (shown["state"], shown["group"], shown["records"]) == ("open", "default", 0)
+    assert shown["owner"] is None, "access is open"
 
 
 @on_one_store

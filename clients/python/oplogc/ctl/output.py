@@ -81,6 +81,8 @@ def _line(item: Item) -> str:
             head = f"{shown.pop('txn')} {shown.pop('state')}"
             if reason := shown.pop("reason", None):
                 head += f" ({reason})"
+            if item.owner is None:
+                del shown["owner"]
             return printable(f"{head} {_pairs(shown)}")
     shown = item._asdict()
     state = "published" if shown.pop("published") else "stored"
@@ -110,7 +112,9 @@ def _members(item: Item) -> dict[str, Any]:
             return {"namespace": namespace, "name": name, "properties": dict(properties)}
         case TransactionStatus():
             named = {"txn": item.id, **{name: getattr(item, name) for name in _OF_TXN.split()}}
-            return {name: value for name, value in named.items() if value is not None}
+            return {
+                name: value for name, value in named.items() if value is not None or name == "owner"
+            }
     shown = item._asdict()
     if shown.get("pointer") is not None:
         shown["pointer"] = str(shown["pointer"])
@@ -119,7 +123,9 @@ def _members(item: Item) -> dict[str, Any]:
     return {**shown.pop("topic")._asdict(), **shown} if isinstance(item, ListedPointer) else shown
 
 
-_OF_TXN = "state reason group topic lease begun_at expires_at records bytes topics begin commit"
+_OF_TXN = (
+    "state reason group topic lease owner begun_at expires_at records bytes topics begin commit"
+)
 
 
 def _entry(entry: Entry) -> Row:

@@ -16,14 +16,20 @@ from oplogc.ctl.options.flags import VARIABLES
 from oplogc.topics import Topics, Transaction
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.processes import forked
+from tests.kits.store.sqlite_files import direct
 
 COMMANDS = ("list", "show", "abort", "log")
 TIME = r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z"
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    with Agent(tmp_path_factory.mktemp("agent")) as agent, Topics(agent.url) as topics:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("agent")
+
+
+@pytest.fixture(scope="module")
+def agent(folder: Path) -> Iterator[Agent]:
+    with Agent(folder) as agent, Topics(agent.url) as topics:
         topics.create("t")
         yield agent
 
@@ -109,6 +115,21 @@ def test_a_transaction_is_listed_shown_and_aborted(
         assert err == f"oplogctl: transaction {first.id} has committed (HTTP 409)\n"
         code, out, err = run(capsys, "txn", "show", "7")
         assert (code, out, err) == (1, "", "oplogctl: there is no transaction 7 (HTTP 404)\n")
+
+
+def test_the_owner_of_a_transaction_is_printed(
+    agent: Agent, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Topics(agent.url) as topics:
+        id_ = committed(topics, "owned", "a").id
+    with direct(folder / "oplog.db") as db:
+        db.execute("INSERT INTO txn_owners VALUES (?, 'sub:ada')", (id_,))
+    code, out, _ = run(capsys, "txn", "list", "--group", "owned")
+    assert (code, " group=owned owner=sub:ada begun_at=" in out) == (0, True)
+    code, out, _ = run(capsys, "txn", "show", id_, "--json")
+    shown = json.loads(agent.request("GET", f"/v1/txns/{id_}").body)
+    assert shown["owner"] == "sub:ada"
+    assert (code, json.loads(out)) == (0, shown)
 
 
 def test_the_commit_log_of_a_group_is_printed_and_followed(

@@ -45,8 +45,9 @@ class TransactionStatus(NamedTuple):
     """A transaction as the agent describes it.
 
     ``group``: None if the transaction was begun with ``topic``. ``lease``: as it was begun.
-    ``records``, ``bytes``: written so far. ``topics``: the topics written to. ``begin``,
-    ``commit``: positions in the commit log.
+    ``owner``: who began it, None if access was open or an older agent began it. ``records``,
+    ``bytes``: written so far. ``topics``: the topics written to. ``begin``, ``commit``: positions
+    in the commit log.
     """
 
     id: str
@@ -62,6 +63,7 @@ class TransactionStatus(NamedTuple):
     begin: str | None = None
     commit: str | None = None
     lease: str | None = None
+    owner: str | None = None
 
 
 def group_log(group: str) -> TopicName:
