@@ -16,7 +16,7 @@ from oplogd.errors import (
 from oplogd.model.lease import Fence, require_same
 from oplogd.model.message import Message
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
-from oplogd.model.once import no_key, number_over
+from oplogd.model.once import OnceNumber, no_key, number_over
 from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log, no_transaction
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import (
@@ -135,16 +135,25 @@ class TransactionService:
     async def require_owner(self, id_: int, owner: str | None, fence: Fence | None = None) -> None:
         """Raise TransactionNotFoundError if the transaction has another owner, or none.
 
-        ``owner`` None: any. ``fence``: see ``require_fence``. One look-up is for both.
+        Raise TransactionConflictError if a request gives another fence than the begin did, or if
+        the transaction's key has another owner. ``owner`` None: any. One look-up is for all.
         """
         if owner is not None or fence is not None:
             found = await self.find(id_, owner)
             if fence is not None:
                 require_same(id_, found.fence, fence)
+            await self.require_key(found.once, owner)
 
-    async def require_fence(self, id_: int, fence: Fence | None) -> None:
-        """Raise TransactionConflictError if a request gives another fence than the begin did."""
-        await self.require_owner(id_, None, fence)
+    async def require_key(self, once: OnceNumber | None, owner: str | None) -> None:
+        """Raise TransactionConflictError if another owner has committed with a key.
+
+        ``owner`` None: any.
+        """
+        if once is None or owner is None:
+            return
+        with suppress(OnceKeyNotFoundError):
+            if (await self._transactions.newest(once.key)).owner != owner:
+                raise TransactionConflictError(f"the key {once.key} belongs to another client")
 
     async def select(
         self,

@@ -7,11 +7,14 @@ from oplogd.model.names import TopicName
 from oplogd.web.access.rights import NO_TOPICS, READ_ALL, WRITE_ALL, Right
 from oplogd.web.http.problem import Problem
 
+# The name of clients with a shared password. It manages all, so it needs to own nothing.
+SHARED = "password"
+
 
 class Caller(NamedTuple):
     """A client. Raises Problem 403 for all that its right does not grant.
 
-    ``name``: owns the transactions that the client begins; None while access is open.
+    ``name``: of the client in the log and as an owner; None while access is open.
     ``credential``: what let the client in; None while access is open. ``until``: the end of a
     cookie or token, in seconds since 1970.
     """
@@ -64,6 +67,11 @@ class Caller(NamedTuple):
         """Raise unless the client may write a topic."""
         if self.right.write == NO_TOPICS:
             raise missing("write a topic")
+
+    @property
+    def noted(self) -> str | None:
+        """The owner to note with a transaction. None: nobody needs it."""
+        return None if self.name == SHARED else self.name
 
     @property
     def owner(self) -> str | None:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from oplogd.web.access.caller import Caller
+from oplogd.web.access.caller import SHARED, Caller
 from oplogd.web.access.principals import Principal
 from oplogd.web.access.rights import READ_ALL, WRITE_ALL
 from oplogd.web.access.scrypt import NOBODY, Hash
@@ -14,9 +14,6 @@ from oplogd.web.access.signing import ExpiringSigner, Purpose, principal_in
 
 # Reading, or writing and managing: each has passwords of its own.
 Subject = Literal["reading", "writing"]
-
-# Owns the transactions of clients with a shared password.
-SHARED = "password"
 
 _MAX_VERDICTS = 4_096
 _SIGNING = b"oplog signing key of a principal 1"

@@ -150,11 +150,13 @@ class PlainTransactions:
             return None
         if asked.writing is None or unknown:
             return None
+        if asked.once is not None and caller.owner is not None:
+            return None
         try:
             require_begin(caller, asked)
         except Problem:
             return None
-        return answered_by(self._committed(asked))
+        return answered_by(self._committed(asked._replace(owner=caller.noted)))
 
     async def _committed(self, asked: Begin) -> Answer:
         commit = await committing_whole(self._service, self._appends, asked)

@@ -58,7 +58,7 @@ def add_transactions(
         """Return the id of a transaction that takes requests with this fence. Raises Problem."""
         allow_fence(caller, fence)
         with continuing():
-            await service.require_fence(txn, fence)
+            await service.require_owner(txn, caller.owner, fence)
         return txn
 
     @app.post(TXNS)
@@ -91,8 +91,10 @@ def add_transactions(
         """
         allow_fence(caller, fence)
         found = Ignored()
-        asked = (await read_begin(request, found))._replace(fence=fence)
+        given = await read_begin(request, found)
+        asked = given._replace(fence=fence, owner=caller.noted)
         require_begin(caller, asked)
+        await service.require_key(asked.once, caller.owner)
         if asked.writing is not None:
             done = await committing_whole(service, api.appends, asked)
             body = await api.bodies.work(answers.encoding_commit(done, is_named=True))
@@ -101,6 +103,7 @@ def add_transactions(
         id_ = str(begun.id)
         headers = {**HEADERS, "Location": f"{TXNS}/{id_}"}
         if begun.state is State.COMMITTED:
+            await service.require_key(begun.once, caller.owner)
             return await show(begun, headers)
         return answer({"txn": id_, "expires_at": format_ms(begun.expires_ms)}, headers, 201)
 
@@ -125,7 +128,7 @@ def add_transactions(
         id_ = parse_id(request.path_params["txn"])
         found = Ignored()
         with continuing():
-            await service.require_fence(id_, fence)
+            await service.require_owner(id_, caller.owner, fence)
             writing = await read_records(request, found)
             require_records(caller, writing)
             written = await api.appends.confirmed(service.write(id_, writing))
@@ -168,7 +171,8 @@ def add_transactions(
 
         A finished transaction is forgotten after a day.
         """
-        return shown((await service.shown([await service.find(txn)]))[0])
+        found = await service.find(txn, caller.shown_owner)
+        return shown((await service.shown([found]))[0])
 
     @app.get(TXNS)
     @described("transactions", *ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
@@ -185,7 +189,9 @@ def add_transactions(
         """
         return await listed(
             Asked(limit, after),
-            lambda after, most: service.select(state, group, most, key_in(after, int)),
+            lambda after, most: service.select(
+                state, group, most, key_in(after, int), caller.shown_owner
+            ),
             lambda each: int(each.id),  # of MongoDB it is a number of another type
             service.shown,
         )
@@ -199,7 +205,8 @@ def add_transactions(
 
         It is never forgotten, unless the key is deleted.
         """
-        return shown((await service.shown([await service.newest(key)]))[0])
+        found = await service.newest(key, caller.shown_owner)
+        return shown((await service.shown([found]))[0])
 
     @app.get(ONCE)
     @described("transactions", *ERRORS, answer=list[types.TransactionAnswer], headers=MORE)
@@ -209,7 +216,7 @@ def add_transactions(
         """List the newest committed transaction of each key, sorted by key."""
         return await listed(
             asked,
-            lambda after, most: service.keys(key_in(after, str) or "", most),
+            lambda after, most: service.keys(key_in(after, str) or "", most, caller.shown_owner),
             lambda each: each.once and each.once.key,
             service.shown,
         )
@@ -220,7 +227,7 @@ def add_transactions(
         caller: Caller = Depends(api.writer), key: str = Depends(key_of)
     ) -> Response:
         """Delete a key. After that its numbers can commit again."""
-        await api.confirmed(service.forget_key(key))
+        await api.confirmed(service.forget_key(key, caller.owner))
         return Response(None, 204, HEADERS)
 
     async def read_begin(request: Request, found: Ignored) -> begin.Begin:

@@ -99,11 +99,11 @@ def test_owner_and_fence_share_a_look_up(service: TransactionService, store: Cou
         fence = Fence("orders", 1)
         await service.require_owner(id_, None)
         await service.require_owner(5, None)
-        await service.require_fence(5, None)
+        await service.require_owner(5, None)
         assert store.found == 0, "nothing is asked for"
         await service.require_owner(id_, ADA)
         assert store.found == 1
-        for refusing in (service.require_owner(id_, ADA, fence), service.require_fence(id_, fence)):
+        for refusing in (service.require_owner(id_, each, fence) for each in (ADA, None)):
             with pytest.raises(TransactionConflictError, match="was begun"):
                 await refusing
         with pytest.raises(TransactionNotFoundError):
