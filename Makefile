@@ -85,7 +85,7 @@ $(VENV)/.pip: | $(VENV)/.created
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml clients/python/pyproject.toml constraints.txt | $(VENV)/.pip
-	$(PIP) --group dev -e '.[avro,mongo,pipe,relay,sync]' -e clients/python
+	$(PIP) --group dev -e '.[avro,jwt,mongo,pipe,relay,sync]' -e clients/python
 	@touch $@ $(VENV)/.runtime
 
 # The programs that build the packages and the site.

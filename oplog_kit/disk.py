@@ -11,8 +11,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BYTES = 1024 * 1024
 
 
-def read_text(path: str | Path, shown: str = "") -> str:
-    """Return the text of a small file. Raises ValueError with the path, or with ``shown``."""
+def read_bytes(path: str | Path, shown: str = "") -> bytes:
+    """Return the content of a small file. Raises ValueError with the path, or with ``shown``."""
     name = repr(shown or str(path))
     try:
         with open(path, "rb") as file:
@@ -22,10 +22,24 @@ def read_text(path: str | Path, shown: str = "") -> str:
         raise ValueError(f"cannot read {name}: {reason}") from None
     if len(raw) > _MAX_BYTES:
         raise ValueError(f"{name} is larger than {_MAX_BYTES:,} bytes")
+    return raw
+
+
+def read_text(path: str | Path, shown: str = "") -> str:
+    """Return the text of a small file. Raises ValueError with the path, or with ``shown``."""
+    raw = read_bytes(path, shown)
+    try:
+        return decoded(raw)
+    except ValueError as error:
+        raise ValueError(f"{shown or str(path)!r} {error}") from None
+
+
+def decoded(raw: bytes) -> str:
+    """Return the text of a file. Raises ValueError, which continues the name of the file."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{name} is not UTF-8 text") from None
+        raise ValueError("is not UTF-8 text") from None
 
 
 def without_newline(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oplog_kit.disk import without_newline
 from oplogd.host.stop import EXIT_OK, EXIT_USAGE
-from oplogd.web.access.scrypt import hashed
+from oplogd.web.access.keys.scrypt import hashed
 
 _HELP = """\
 Usage: oplogd hash-password

@@ -95,7 +95,7 @@ def install() -> Path:
     options = ("-q", "--disable-pip-version-check", "--no-compile", "-c", ROOT / "constraints.txt")
     (agent,) = DIST.glob("oplog-*.whl")
     (client,) = DIST.glob("oplogc-*.whl")
-    python(*pip, *options, f"{agent}[avro,mongo,pipe,relay]", client, cwd=TRIAL)
+    python(*pip, *options, f"{agent}[avro,jwt,mongo,pipe,relay]", client, cwd=TRIAL)
     for name in COMMANDS:
         if run(bin_ / name, "--version", cwd=TRIAL) != f"{name} {version()}\n":
             sys.exit(f"{name} --version is not {version()}")

@@ -55,6 +55,13 @@ def _check(given: Given) -> None:
     given.require("--spool", *_MONGO_URL)
     given.require("--tls-certificate", "--tls-key")
     given.require("--tls-key", "--tls-certificate")
-    for source in (given.sources[name] for name in _MONGO_URL if name in given.sources):
-        if not is_installed("pymongo"):
-            raise click.UsageError(f"{source}: PyMongo is not installed; {how_to_install('mongo')}")
+    given.require("--token-audience", "--token-key")
+    for names, module, library, extra in (
+        (_MONGO_URL, "pymongo", "PyMongo", "mongo"),
+        (("--token-key",), "jwt", "PyJWT", "jwt"),
+    ):
+        for source in (given.sources[name] for name in names if name in given.sources):
+            if not is_installed(module):
+                raise click.UsageError(
+                    f"{source}: {library} is not installed; {how_to_install(extra)}"
+                )

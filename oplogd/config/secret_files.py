@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from oplog_kit.disk import read_text
+from oplog_kit.disk import decoded, read_bytes
 from oplogd.config import values
 
 # More is no rotation. Each password for reading costs 50 ms once.
@@ -17,12 +17,12 @@ class SecretFile:
     ``flag``: that named it. ``is_regular``: False for a pipe, which can be read only once.
     """
 
-    __slots__ = ("flag", "is_regular", "path", "text")
+    __slots__ = ("content", "flag", "is_regular", "path")
 
-    def __init__(self, flag: str, path: Path, text: str) -> None:
+    def __init__(self, flag: str, path: Path, content: bytes) -> None:
         self.flag = flag
         self.path = path
-        self.text = text
+        self.content = content
         self.is_regular = path.is_file()
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ def secret_file(flag: str) -> Callable[[str], SecretFile]:
     """Return a conversion from a path to its file."""
 
     def convert(text: str) -> SecretFile:
-        return SecretFile(flag, values.path(text), read_text(text))
+        return SecretFile(flag, values.path(text), read_bytes(text))
 
     return convert
 
@@ -45,7 +45,7 @@ def password_file(flag: str) -> Callable[[str], SecretFile]:
     def convert(text: str) -> SecretFile:
         file = read(text)
         try:
-            passwords_in(file.text)
+            passwords_in(file.content)
         except ValueError as error:
             raise ValueError(f"{text!r} {error}") from None
         return file
@@ -53,12 +53,12 @@ def password_file(flag: str) -> Callable[[str], SecretFile]:
     return convert
 
 
-def passwords_in(text: str) -> list[str]:
-    """Return the passwords in a text, one per line. Raises ValueError if there is none.
+def passwords_in(content: bytes) -> list[str]:
+    """Return the passwords in a file, one per line. Raises ValueError if there is none.
 
     The message continues the name of a file. Blank lines do not count.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.removesuffix("\r") for line in decoded(content).split("\n")]
     found = list(dict.fromkeys(line for line in lines if line.strip()))
     if not found:
         raise ValueError("is empty")

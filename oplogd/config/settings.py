@@ -38,8 +38,8 @@ class Settings:
     udp_listen: Address | Literal["off"] | None = _network(
         "--udp-listen", "ADDRESS|off", None, values.udp_address,
         "Receive operations over UDP at this address, in the same forms, or off. Not set: "
-        "the address of --listen. With an ingest password or --rights, which cannot guard UDP, it "
-        "is the loopback address with the port of --listen.",
+        "the address of --listen. With an ingest password, --rights or --token-key, which cannot "
+        "guard UDP, it is the loopback address with the port of --listen.",
     )  # fmt: skip
     allowed_hosts: frozenset[str] | None = _network(
         "--allowed-hosts", "NAMES", None, values.host_names,
@@ -149,6 +149,20 @@ class Settings:
         " --password and --ingest-password, and UDP is as with an ingest password.",
         empty_is_unset=True,
     )  # fmt: skip
+    token_key: tuple[SecretFile, ...] = _tls(
+        "--token-key", "PATH", None, secret_file("--token-key"),
+        "Accept tokens (JWT) that are signed with the key in this file: a secret of at least 32"
+        " bytes (HS256), a public key in PEM (RS256, ES256, EdDSA), or a JWKS. May be repeated, and"
+        " is read again when it changes. Closes reading and writing, as --rights. Needs PyJWT,"
+        " which the extra `jwt` installs.",
+        repeats=True,
+    )  # fmt: skip
+    token_audience: tuple[str, ...] = _tls(
+        "--token-audience", "NAME", None, values.audience,
+        "Accept only tokens whose claim `aud` has this name. May be repeated. Not set: any token."
+        " Needs --token-key.",
+        repeats=True,
+    )  # fmt: skip
     tls_certificate: Path | None = _tls("--tls-certificate", "PATH", None, values.readable,
         "Serve HTTPS with this certificate chain (PEM). Needs --tls-key.",
     )  # fmt: skip
@@ -238,14 +252,19 @@ class Settings:
     )  # fmt: skip
 
     @property
+    def is_closed(self) -> bool:
+        """Return whether clients have rights of their own. Then all others need a password."""
+        return bool(self.rights or self.token_key)
+
+    @property
     def guards_reading(self) -> bool:
         """Return whether reading needs a password."""
-        return bool(self.password or self.rights)
+        return bool(self.password or self.is_closed)
 
     @property
     def guards_writing(self) -> bool:
         """Return whether writing needs a password."""
-        return bool(self.ingest_password or self.rights)
+        return bool(self.ingest_password or self.is_closed)
 
     @property
     def http_address(self) -> Address:

@@ -101,6 +101,12 @@ def host_name(text: str) -> str | None:
     return name if len(name) <= 253 and _NAME.fullmatch(name) else None
 
 
+def audience(text: str) -> str:
+    if not text.strip() or len(text) > 1_000:
+        raise ValueError("must have 1 to 1,000 characters")
+    return text
+
+
 def host_names(text: str) -> frozenset[str]:
     names = frozenset(filter(None, map(str.strip, text.split(","))))
     for name in names:

@@ -1,7 +1,7 @@
 """One connected consumer: its phase, its heartbeats and its end."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from oplogd.clock import Clock
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
 from oplogd.stream.consumer_connection import NOT_CONNECTED, Connection
+from oplogd.stream.passes import FOR_EVER, Pass
 from oplogd.stream.phases.catch_up import CatchUp, Expansion, StorePhase
 from oplogd.stream.phases.oplog_bridge import Replication
 from oplogd.stream.phases.phase import Lag, LivePhase, LogPhase, Phase, Step, Subscription
@@ -42,8 +43,7 @@ class StreamConsumer:
     last_write: float
     # The consumer's own name for itself; empty without one.
     name: str = ""
-    # What lets the consumer read; None: everybody may.
-    credential: Hashable = None
+    pass_: Pass = FOR_EVER
     connection: Connection = NOT_CONNECTED
     ending: bool = False
     # Whether ``take`` or ``pause`` waits for ``wake``.

@@ -4,7 +4,6 @@ import logging
 import random
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
@@ -12,15 +11,16 @@ from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Position
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.shared.places import OwnPlaces, Places
-from oplogd.shared.tally import Tally, tally
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.feeds import Feeds
+from oplogd.stream.passes import FOR_EVER, Pass
 from oplogd.stream.phases.oplog_bridge import OplogBridge
 from oplogd.stream.phases.phase import Feed, ReadSlots, StreamCounters, Subscription
 from oplogd.stream.phases.record_pages import RecordPages
 from oplogd.stream.phases.start import TopicPosition
+from oplogd.stream.refused import Refusal, RefusedConsumers
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import Framer
 from oplogd.stream.ring.ring import Ring
@@ -42,33 +42,6 @@ END_GRACE_SECONDS = 10.0
 
 # A stop waits this long for consumers to read to the end of their streams.
 END_WAIT_SECONDS = 2.0
-
-# Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong. A page
-# open for long sends an expired one first. ``no_password``: some clients send their password only
-# after a refused request without it.
-Refusal = Literal[
-    "max_clients",
-    "max_clients_per_address",
-    "store",
-    "password",
-    "session",
-    "no_password",
-    "bad_request",
-]
-
-
-@tally
-class RefusedConsumers(Tally):
-    """The number of refused consumers by reason: see ``Refusal``."""
-
-    max_clients: int
-    max_clients_per_address: int
-    store: int
-    password: int
-    session: int
-    no_password: int
-    bad_request: int
-
 
 logger = logging.getLogger("oplogd.stream")
 
@@ -148,12 +121,11 @@ class Hub:
         address: str,
         name: str = "",
         topic: Topic | None = None,
-        credential: Hashable = None,
+        pass_: Pass = FOR_EVER,
     ) -> StreamConsumer:
         """Return a new consumer at ``position``; None: behind the head.
 
         ``disconnect`` must follow. ``topic`` None: the oplog. ``address`` is HOST:PORT.
-        ``credential``: see ``end_without``.
         Raises StoreUnavailableError, TooManyClientsError, TooManyFromAddressError and
         TopicNotFoundError.
         """
@@ -170,7 +142,8 @@ class Hub:
                 feed.release(view)
                 raise
             self.counters.connections += 1
-            now = self._clock.monotonic()
+            now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+            age = self._max_age * random.uniform(0.8, 1.2)
             consumer = StreamConsumer(
                 self.counters.connections,
                 address,
@@ -178,12 +151,12 @@ class Hub:
                 phase,
                 heartbeat=self._heartbeat,
                 checkpoints=checkpoints,
-                ends_at=now + self._max_age * random.uniform(0.8, 1.2),
+                ends_at=now + min(age, pass_.seconds(now_ms / 1000, self._tick)),
                 clock=self._clock,
-                connected_at=self._clock.now_ms() / 1000,
+                connected_at=now_ms / 1000,
                 last_write=now,
                 name=name,
-                credential=credential,
+                pass_=pass_,
             )
             self.consumers.add(consumer)
         if self._ending:
@@ -199,7 +172,7 @@ class Hub:
         address: str,
         name: str = "",
         isolation: Isolation = DEFAULT_ISOLATION,
-        credential: Hashable = None,
+        pass_: Pass = FOR_EVER,
     ) -> StreamConsumer:
         """Return a new consumer of a topic: see ``connect``."""
         filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
@@ -210,7 +183,7 @@ class Hub:
             address=address,
             name=name,
             topic=topic,
-            credential=credential,
+            pass_=pass_,
         )
 
     @contextmanager
@@ -247,6 +220,7 @@ class Hub:
     def look(self, now: float) -> None:
         """Wake consumers whose heartbeat or end is due at ``now``, and cut off stalled ones."""
         self.pages.drop_unused()
+        self._end_expired()
         self._feed.ring.wake([consumer for consumer in self.consumers if consumer.tick(now)])
         for consumer in [each for each in self.consumers if each.connection.is_full]:
             connection = consumer.connection
@@ -257,11 +231,21 @@ class Hub:
                 taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
                 logger.info(taken, consumer.id, consumer.address, stalled, reason)
 
+    def _end_expired(self) -> None:
+        """End the streams whose credential would end before the next look.
+
+        ``ends_at`` does so, too, unless the time of day has jumped.
+        """
+        soon = self._clock.now_ms() / 1000 + self._tick
+        for consumer in self.consumers:
+            if consumer.pass_.until is not None and consumer.pass_.until <= soon:
+                consumer.ends_at = min(consumer.ends_at, self._clock.monotonic())
+
     def end_without(self, is_valid: Callable[[Hashable], bool]) -> None:
         """End the streams whose credential is not valid any more, spread over a short time."""
         now = self._clock.monotonic()
         for consumer in self.consumers:
-            if not is_valid(consumer.credential):
+            if not is_valid(consumer.pass_.credential):
                 ends_at = now + random.uniform(0, GONE_SPREAD_SECONDS)
                 consumer.ends_at = min(consumer.ends_at, ends_at)
 

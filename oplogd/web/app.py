@@ -11,8 +11,8 @@ from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.queue import Intake
-from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.access.keeper import Keeper
+from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.access.sources import Sources
 from oplogd.web.connection.short_way import ShortWay
 from oplogd.web.describe.document import INTRODUCTION, add_document

@@ -3,8 +3,8 @@
 from oplogd.ingest.counters import DatagramCounters, IngestCounters
 from oplogd.shared.tally import Tally, tally
 from oplogd.store.transactions import Decisions
-from oplogd.stream.hub import RefusedConsumers
 from oplogd.stream.phases.phase import StreamCounters
+from oplogd.stream.refused import RefusedConsumers
 from oplogd.topics.counters import Counts
 from oplogd.watch.histogram import Histogram
 from oplogd.watch.lease_counters import LeaseTally

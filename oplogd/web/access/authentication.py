@@ -7,7 +7,7 @@ possible with a signed cookie or token, which a client gets for the password.
 
 import logging
 import math
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from ctypes import c_int64
 from typing import ClassVar
 
@@ -16,25 +16,26 @@ from starlette.requests import HTTPConnection
 from oplogd.clock import Clock
 from oplogd.host.logs import Episode
 from oplogd.host.senders import SenderEpisodes
-from oplogd.web.access.attempts import AttemptLimiter
-from oplogd.web.access.caller import ANY_READER, ANY_WRITER, Caller
-from oplogd.web.access.carried import COOKIE, Given, basic, is_local
+from oplogd.web.access.caller import Caller
+from oplogd.web.access.carried import Given, basic, bearer
 from oplogd.web.access.credentials import Credentials, Subject
+from oplogd.web.access.guesses.attempts import AttemptLimiter
+from oplogd.web.access.guesses.shared_attempts import Limiter, SharedAttempts
 from oplogd.web.access.keeper import Keeper
-from oplogd.web.access.origin import is_from_page, is_own_host
-from oplogd.web.access.shared_attempts import Limiter, SharedAttempts
-from oplogd.web.access.signing import Purpose
+from oplogd.web.access.keys.tokens import TokenError
+from oplogd.web.access.origin import is_own_host
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.http.problem import Problem
 from oplogd.workers.workers import Workers
 
-COOKIE_SECONDS = 8 * 3600
-TOKEN_SECONDS = 15 * 60
+REFUSED_TOKEN = "the token is invalid or has expired; get a new one"
 
 _BASIC = {"WWW-Authenticate": 'Basic realm="oplog", charset="UTF-8"'}
 
+_BEARER = {"WWW-Authenticate": 'Bearer realm="oplog", error="invalid_token"'}
+
 # For browsers with our cookie: with Basic a browser would open its own dialog over the page's form.
-_SESSION = {"WWW-Authenticate": 'OplogSession realm="oplog"'}
+SESSION = {"WWW-Authenticate": 'OplogSession realm="oplog"'}
 
 _QUIET_SECONDS = 60.0
 
@@ -62,7 +63,7 @@ class Authenticator:
     ) -> None:
         """``refused`` counts requests refused for their password."""
         self._clock = clock
-        self._keeper = keeper
+        self.keeper = keeper
         self._allowed_hosts = allowed_hosts
         workers = workers or Workers()
         self._limiter: Limiter
@@ -79,6 +80,13 @@ class Authenticator:
             clock=clock.monotonic,
             counted=refused,
         )
+        self._refused_tokens = SenderEpisodes(
+            logger,
+            f"{self.subject}: refusing tokens from",
+            quiet=_QUIET_SECONDS,
+            clock=clock.monotonic,
+            counted=refused,
+        )
         self._guessing = Episode(
             logger, f"{self.subject}: too many wrong passwords", quiet=_QUIET_SECONDS
         )
@@ -91,7 +99,12 @@ class Authenticator:
     @property
     def is_open(self) -> bool:
         """Return whether no credential is needed."""
-        return self._keeper.credentials.is_open(self.subject)
+        return self.keeper.credentials.is_open(self.subject)
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether there are clients with rights of their own: principals and tokens."""
+        return self.keeper.credentials.is_closed
 
     async def caller(self, request: HTTPConnection) -> Caller:
         """Return the client of a request.
@@ -101,22 +114,26 @@ class Authenticator:
         """
         if self.is_open:
             return self.anybody
-        given = basic(request.headers.get("authorization", ""))
+        authorization = request.headers.get("authorization", "")
+        token = bearer(authorization)
+        if token is not None and (self.is_closed or token[:1].isdecimal()):
+            return self.with_token(request, token)
+        given = basic(authorization)
         if given is None:
-            raise self._unauthorized(_BASIC)
+            raise self.unauthorized(_BASIC)
         return await self.check_password(request, given, _BASIC)
 
     async def check_password(
-        self, request: HTTPConnection, given: Given, challenge: dict[str, str] = _SESSION
+        self, request: HTTPConnection, given: Given, challenge: dict[str, str] = SESSION
     ) -> Caller:
         """Return the client with this password. Raise the Problems of ``caller``."""
-        credentials = self._keeper.credentials
+        credentials = self.keeper.credentials
         address = request.client.host if request.client else ""
         attempt, found = self._known(credentials, given)
         if found is None:
             if wait := self._limiter.wait_seconds(address, attempt):
                 raise self._too_many(address, wait)
-            check = self._keeper.checks.run
+            check = self.keeper.checks.run
             found = (await check(credentials, attempt, given.user, given.password),)
         (caller,) = found
         if wait := self._limiter.judge(address, attempt, is_right=caller is not None):
@@ -125,17 +142,20 @@ class Authenticator:
             self._succeeded()
             return caller
         self._refused.occurred(address, "it is wrong")
-        raise self._unauthorized(challenge)
+        raise self.unauthorized(challenge)
 
     def plain_caller(self, request: PlainRequest) -> Caller | None:
         """Return the client of a request of the short way, None if ``caller`` must find it.
 
         Counts nothing in that case.
         """
-        credentials = self._keeper.credentials
+        credentials = self.keeper.credentials
         if credentials.is_open(self.subject):
             return self.anybody
-        given = basic(request.headers.get(b"authorization", b"").decode("latin-1"))
+        authorization = request.headers.get(b"authorization", b"").decode("latin-1")
+        if (token := bearer(authorization)) is not None:
+            return self._plain_token(credentials, token)
+        given = basic(authorization)
         if given is None:
             return None
         attempt, found = self._known(credentials, given)
@@ -146,13 +166,36 @@ class Authenticator:
         self._succeeded()
         return found[0]
 
+    def with_token(self, request: HTTPConnection, token: str) -> Caller:
+        """Return the client with a token. Raise Problem 401 if it is refused."""
+        try:
+            return self._with_token(self.keeper.credentials, token)
+        except TokenError as refusal:
+            address = request.client.host if request.client else ""
+            self._refused_tokens.occurred(address, str(refusal))
+            raise Problem(401, REFUSED_TOKEN, _BEARER) from None
+
+    def _plain_token(self, credentials: Credentials, token: str) -> Caller | None:
+        try:
+            return self._with_token(credentials, token)
+        except TokenError:
+            return None
+
+    def _with_token(self, credentials: Credentials, token: str) -> Caller:
+        has_claims = self.subject == "writing"
+        return credentials.token(token, self.now(), has_claims=has_claims)
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970."""
+        return self._clock.now_ms() / 1000
+
     def _known(
         self, credentials: Credentials, given: Given
     ) -> tuple[bytes, tuple[Caller | None] | None]:
         """Return what stands for a password, and its caller if that costs no check."""
         is_principal = credentials.is_principal(given.user)
         name = given.user if is_principal else ""
-        attempt = self._keeper.digest(given.password, name)
+        attempt = self.keeper.digest(given.password, name)
         if not is_principal:
             caller = credentials.shared[self.subject].get(attempt)
             if caller is not None or not credentials.has_principals:
@@ -175,9 +218,10 @@ class Authenticator:
         self._guessing.end()
         self._refused.ended()
 
-    def _unauthorized(self, challenge: dict[str, str]) -> Problem:
+    def unauthorized(self, challenge: dict[str, str]) -> Problem:
+        """Return the refusal of a request without a password, or with a wrong one."""
         users = (
-            "the name of a principal, or any" if self._keeper.credentials.has_principals else "any"
+            "the name of a principal, or any" if self.keeper.credentials.has_principals else "any"
         )
         return Problem(
             401,
@@ -185,97 +229,6 @@ class Authenticator:
             challenge,
         )
 
-    def _has_own_host(self, request: HTTPConnection) -> bool:
+    def has_own_host(self, request: HTTPConnection) -> bool:
+        """Return whether a request came to a name of this agent."""
         return is_own_host(request.headers.getlist("host"), self._allowed_hosts)
-
-
-class WriteAuthenticator(Authenticator):
-    """Finds the client of a request that changes something.
-
-    Without a password it refuses web pages under an unknown host name.
-    """
-
-    subject = "writing"
-    anybody = ANY_WRITER
-
-    async def caller(self, request: HTTPConnection) -> Caller:
-        """Return as ``Authenticator.caller``.
-
-        Without a password, raise Problem 403 for a page under an unknown host name (``origin``).
-        """
-        if self.is_open and is_from_page(request.headers) and not self._has_own_host(request):
-            raise Problem(
-                403,
-                "a web page may write only under localhost, an IP address,"
-                " or a name of this agent that --allowed-hosts lists",
-            )
-        return await super().caller(request)
-
-
-class ReadAuthenticator(Authenticator):
-    """Finds the client of a request that reads. Also accepts a valid cookie or token."""
-
-    subject = "reading"
-    anybody = ANY_READER
-
-    async def caller(self, request: HTTPConnection) -> Caller:
-        """Return as ``Authenticator.caller``, also for a valid cookie or token."""
-        signed = self.signed(request)
-        if signed is not None:
-            return signed
-        try:
-            return await super().caller(request)
-        except Problem as problem:
-            if problem.status == 401 and COOKIE in request.cookies:
-                problem.headers.update(_SESSION)
-            if problem.status == 401 and request.query_params.get("token"):
-                problem.detail = "the token is invalid or has expired; get a new one"
-            raise
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether there are clients with different rights to read."""
-        return self._keeper.credentials.is_closed
-
-    async def with_password(self, request: HTTPConnection) -> Caller:
-        """Accept only the password: a cookie or token must not give its holder another one."""
-        return await super().caller(request)
-
-    async def admitted(self, request: HTTPConnection) -> Caller | None:
-        """Return the client if it may read, else None.
-
-        Without a password, return None unless it is on this machine.
-        """
-        if self.is_open:
-            return ANY_READER if is_local(request) and self._has_own_host(request) else None
-        try:
-            return await self.caller(request)
-        except Problem:
-            return None
-
-    def is_valid(self, credential: Hashable) -> bool:
-        """Return whether a credential still lets its holder read, with the same right."""
-        return self._keeper.credentials.is_valid(credential)
-
-    def signed(self, request: HTTPConnection) -> Caller | None:
-        """Return the client with the cookie or token of a request. None: it has no valid one."""
-        credentials = self._keeper.credentials
-        if credentials.is_open(self.subject):
-            return None
-        now = self._clock.now_ms() / 1000
-        cookie = request.cookies.get(COOKIE, "")
-        token = request.query_params.get("token", "")
-        return credentials.signed(Purpose.COOKIE, cookie, now) or credentials.signed(
-            Purpose.TOKEN, token, now
-        )
-
-    def sign(self, caller: Caller, purpose: Purpose, seconds: int) -> tuple[str, int]:
-        """Return a value valid for ``seconds``, and its expiry in seconds since 1970.
-
-        ``caller``: it gave its password. Raises Problem 401 if this is gone.
-        """
-        expires = self._clock.now_ms() // 1000 + seconds
-        try:
-            return self._keeper.credentials.sign(caller, purpose, expires), expires
-        except KeyError:
-            raise self._unauthorized(_SESSION) from None

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from oplogd.model.names import TopicName
+from oplogd.stream.passes import Pass
 from oplogd.web.access.rights import NO_TOPICS, READ_ALL, WRITE_ALL, Right
 from oplogd.web.http.problem import Problem
 
@@ -16,13 +17,14 @@ class Caller(NamedTuple):
 
     ``name``: of the client in the log and as an owner; None while access is open.
     ``credential``: what let the client in; None while access is open. ``until``: the end of a
-    cookie or token, in seconds since 1970.
+    cookie or token, in seconds since 1970. ``life``: its seconds from its begin to its end.
     """
 
     name: str | None
     right: Right
     credential: Hashable = None
-    until: int | None = None
+    until: float | None = None
+    life: float = 0.0
 
     def require_read(self, topic: TopicName) -> None:
         if topic not in self.right.read:
@@ -67,6 +69,11 @@ class Caller(NamedTuple):
         """Raise unless the client may write a topic."""
         if self.right.write == NO_TOPICS:
             raise missing("write a topic")
+
+    @property
+    def pass_(self) -> Pass:
+        """What lets a stream of the client go on."""
+        return Pass(self.credential, self.until, self.life)
 
     @property
     def noted(self) -> str | None:

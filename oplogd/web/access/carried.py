@@ -40,6 +40,12 @@ def is_local(request: HTTPConnection) -> bool:
         return False
 
 
+def bearer(authorization: str) -> str | None:
+    """Return the token in a header of RFC 6750, None for any other text."""
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
 def basic(authorization: str) -> Given | None:
     """Return what a header of HTTP Basic holds, None for any other text."""
     scheme, _, encoded = authorization.partition(" ")

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Sequence
 
 from oplog_kit.command.convert import Secret
-from oplog_kit.disk import read_text
+from oplog_kit.disk import read_bytes
 from oplogd.config.secret_files import SecretFile, passwords_in
 from oplogd.config.settings import Settings
 from oplogd.errors import SettingError
 from oplogd.web.access.credentials import Content
-from oplogd.web.access.principals import principals_in
-from oplogd.web.access.signing import signing_key
+from oplogd.web.access.keys.principals import principals_in
+from oplogd.web.access.keys.signing import signing_key
+from oplogd.web.access.keys.tokens import keys_in
 
 
 class Sources:
@@ -19,11 +20,13 @@ class Sources:
         self._reading = _Passwords(settings.password)
         self._writing = _Passwords(settings.ingest_password)
         rights = [settings.rights] if settings.rights else []
+        self._token_keys = [_Watched(each, keys_in) for each in settings.token_key]
+        self._audiences = list(settings.token_audience)
         self._rights = [_Watched(each, principals_in) for each in rights]
-        files = [*self._reading.files, *self._writing.files, *self._rights]
+        files = [*self._reading.files, *self._writing.files, *self._rights, *self._token_keys]
         self._watched = [each for each in files if each.file.is_regular]
-        self._is_closed = bool(rights)
-        for each in self._rights:
+        self._is_closed = settings.is_closed
+        for each in (*self._rights, *self._token_keys):
             each.check()
         # The keys of the passwords for reading.
         self._keys: dict[str, bytes] = {}
@@ -51,30 +54,32 @@ class Sources:
             principals={
                 name: principal
                 for each in self._rights
-                for name, principal in principals_in(each.text).items()
+                for name, principal in principals_in(each.content).items()
             },
+            keys=[key for each in self._token_keys for key in keys_in(each.content)],
+            audiences=self._audiences,
             is_closed=self._is_closed,
             errors=tuple(each.error for each in self._watched if each.error),
         )
 
 
 class _Watched:
-    """A file. ``text``: its last valid content.
+    """A file. ``content``: its last valid content.
 
     A content counts after two equal looks, because it may be half written.
     """
 
-    def __init__(self, file: SecretFile, check: Callable[[str], object]) -> None:
+    def __init__(self, file: SecretFile, check: Callable[[bytes], object]) -> None:
         self.file = file
-        self.text = file.text
+        self.content = file.content
         self.error: str | None = None
         self._check = check
-        self._seen: tuple[str | None, str | None] = file.text, None
+        self._seen: tuple[bytes | None, str | None] = file.content, None
 
     def check(self) -> None:
         """Raise SettingError if the content at the start is not valid."""
         try:
-            self._check(self.text)
+            self._check(self.content)
         except ValueError as error:
             raise SettingError(f"{self.file.flag}: {str(self.file.path)!r} {error}") from None
 
@@ -83,26 +88,26 @@ class _Watched:
         seen, self._seen = self._seen, self._read()
         if seen != self._seen:
             return False
-        text, error = seen
-        if text == self.text:
+        content, error = seen
+        if content == self.content:
             error = None
-        elif text is not None:
+        elif content is not None:
             try:
-                self._check(text)
+                self._check(content)
             except ValueError as fault:
                 error = f"{self.file.path.name!r} {fault}"
             else:
-                self.text, self.error = text, None
+                self.content, self.error = content, None
                 return True
         shown = error and f"{self.file.flag}: {error}; the content before it stays in use"
         has_changed = shown != self.error
         self.error = shown
         return has_changed
 
-    def _read(self) -> tuple[str | None, str | None]:
+    def _read(self) -> tuple[bytes | None, str | None]:
         """Return the content, or the reason why there is none."""
         try:
-            return read_text(self.file.path, self.file.path.name), None
+            return read_bytes(self.file.path, self.file.path.name), None
         except ValueError as error:
             return None, str(error)
 
@@ -118,5 +123,5 @@ class _Passwords:
     def passwords(self) -> list[str]:
         found = list(self._given)
         for file in self.files:
-            found += passwords_in(file.text)
+            found += passwords_in(file.content)
         return list(dict.fromkeys(found))

@@ -16,6 +16,7 @@ from oplogd.model.transaction import Isolation, State
 from oplogd.topics.codec.codec import MAX_KEYS
 from oplogd.topics.transactions.begin import BeginBody
 
+_RIGHT = {"read": ["system/oplog"], "parents": ["user/ada"]}
 _POINTER = 1732701600000000000
 _TXN = "6494239639384848945"
 _POSITION = "000001937f4d2a1b000000000000000000000000"
@@ -78,6 +79,10 @@ class TokenAnswer(Struct):
     token: Annotated[str, example("1763632800.…")]
     expires: Annotated[str, example("2025-11-20T10:00:00.000Z")]
     seconds: Annotated[int, example(900)]
+    right: Annotated[
+        dict[str, list[str]] | None,
+        about("The right that is granted. Missing if none was asked for.", _RIGHT),
+    ] = None
 
 
 class TopicAnswer(Struct):

@@ -19,7 +19,7 @@ from oplogd.ingest.queue import Intake
 from oplogd.model.lease import Fence
 from oplogd.model.names import OPLOG
 from oplogd.model.operation import decode
-from oplogd.web.access.authentication import WriteAuthenticator
+from oplogd.web.access.sides import WriteAuthenticator
 from oplogd.web.describe.document import BODY_ERRORS, described
 from oplogd.web.describe.parameters import FenceHeader
 from oplogd.web.describe.types import IngestedAnswer, OperationBody

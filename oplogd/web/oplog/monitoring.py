@@ -6,7 +6,7 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 
 from oplogd.decode.media_types import JSON, PROMETHEUS
-from oplogd.web.access.authentication import ReadAuthenticator
+from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe.document import described
 from oplogd.web.describe.types import StatusAnswer
 from oplogd.web.figures.status import Shown, StatusReport

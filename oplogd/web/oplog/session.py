@@ -4,6 +4,7 @@ Nothing here lets another origin read. A page of another origin cannot even send
 signing in needs a content type, and signing out a method, that the preflight does not grant.
 """
 
+import math
 from typing import Annotated, Any
 
 import msgspec
@@ -12,20 +13,26 @@ from fastapi import FastAPI, Request, Response
 from oplog_kit.wording import shortened
 from oplogd.decode.media_types import JSON
 from oplogd.decode.typed import FAULTS, about
+from oplogd.errors import RightError
 from oplogd.model.operation import format_ms
-from oplogd.web.access.authentication import (
-    COOKIE_SECONDS,
-    TOKEN_SECONDS,
-    ReadAuthenticator,
-)
 from oplogd.web.access.carried import COOKIE, Given
-from oplogd.web.access.signing import Purpose
+from oplogd.web.access.credentials import COOKIE_SECONDS, TOKEN_SECONDS
+from oplogd.web.access.keys.signing import Purpose
+from oplogd.web.access.keys.tokens import MAX_TOKEN_BYTES
+from oplogd.web.access.right_bodies import RightBody, body_of, right_of
+from oplogd.web.access.rights import Right
+from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe import types
 from oplogd.web.describe.document import PASSWORD, described
 from oplogd.web.http.bodies import small_body
 from oplogd.web.http.headers import media_type
 from oplogd.web.http.problem import Problem
 
+# The longest life of a token.
+MAX_SECONDS = 86_400
+
+_TOKEN_BODY = "send no body, or a JSON object with a right and seconds"
+_Members = dict[str, Any]
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -34,6 +41,12 @@ class LoginBody(msgspec.Struct, forbid_unknown_fields=True):
 
     password: Annotated[str, about(None, "secret")]
     user: Annotated[str, about("The name of a principal. Default: none.", "ada")] = ""
+
+
+class TokenBody(RightBody, forbid_unknown_fields=True):
+    """The body of POST /token: a right, and how long the token is valid."""
+
+    seconds: Annotated[int, about("Default: 900.", 600, ge=1, le=MAX_SECONDS)] = TOKEN_SECONDS
 
 
 class _NoOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,7 +62,7 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         Needs no password.
         """
         signed = readers.signed(request)
-        until = signed and signed.until
+        until = signed and signed.until and int(signed.until)
         body = {
             "password_needed": not readers.is_open,
             "signed_in": readers.is_open or await readers.admitted(request) is not None,
@@ -77,20 +90,36 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         return _with_cookie(request, "", "Max-Age=0")
 
     @app.post("/token")
-    @described("passwords", *(400, 401, 409, 413, 429), answer=types.TokenAnswer, rights=PASSWORD)
+    @described(
+        "passwords",
+        *(400, 401, 403, 409, 413, 429, 503),
+        answer=types.TokenAnswer,
+        body=TokenBody,
+        rights=PASSWORD,
+    )
     async def token(request: Request) -> Response:
         """Get a token for following the stream from a page of another origin.
 
-        For the server of that page, which sends the password by HTTP Basic.
+        For the server of that page, which sends the password by HTTP Basic, or a JWT. With a right
+        in the body the token grants what both this right and the client have, for `seconds`, and
+        not beyond the end of the JWT. Without a body it is for reading all that the client may, for
+        15 minutes.
         """
         if readers.is_open:
             raise Problem(409, "no password is set: the stream needs no token")
         caller = await readers.with_password(request)
-        await _require_no_options(request, "POST /token")
-        value, expires = readers.sign(caller, Purpose.TOKEN, TOKEN_SECONDS)
-        return _json(
-            {"token": value, "expires": format_ms(expires * 1000), "seconds": TOKEN_SECONDS}
-        )
+        asked, seconds = await _read_token(request)
+        right = None
+        if asked is not None:
+            right = caller.right.narrowed(asked)
+            if right.is_empty:
+                raise Problem(403, "the client has no part of the right that it asks for")
+        value, expires = readers.sign(caller, Purpose.TOKEN, seconds, right)
+        if len(value) > MAX_TOKEN_BYTES:
+            raise Problem(413, f"the token would have more than {MAX_TOKEN_BYTES:,} bytes")
+        left = min(seconds, math.ceil(expires - readers.now()))
+        body = {"token": value, "expires": format_ms(expires * 1000), "seconds": left}
+        return _json(body if right is None else {**body, "right": body_of(right)})
 
 
 async def _read_login(request: Request) -> LoginBody:
@@ -109,6 +138,23 @@ async def _read_login(request: Request) -> LoginBody:
             "send a JSON object with the password, of a principal also its name as user, and"
             ' nothing else: {"password": "..."}',
         ) from None
+
+
+async def _read_token(request: Request) -> tuple[Right | None, int]:
+    """Return the right of a token, None if it names none, and its seconds. Raises Problem 400."""
+    if request.url.query:  # not repeated: it may hold a secret
+        raise Problem(400, "POST /token has no parameters: send a right in the body")
+    try:
+        given = msgspec.json.decode((await small_body(request)).strip() or b"{}", type=_Members)
+        seconds = given.pop("seconds", TOKEN_SECONDS)
+        right = right_of(given) if given else None
+    except FAULTS:
+        raise Problem(400, _TOKEN_BODY) from None
+    except RightError as error:
+        raise Problem(400, str(error)) from None
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= MAX_SECONDS:
+        raise Problem(400, f"seconds: must be a whole number from 1 to {MAX_SECONDS:,}")
+    return right, seconds
 
 
 async def _require_no_options(request: Request, endpoint: str) -> None:

@@ -14,9 +14,9 @@ from oplogd.stream.connection import StreamConnection
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
-from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.access.caller import Caller, missing
 from oplogd.web.access.carried import kind_of_credentials
+from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_STREAM
 from oplogd.web.http.headers import accepts
@@ -124,7 +124,7 @@ class Streams:
                 checkpoints=asked.checkpoints,
                 address=address,
                 name=asked.name,
-                credential=caller.credential,
+                pass_=caller.pass_,
             )
 
         return connect

@@ -19,7 +19,7 @@ from oplogd.topics.publish import PublishService
 from oplogd.topics.transactions.answers import encoding_commit
 from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.topics.transactions.service import TransactionService
-from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
+from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.plain import Begin as BeginPlain

@@ -24,9 +24,9 @@ from oplogd.topics.publish import PublishService
 from oplogd.topics.transactions.begin import Begin
 from oplogd.topics.transactions.rules import Writing
 from oplogd.topics.transactions.service import TransactionService
-from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.access.caller import Caller
 from oplogd.web.access.origin import is_from_page
+from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.describe.parameters import FenceHeader, NamespacePart, TopicPart
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.headers import fence_of, media_type, not_understood

@@ -72,7 +72,7 @@ class TopicStreams:
             address=address,
             name=asked.name,
             isolation=asked.isolation,
-            credential=caller.credential,
+            pass_=caller.pass_,
         )
         try:
             return await connect_to(topic)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oplogd.host.senders import units_of
-from oplogd.web.access.attempts import (
+from oplogd.web.access.guesses.attempts import (
     ADDRESS,
     CELL,
     EVERYBODY,
@@ -16,7 +16,7 @@ from oplogd.web.access.attempts import (
     AttemptLimiter,
     MemoryBounds,
 )
-from oplogd.web.access.buckets import AttemptLimit
+from oplogd.web.access.guesses.buckets import AttemptLimit
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 
@@ -32,7 +32,7 @@ def clock() -> VirtualClock:
 @pytest.fixture
 def few_cells(monkeypatch: pytest.MonkeyPatch) -> int:
     """Return a number of cells that hundreds of networks fill."""
-    monkeypatch.setattr("oplogd.web.access.attempts.CELLS", 64)
+    monkeypatch.setattr("oplogd.web.access.guesses.attempts.CELLS", 64)
     return 64
 
 

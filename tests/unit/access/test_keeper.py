@@ -11,11 +11,12 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from oplogd.config.command import parse
-from oplogd.web.access.attempts import ADDRESS
-from oplogd.web.access.authentication import Authenticator, ReadAuthenticator, WriteAuthenticator
+from oplogd.web.access.authentication import Authenticator
 from oplogd.web.access.credentials import Credentials
+from oplogd.web.access.guesses.attempts import ADDRESS
 from oplogd.web.access.keeper import LOOK_SECONDS, Keeper
-from oplogd.web.access.signing import Purpose
+from oplogd.web.access.keys.signing import Purpose
+from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.access.sources import Sources
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.http.problem import Problem

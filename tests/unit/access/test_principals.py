@@ -6,9 +6,9 @@ import re
 import pytest
 
 from oplogd.model.names import TopicName
-from oplogd.web.access import scrypt
-from oplogd.web.access.principals import MAX_PRINCIPALS, principals_in
-from oplogd.web.access.scrypt import NOBODY, hashed, parse_hash
+from oplogd.web.access.keys import scrypt
+from oplogd.web.access.keys.principals import MAX_PRINCIPALS, principals_in
+from oplogd.web.access.keys.scrypt import NOBODY, hashed, parse_hash
 
 # Of the password "sesame", cheap: of one block.
 CHEAP = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$JI3Qpr7Fqtxk5rLZMuIhJJqMcTzHBTq5w0dNY2Zo0ps"
@@ -69,7 +69,7 @@ def test_principals_have_names_hashes_and_rights() -> None:
         ["bob@example.com"]
         password_hash = ["{CHEAP}", "{hashed("other")}"]
         parents = ["user/bob"]
-        """
+        """.encode()
     )
     assert list(found) == ["ada", "bob@example.com"]
     ada, bob = found.values()
@@ -103,6 +103,6 @@ def test_a_file_that_breaks_a_rule_is_refused_without_repeating_a_secret(
     text: str, reason: str
 ) -> None:
     with pytest.raises(ValueError, match="^" + re.escape(reason)) as refused:
-        principals_in(text)
+        principals_in(text.encode())
     assert "sesame" not in str(refused.value)
     assert CHEAP not in str(refused.value)

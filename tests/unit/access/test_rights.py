@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from oplogd.errors import RightError
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.web.access.caller import Caller
-from oplogd.web.access.rights import (
-    ALL_LEASES,
-    ALL_TOPICS,
-    MAX_PATTERNS,
-    MAX_VALUES,
-    READ_ALL,
-    WRITE_ALL,
-    Right,
-    right_of,
-)
+from oplogd.web.access.right_bodies import MAX_PATTERNS, MAX_VALUES, right_of
+from oplogd.web.access.rights import ALL_LEASES, ALL_TOPICS, READ_ALL, WRITE_ALL, Right
 from oplogd.web.http.problem import Problem
 from tests.kits.models.properties import examples
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oplogd.web.access.authentication import ReadAuthenticator
-from oplogd.web.access.signing import ExpiringSigner, Purpose, signing_key
+from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, signing_key
+from oplogd.web.access.sides import ReadAuthenticator
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 from tests.kits.web.keepers import keeper_of

@@ -21,7 +21,7 @@ from oplogd.topics.pointers.service import PointerService
 from oplogd.topics.publish import MessageQueue, PublishService
 from oplogd.topics.transactions.room import RecordRoom
 from oplogd.watch.health import Health
-from oplogd.web.access.rights import right_of
+from oplogd.web.access.right_bodies import right_of
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.v1.messages import add_publish

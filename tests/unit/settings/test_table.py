@@ -31,6 +31,8 @@ def test_defaults_are_those_of_the_documentation() -> None:
         "password": (),
         "ingest_password": (),
         "rights": None,
+        "token_key": (),
+        "token_audience": (),
         "allowed_hosts": None,
         "max_queued_events": 100_000,
         "max_queued_bytes": 64 * MB,

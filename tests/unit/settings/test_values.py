@@ -189,7 +189,7 @@ def test_a_password_file_has_one_password_per_line(
     for given in (settings.password, settings.ingest_password):
         (found,) = given
         assert isinstance(found, SecretFile)
-        assert passwords_in(found.text) == passwords
+        assert passwords_in(found.content) == passwords
         assert "abc" not in repr(found)
 
 

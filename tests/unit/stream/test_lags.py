@@ -8,8 +8,9 @@ import pytest
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import EventId, Position, parse_position
 from oplogd.stream.consumer import StreamConsumer
-from oplogd.stream.hub import Refusal, TooManyClientsError, TooManyFromAddressError
+from oplogd.stream.hub import TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.lags import MAX_NAMES, MeasuredLag, Named, shown_names, survey
+from oplogd.stream.refused import Refusal
 from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import numbered
 from tests.kits.stream.clients import Client

@@ -16,7 +16,7 @@ from oplogd.store.transactions import RecordLimits
 from oplogd.topics.known import KnownTopics
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.watch.health import Health
-from oplogd.web.access.rights import right_of
+from oplogd.web.access.right_bodies import right_of
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.v1.requests import Api

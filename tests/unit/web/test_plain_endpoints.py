@@ -23,8 +23,8 @@ from oplogd.topics.codec.codec import reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.watch.health import Health
-from oplogd.web.access.attempts import ADDRESS, AttemptLimiter
-from oplogd.web.access.authentication import ReadAuthenticator, WriteAuthenticator
+from oplogd.web.access.guesses.attempts import ADDRESS, AttemptLimiter
+from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.http.problem import Problem

@@ -8,8 +8,8 @@ import pytest
 from oplogd.clock import SYSTEM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
-from oplogd.stream.hub import RefusedConsumers
-from oplogd.web.access.authentication import ReadAuthenticator
+from oplogd.stream.refused import RefusedConsumers
+from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.oplog.stream import Streams
 from oplogd.web.v1.stream import TopicStreams

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from oplogd.web.access.attempts import ADDRESS, EVERYBODY
-from oplogd.web.access.shared_attempts import SharedAttempts
+from oplogd.web.access.guesses.attempts import ADDRESS, EVERYBODY
+from oplogd.web.access.guesses.shared_attempts import SharedAttempts
 from oplogd.workers.workers import Worker, Workers
 from tests.kits.processes.forked import run
 

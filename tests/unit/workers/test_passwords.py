@@ -11,8 +11,8 @@ from oplog_kit.command.convert import Secret
 from oplogd.agent import Agent
 from oplogd.config.settings import Settings
 from oplogd.server import make_store
-from oplogd.web.access.attempts import ADDRESS
-from oplogd.web.access.authentication import WriteAuthenticator
+from oplogd.web.access.guesses.attempts import ADDRESS
+from oplogd.web.access.sides import WriteAuthenticator
 from oplogd.web.app import create_web
 from oplogd.web.http.plain import PlainRequest
 from oplogd.workers.workers import Worker, Workers

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogd.shared.journal import Journal
-from oplogd.web.access import attempts
-from oplogd.web.access.attempts import ADDRESS, CELL, AttemptLimiter, MemoryBounds
-from oplogd.web.access.buckets import AttemptLimit
-from oplogd.web.access.shared_attempts import SharedAttempts
+from oplogd.web.access.guesses import attempts
+from oplogd.web.access.guesses.attempts import ADDRESS, CELL, AttemptLimiter, MemoryBounds
+from oplogd.web.access.guesses.buckets import AttemptLimit
+from oplogd.web.access.guesses.shared_attempts import SharedAttempts
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
 from tests.unit.workers import rivals

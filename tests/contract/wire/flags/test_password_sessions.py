@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.model.operation import parse_timestamp
-from oplogd.web.access.authentication import COOKIE_SECONDS
+from oplogd.web.access.credentials import COOKIE_SECONDS
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
 from tests.kits.agents.agent import Agent
 from tests.kits.clock.moved import MovedClock

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from oplogd.web.access.signing import ExpiringSigner, Purpose, signing_key
+from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, signing_key
 from tests.contract.wire.store_kinds import on_one_store
 from tests.kits.agents.agent import Agent
 from tests.kits.contract.passwords import OPTIONS, READER, basic, get_token, sign_in

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oplogd.web.access.signing import ExpiringSigner, Purpose, signing_key
+from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, signing_key
 from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
 from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import JSON, SSE, Reply, Target

@@ -10,9 +10,11 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from oplog_kit.disk import decoded
 from oplogd.errors import RightError
-from oplogd.web.access.rights import Right, right_of
-from oplogd.web.access.scrypt import Hash, parse_hash
+from oplogd.web.access.keys.scrypt import Hash, parse_hash
+from oplogd.web.access.right_bodies import right_of
+from oplogd.web.access.rights import Right
 
 MAX_PRINCIPALS = 1_000
 # Two are enough for a rotation.
@@ -30,13 +32,13 @@ class Principal(NamedTuple):
     right: Right
 
 
-def principals_in(text: str) -> dict[str, Principal]:
+def principals_in(content: bytes) -> dict[str, Principal]:
     """Return the principals in a file by name. Raises ValueError.
 
     The message continues the name of the file, and repeats no value.
     """
     try:
-        tables = tomllib.loads(text)
+        tables = tomllib.loads(decoded(content))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         place = re.search(r"\(at [^()]*\)$", str(error))
         raise ValueError(f"is no TOML {place[0]}" if place else "is no TOML") from None

@@ -19,7 +19,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oplogd.host.senders import units_of
-from oplogd.web.access.buckets import AttemptLimit, Bucket, Buckets, BucketState, BucketStates
+from oplogd.web.access.guesses.buckets import (
+    AttemptLimit,
+    Bucket,
+    Buckets,
+    BucketState,
+    BucketStates,
+)
 
 # For an IPv4 address or an IPv6 /64, the smallest unit of one customer: 8,640 guesses per
 # day.

@@ -36,23 +36,25 @@ class ExpiringSigner:
     """Signs and verifies expiry times with a key.
 
     A value holds its expiry, not its time of signing: an agent whose clock is behind must accept it
-    too. ``name``: of a principal, which its values name. Empty for a password without a name.
+    too. ``name``: of a principal, which its values name. Empty for a password without a name. A
+    value may also hold ``claims``, a text in base64url.
     """
 
     def __init__(self, key: bytes, name: str = "") -> None:
-        self._name = name and f"{name}."
+        self._name = name
         self._keys = {
             purpose: hmac.digest(key, f"oplog {purpose}".encode(), "sha256") for purpose in Purpose
         }
 
-    def sign(self, purpose: Purpose, expires: int) -> str:
+    def sign(self, purpose: Purpose, expires: int, claims: str = "") -> str:
         """Return a value valid before ``expires``, in seconds since 1970.
 
         It needs no escaping in a URL or a cookie.
         """
-        signed = f"{expires}.{self._name}"
-        mac = hmac.digest(self._keys[purpose], signed[:-1].encode(), "sha256")
-        return f"{signed}{urlsafe_b64encode(mac).decode().rstrip('=')}"
+        middle = f"{self._name}~{claims}" if claims else self._name
+        signed = f"{expires}.{middle}" if middle else f"{expires}"
+        mac = hmac.digest(self._keys[purpose], signed.encode(), "sha256")
+        return f"{signed}.{urlsafe_b64encode(mac).decode().rstrip('=')}"
 
     def expiry(self, purpose: Purpose, value: str, now: float) -> int | None:
         """Return when a value expires, in seconds since 1970.
@@ -64,11 +66,20 @@ class ExpiringSigner:
             return None
         expires = int(seconds)
         # The whole text is compared: base64 and numbers can be spelt in more than one way.
-        if not hmac.compare_digest(self.sign(purpose, expires), value):
+        if not hmac.compare_digest(self.sign(purpose, expires, claims_in(value)), value):
             return None
         return expires if now < expires else None
 
 
 def principal_in(value: str) -> str:
     """Return the principal that a value names, empty without one. It may be any text."""
+    return _middle(value).partition("~")[0]
+
+
+def claims_in(value: str) -> str:
+    """Return the claims that a value holds, empty without any. They may be any text."""
+    return _middle(value).partition("~")[2]
+
+
+def _middle(value: str) -> str:
     return value.partition(".")[2].rpartition(".")[0]

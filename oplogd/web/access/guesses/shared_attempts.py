@@ -11,7 +11,7 @@ import msgspec
 
 from oplogd.host.senders import units_of
 from oplogd.shared.journal import Copy, Journal
-from oplogd.web.access.attempts import AttemptLimiter, LimiterState, MemoryBounds
+from oplogd.web.access.guesses.attempts import AttemptLimiter, LimiterState, MemoryBounds
 
 
 class Limiter(Protocol):

@@ -1,0 +1,1 @@
+"""Limits of guesses. No I/O."""

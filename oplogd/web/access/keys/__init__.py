@@ -1,0 +1,1 @@
+"""Hashes, signatures and tokens. No I/O."""

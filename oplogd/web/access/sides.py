@@ -1,0 +1,115 @@
+"""The two sides of access: reading, and changing something."""
+
+import math
+from collections.abc import Hashable
+from contextlib import suppress
+
+from starlette.requests import HTTPConnection
+
+from oplogd.web.access.authentication import REFUSED_TOKEN, SESSION, Authenticator
+from oplogd.web.access.caller import ANY_READER, ANY_WRITER, Caller
+from oplogd.web.access.carried import COOKIE, is_local
+from oplogd.web.access.credentials import Asked
+from oplogd.web.access.keys.signing import Purpose
+from oplogd.web.access.keys.tokens import TokenError
+from oplogd.web.access.origin import is_from_page
+from oplogd.web.access.rights import Right
+from oplogd.web.http.problem import Problem
+
+
+class WriteAuthenticator(Authenticator):
+    """Finds the client of a request that changes something.
+
+    Without a password it refuses web pages under an unknown host name.
+    """
+
+    subject = "writing"
+    anybody = ANY_WRITER
+
+    async def caller(self, request: HTTPConnection) -> Caller:
+        """Return as ``Authenticator.caller``.
+
+        Without a password, raise Problem 403 for a page under an unknown host name (``origin``).
+        """
+        if self.is_open and is_from_page(request.headers) and not self.has_own_host(request):
+            raise Problem(
+                403,
+                "a web page may write only under localhost, an IP address,"
+                " or a name of this agent that --allowed-hosts lists",
+            )
+        return await super().caller(request)
+
+
+class ReadAuthenticator(Authenticator):
+    """Finds the client of a request that reads. Also accepts a valid cookie or token."""
+
+    subject = "reading"
+    anybody = ANY_READER
+
+    async def caller(self, request: HTTPConnection) -> Caller:
+        """Return as ``Authenticator.caller``, also for a valid cookie or token."""
+        signed = self.signed(request)
+        if signed is not None:
+            return signed
+        try:
+            return await super().caller(request)
+        except Problem as problem:
+            if problem.status == 401 and COOKIE in request.cookies:
+                problem.headers.update(SESSION)
+            if problem.status == 401 and request.query_params.get("token"):
+                problem.detail = REFUSED_TOKEN
+            raise
+
+    async def with_password(self, request: HTTPConnection) -> Caller:
+        """Accept only the password: a cookie or token must not give its holder another one."""
+        return await super().caller(request)
+
+    async def admitted(self, request: HTTPConnection) -> Caller | None:
+        """Return the client if it may read, else None.
+
+        Without a password, return None unless it is on this machine.
+        """
+        if self.is_open:
+            return ANY_READER if is_local(request) and self.has_own_host(request) else None
+        try:
+            return await self.caller(request)
+        except Problem:
+            return None
+
+    def is_valid(self, credential: Hashable) -> bool:
+        """Return whether a credential still lets its holder read, with the same right."""
+        return self.keeper.credentials.is_valid(credential)
+
+    def signed(self, request: HTTPConnection) -> Caller | None:
+        """Return the client with the cookie or token of a request. None: it has no valid one."""
+        credentials = self.keeper.credentials
+        if credentials.is_open(self.subject):
+            return None
+        now = self.now()
+        cookie, token = request.cookies.get(COOKIE, ""), request.query_params.get("token", "")
+        if cookie[:1].isdecimal() and (found := credentials.signed(Purpose.COOKIE, cookie, now)):
+            return found
+        for value in (cookie if not cookie[:1].isdecimal() else "", token):
+            if value:
+                with suppress(TokenError):
+                    return credentials.token(value, now)
+        return None
+
+    def sign(
+        self, caller: Caller, purpose: Purpose, seconds: int, granted: Right | None = None
+    ) -> tuple[str, int]:
+        """Return a value valid for ``seconds``, and its expiry in seconds since 1970.
+
+        It is not valid for longer than the credential of ``caller``, which is a password or a
+        token in Authorization. ``granted``: its right; None: reading all that the caller may.
+        Raises Problem 401 if this credential is gone, and 409 if its key cannot sign.
+        """
+        now = int(self.now())
+        expires = int(min(now + seconds, caller.until or math.inf))
+        asked = None if granted is None else Asked(granted, now)
+        try:
+            return self.keeper.credentials.sign(caller, purpose, expires, asked), expires
+        except KeyError:
+            raise self.unauthorized(SESSION) from None
+        except TokenError as error:
+            raise Problem(409, str(error)) from None
