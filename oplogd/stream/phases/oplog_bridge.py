@@ -56,7 +56,7 @@ class OplogBridge(Bridge):
     def passing(self, entry: Entry, filter_: Filter) -> tuple[Mark, bytes]:
         mark = Mark(entry.offset, entry.ms)
         data = self.decode(entry.data, filter_)
-        if data is not None and not filter_.matches(data):
+        if data is not None and not filter_.matches(entry.event, data):
             return mark, b""
         return mark, self.framer.entry(entry, data)
 
@@ -77,7 +77,7 @@ class Replication(Phase):
 
     ``bounds``: of the log at the begin. ``since_ms`` None: a full replication, which begins with
     ``reset`` and leaves out deleted objects. Otherwise it sends the states changed at or after this
-    time, deleted ones too.
+    time, deleted ones too. It reads no deleted states if its filter passes none.
     """
 
     name: ClassVar[Literal["replication"]] = "replication"
@@ -116,10 +116,14 @@ class Replication(Phase):
         subscription = self.subscription
         if self._mark is None:
             self._mark = await self.bridge.store.checkpoint()
+        filter_ = subscription.view.filter
+        live_only = self.since_ms is None or not filter_.wants_deleted
+        if live_only and not filter_.wants_live:
+            self._cursor = None
         if self._cursor is not None:
             async with subscription.read_slots.states:
                 page = await self.bridge.store.states(
-                    self._cursor, self._mark.offset, live_only=self.since_ms is None, limit=PAGE
+                    self._cursor, self._mark.offset, live_only=live_only, limit=PAGE
                 )
                 chunk = self._frames(page.states)
             self._cursor = page.next
@@ -133,7 +137,7 @@ class Replication(Phase):
         frames = []
         for state in states:
             data = bridge.decode(state.data, filter_)
-            if data is None or filter_.matches(data):
+            if data is None or filter_.matches_state(data, deleted=state.deleted):
                 frames.append(bridge.framer.state(state, data))
                 self._last_ms = state.cursor.ms
         subscription.count(len(frames))

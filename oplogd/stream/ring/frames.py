@@ -61,6 +61,12 @@ def data_of(frame: bytes) -> Data:
     return decode_stored(frame[frame.index(b"\ndata: ") + 7 : -2].decode())
 
 
+def event_of(frame: bytes) -> str:
+    """Return the event of the operation in a block made by ``Framer.entry``."""
+    at = frame.index(b"\nevent: ") + 8
+    return frame[at : frame.index(b"\n", at)].decode()
+
+
 class Framer:
     """Encodes entries and states as blocks. ``route``: see ``Route``.
 
@@ -77,7 +83,7 @@ class Framer:
         """Return the mark, the block and the postings of an entry."""
         data = decode_stored(entry.data)
         mark = Mark(entry.offset, entry.ms)
-        return mark, self.entry(entry, data), index.postings_of(data)
+        return mark, self.entry(entry, data), index.postings_of(entry.event, data)
 
     def entry(self, entry: Entry, data: Data | None) -> bytes:
         offset, ms, event, text = entry

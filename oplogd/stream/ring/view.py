@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.frames import data_of
-from oplogd.stream.ring.postings import Index, Listing, Waiter, is_posted_whole
+from oplogd.stream.ring.frames import data_of, event_of
+from oplogd.stream.ring.keys import is_posted_whole
+from oplogd.stream.ring.postings import Index, Listing, Waiter
 from oplogd.stream.ring.substitutes import Substitutes
 from oplogd.stream.ring.window import Window
 
@@ -166,7 +167,8 @@ class View(Listing):
         if window.voids:
             frames = [frame for frame in frames if frame]
         if not whole:
-            frames = [frame for frame in frames if self.filter.matches(data_of(frame))]
+            matches = self.filter.matches
+            frames = [frame for frame in frames if matches(event_of(frame), data_of(frame))]
         return Taken(b"".join(frames), len(frames), self._mark(until))
 
     def _mark(self, until: int) -> Mark:

@@ -15,6 +15,8 @@ MAX_CONSUMERS = 1_000
 # A filter may be as long as a URL. Maximum values shown per list, and maximum length of each.
 _MAX_VALUES = 10
 _MAX_VALUE_LENGTH = 100
+# Sets that few filters have.
+_FEW = ("within", "ids", "events")
 
 
 async def consumer_members(lags: Lags) -> dict[str, Any]:
@@ -29,8 +31,13 @@ async def consumer_members(lags: Lags) -> dict[str, Any]:
 
 def _describe(consumer: StreamConsumer, lag: MeasuredLag) -> dict[str, Any]:
     filter_ = consumer.view.filter
-    types, parents = _shown(filter_.types), _shown(filter_.parents)
-    left_out = len(filter_.types) + len(filter_.parents) - len(types) - len(parents)
+    lists = {
+        "types": filter_.types,
+        "parents": filter_.parents,
+        **{name: values for name in _FEW if (values := getattr(filter_, name))},
+    }
+    shown = {name: _shown(values) for name, values in lists.items()}
+    left_out = sum(len(values) - len(shown[name]) for name, values in lists.items())
     topic: dict[str, Any] = {}
     if consumer.topic != OPLOG:
         held_by = None if consumer.held_by is None else str(consumer.held_by)
@@ -40,7 +47,7 @@ def _describe(consumer: StreamConsumer, lag: MeasuredLag) -> dict[str, Any]:
         "name": consumer.name,
         **topic,
         "address": consumer.address,
-        "filter": {"types": types, "parents": parents, "left_out": left_out},
+        "filter": {**shown, "left_out": left_out},
         "phase": consumer.phase.name,
         "position": consumer.phase.position,
         "lag": lag_members(lag),

@@ -48,7 +48,9 @@ class StreamChecker:
 
     @property
     def _passing_types(self) -> frozenset[str]:
-        return frozenset() if self.filter.parents else self.filter.types or TYPES
+        filter_ = self.filter
+        is_partial = filter_.parents or filter_.ids or filter_.events
+        return frozenset() if is_partial else filter_.types or TYPES
 
     async def take(self, block: Block) -> None:
         if block.event == "":
@@ -111,7 +113,7 @@ class StreamChecker:
         ms = int(block.id)
         assert ms >= self._state_ms, "states out of order"
         self._state_ms = ms
-        assert self.filter.matches(decode_data(block.data))
+        assert self.filter.matches_state(decode_data(block.data), deleted=block.event == "delete")
         times = {epoch.ms for epoch in world.epochs[1:]}
         assert any(
             was.data == block.data
@@ -174,7 +176,11 @@ class StreamChecker:
             key: state for key, state in self.world.fold(offset).items() if key not in to_come
         }
         for key, state in states.items():
-            if state.offset > self.place and self.filter.matches(decode_data(state.data)):
+            data = decode_data(state.data)
+            wants = not self.filter.events and self.filter.matches_state(
+                data, deleted=state.deleted
+            )
+            if state.offset > self.place and wants:
                 assert self.objects.get(key) == (None if state.deleted else state.data), (
                     f"{key} is not up to date"
                 )
@@ -194,7 +200,7 @@ class StreamChecker:
 
     def _next_passing(self, place: int) -> Entry | None:
         for was in self.world.history[max(place, 0) :]:
-            if self.filter.matches(decode_data(was.data)):
+            if self.filter.matches(was.event, decode_data(was.data)):
                 return was
         return None
 

@@ -39,7 +39,11 @@ def frame(given_: Entry) -> bytes:
 
 
 def passing(entries: list[Entry], filter_: Filter, after: int = 0) -> list[bytes]:
-    return [frame(e) for e in entries if e.offset > after and filter_.matches(decode_data(e.data))]
+    return [
+        frame(e)
+        for e in entries
+        if e.offset > after and filter_.matches(e.event, decode_data(e.data))
+    ]
 
 
 def drain(view: View, after: int, max_bytes: int = HUGE) -> bytes:

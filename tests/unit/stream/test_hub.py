@@ -17,6 +17,7 @@ from oplogd.stream.hub import (
 from oplogd.stream.phases.phase import IN_FLIGHT
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import HEARTBEAT, RESET, Framer
+from oplogd.stream.ring.keys import Key
 from oplogd.workers.workers import Worker, Workers
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.operations import numbered
@@ -136,7 +137,7 @@ async def test_a_consumer_leaves_without_a_search_among_the_consumers_of_other_f
         )
         for n in range(100)
     ]
-    [shared] = [posting for posting in world.ring.index if posting.key == (type_, "")]
+    [shared] = [posting for posting in world.ring.index if posting.key == Key(type_, (), "", "")]
     assert isinstance(shared.views, dict)
     assert len(shared.views) == 100
     for left, consumer in enumerate(reversed(consumers), 1):

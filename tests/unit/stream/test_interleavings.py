@@ -118,6 +118,13 @@ filters = st.sampled_from(
         for types in ("", "a", "b", "ab")
         for parents in ("", "", "x", "yz")
     ]
+    + [
+        Filter(parents=frozenset("xy"), within=frozenset("yz")),
+        Filter(types=frozenset("a"), ids=frozenset("12")),
+        Filter(events=frozenset({"delete"})),
+        Filter(types=frozenset("ab"), events=frozenset({"insert", "update"})),
+        Filter(types=frozenset("/")),
+    ]
 )
 batches = st.lists(operations(), min_size=1, max_size=6)
 appends = st.builds(Append, batches)
@@ -182,7 +189,7 @@ def test_every_consumer_has_everything_promised_to_it(
     plan = [_only(rare, action) for action in (*first, *then)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.ring.view._CHEAP", cheap)
-        patch.setattr("oplogd.stream.ring.postings._MAX_PAIRS", pairs)
+        patch.setattr("oplogd.stream.ring.keys._MAX_PAIRS", pairs)
         patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", idle)
         asyncio.run(_play(World(Path(folder), sizes, patch), plan))
 

@@ -140,6 +140,16 @@ async def test_a_consumer_is_shown_with_its_filter_and_position(world: World) ->
     ]
 
 
+async def test_a_filter_shows_the_further_sets_that_it_has(world: World) -> None:
+    a, x, y = frozenset("a"), frozenset("x"), frozenset("y")
+    await connect(world, Filter(parents=x, within=y, ids=a, events=frozenset({"delete"})))
+    (shown,) = await listed(world)
+    assert shown["filter"] == {
+        "types": [], "parents": ["x"], "within": ["y"], "ids": ["a"], "events": ["delete"],
+        "left_out": 0,
+    }  # fmt: skip
+
+
 async def test_a_long_filter_is_shortened(world: World) -> None:
     await connect(
         world, Filter(frozenset(f"t{n:02}" for n in range(50)), frozenset({"x" * 60_000, "y"}))

@@ -10,7 +10,8 @@ from oplogd.model.event_id import Mark
 from oplogd.model.operation import Operation, decode_data
 from oplogd.store import Entry
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.postings import MAX_IDLE, is_posted_whole
+from oplogd.stream.ring.keys import is_posted_whole
+from oplogd.stream.ring.postings import MAX_IDLE
 from oplogd.stream.ring.view import View
 from oplogd.stream.ring.window import ENTRY_BYTES
 from tests.kits.models.operations import operations
@@ -52,18 +53,19 @@ class Restart(NamedTuple):
     skipped: int
 
 
+def subsets(*values: str) -> st.SearchStrategy[frozenset[str]]:
+    """Return empty sets, half of the time, and others."""
+    return st.just(frozenset[str]()) | st.frozensets(st.sampled_from(values), max_size=2)
+
+
 filters = st.builds(
     Filter,
-    st.sampled_from([frozenset[str](), frozenset({"a"}), frozenset({"b"}), frozenset({"a", "b"})]),
-    st.sampled_from(
-        [
-            frozenset[str](),
-            frozenset[str](),
-            frozenset({"x"}),
-            frozenset({"x", "y"}),
-            frozenset({"y", "z"}),
-        ]
-    ),
+    subsets("a", "b"),
+    subsets("x", "y", "z"),
+    committed=st.just(False),
+    within=subsets("x", "y", "z"),
+    ids=subsets("1", "2"),
+    events=subsets("insert", "update", "delete"),
 )
 appends = st.builds(Append, st.lists(operations(), max_size=6))
 takes = st.builds(Take, st.integers(0, 9), st.sampled_from([1, 150, 400, 1000, HUGE]))
@@ -172,7 +174,9 @@ class Model:
 
     def check_remaining(self, view: View, after: int) -> None:
         left = [
-            e for e in self.log if e.offset > after and view.filter.matches(decode_data(e.data))
+            e
+            for e in self.log
+            if e.offset > after and view.filter.matches(e.event, decode_data(e.data))
         ]
         count, ms = view.remaining(after)
         if after >= view.start and is_posted_whole(view.filter):
@@ -196,7 +200,7 @@ class Limits(NamedTuple):
         patch.setattr("oplogd.stream.ring.view._CHEAP", self.cheap)
         patch.setattr("oplogd.stream.ring.view._PIECE", self.piece)
         patch.setattr("oplogd.stream.ring.view._CACHED_BYTES", self.cached)
-        patch.setattr("oplogd.stream.ring.postings._MAX_PAIRS", self.pairs)
+        patch.setattr("oplogd.stream.ring.keys._MAX_PAIRS", self.pairs)
         patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", self.idle)
         for module in ("postings", "window"):
             patch.setattr(f"oplogd.stream.ring.{module}._COMPACT", 2)

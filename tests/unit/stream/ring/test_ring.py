@@ -177,7 +177,7 @@ def test_postings_without_a_consumer_are_dropped_oldest_first(
     for name in ("a", "b", "c", "d"):
         ring.release(ring.view(Filter(frozenset({name}))))
     stays = ring.view(Filter(frozenset({"c"})))
-    assert [posting.key[0] for posting in ring.index] == ["c", "d"]
+    assert [posting.key.type for posting in ring.index] == ["c", "d"]
     assert next(iter(stays.postings)).views
 
 
@@ -204,7 +204,7 @@ def test_an_operation_costs_the_same_for_any_number_of_filters_that_list_its_typ
             ring.view(Filter(frozenset({"video", f"own{number}"}))) for number in range(filters_)
         ]
         follow_on(ring, numbered(10))
-        assert [posting.key[0] for posting in ring.index if posting.offsets] == ["video"]
+        assert [posting.key.type for posting in ring.index if posting.offsets] == ["video"]
         assert (
             len({id(posting) for view in views for posting in view.postings if posting.offsets})
             == 1
