@@ -26,11 +26,14 @@ class PollAnswer(NamedTuple):
     """``gap``: messages behind the position are gone.
 
     ``held_by``: the pointer at whose entry the answer ends, because the reader must wait for it.
+    ``reached``: event id up to which nothing else passes the reader's filter; None: there is no
+    filter, or no operation was read.
     """
 
     messages: list[PollMessage]
     gap: bool
     held_by: int | None = None
+    reached: str | None = None
 
 
 class PollBegin(NamedTuple):

@@ -182,6 +182,8 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
             "Oplog-Gap": "1 if messages that followed the position are gone.",
             "Oplog-Held-By": "The pointer at whose message the answer ends, because the reader must"
             " wait.",
+            "Oplog-Position": "For readers of a part of `system/oplog`: the id up to which the"
+            " answer has every operation of theirs. Poll on from here.",
         },
         asks={**OF_TOPIC, **ISOLATION},
     )

@@ -190,6 +190,8 @@ def poll_headers(answer: PollAnswer) -> dict[str, str]:
     headers = {**HEADERS, "Oplog-Gap": "1"} if answer.gap else HEADERS
     if answer.held_by is not None:
         headers = {**headers, "Oplog-Held-By": str(answer.held_by)}
+    if answer.reached is not None:
+        headers = {**headers, "Oplog-Position": answer.reached}
     return headers
 
 
