@@ -209,8 +209,8 @@ class Settings:
         "answers 429. 0: no limit. All workers count together.",
     )  # fmt: skip
     max_filter_values: int = _limits("--max-filter-values", "N", "1000", convert.count(1),
-        "Types and parents that the filter of one consumer may list together, at least 1. Above it"
-        " HTTP answers 400.",
+        "Types, parents and ids that the filter of one consumer may list together, at least 1."
+        " Above it HTTP answers 400.",
     )  # fmt: skip
     ring_size: int = _streams("--ring-size", "N", "65536", convert.count(16),
         "Maximum number of operations in memory for consumers (the ring), at least 16. Slower "

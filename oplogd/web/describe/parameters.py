@@ -137,4 +137,14 @@ FILTERS = {
         "Only objects with one of these parents: comma-separated, or repeated parameters.",
         "user/x3kd2",
     ),
+    "events": _query(
+        "Only these events: insert, update, delete; comma-separated, or repeated parameters. A live"
+        " object of a replication counts as an insert or update.",
+        "insert,delete",
+    ),
+    "ids": _query(
+        "Only the objects with one of these ids, of any type: comma-separated, or repeated"
+        " parameters.",
+        "xekw,x3kd2",
+    ),
 }

@@ -51,10 +51,21 @@ def parse_stream_request(
     refuse_slips(query, FILTER_SLIPS)
     try:
         position = position_of(headers, query, parse_position)
-        filter_ = parse_filter(query.getlist("types"), query.getlist("parents"), max_filter_values)
+        filter_ = filter_of(query, max_filter_values)
     except (PositionError, FilterError) as error:
         raise Problem(400, str(error)) from None
     return StreamRequest(position, filter_, checkpoints_of(query), name_of(query))
+
+
+def filter_of(query: QueryParams, max_filter_values: int) -> Filter:
+    """Return the filter of a query. Raises FilterError."""
+    return parse_filter(
+        query.getlist("types"),
+        query.getlist("parents"),
+        max_filter_values,
+        events=query.getlist("events"),
+        ids=query.getlist("ids"),
+    )
 
 
 def checkpoints_of(query: QueryParams) -> bool:

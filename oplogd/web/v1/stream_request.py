@@ -22,6 +22,8 @@ from oplogd.web.oplog.stream_request import (
 
 _HEX_DIGITS = 40
 _MOST_DIGITS = 13
+# The other filters of the oplog are in FILTER_SLIPS.
+_FILTERS = ("events", "ids")
 _SLIPS = dict.fromkeys(("isolation", "isolation_level", "isolationlevel"), "isolation")
 
 
@@ -37,7 +39,7 @@ class TopicStreamRequest(NamedTuple):
 def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
     """Raise Problem 400 for an invalid parameter."""
     for given in query:
-        if normalised(given) in FILTER_SLIPS:
+        if given in _FILTERS or normalised(given) in FILTER_SLIPS:
             raise Problem(400, f"{given}: a topic has no filters")
     try:
         position = position_of(headers, query, parse_topic_position)

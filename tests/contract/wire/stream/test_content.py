@@ -51,6 +51,13 @@ FILTERS: list[tuple[str, list[tuple[str, str]], list[str]]] = [
         ["bxz", "c(x,y)", "end"],
     ),
     ("type and parent", [("types", A), ("parents", P + "x")], ["ax", "end"]),
+    ("ids", [("ids", "ax,b,end"), ("types", f"{A},{B}")], ["ax", "b", "end"]),
+    (
+        "ids with and without comma",
+        [("ids", "c(x,y)"), ("ids", "end"), ("types", f"{A},{C}")],
+        ["c(x,y)", "end"],
+    ),
+    ("events", [("events", "Insert,update"), ("types", A)], ["a", "ax", "ay", "end"]),
     ("types and parents", [("types", f"{A},{C}"), ("parents", f"{P}x,{P}z")], ["ax", "cx", "end"]),
 ]
 
@@ -76,6 +83,29 @@ def test_a_filter_passes_a_listed_type_and_any_listed_parent(
         assert [said(block) for block in blocks[1:-1]] == expected
         target.store(operation("delete", "never seen", C), OPERATIONS[-1])
         assert said(replicated.block()) == ("insert", "end")
+
+
+def test_a_stream_of_deletions_sends_them_and_the_deleted_states(target: Target) -> None:
+    type_ = fresh_type()
+    with target.follow() as everything:
+        target.store(operation("insert", "a", type_))
+        first = id_of(everything.block())
+    with target.follow(types=type_, events="delete") as live:
+        target.store(
+            operation("update", "a", type_),
+            operation("delete", "gone", type_),
+            operation("delete", "a", type_),
+            operation("insert", "gone", type_),
+        )
+        assert [said(block) for block in live.take(2)] == [("delete", "gone"), ("delete", "a")]
+    with target.follow(first, types=type_, events="DELETE") as resumed:
+        assert [said(block) for block in resumed.take(2)] == [("delete", "gone"), ("delete", "a")]
+    with target.follow("0", types=type_, events="delete") as copy:
+        assert [event_of(block) for block in copy.until("live")] == ["reset", "live"]
+    with target.follow("1", types=type_, events="delete") as changes:
+        assert [said(block) for block in changes.until("live")[:-1]] == [("delete", "a")]
+    with target.follow("1", types=type_, events="update") as changes:
+        assert [said(block) for block in changes.until("live")[:-1]] == [("insert", "gone")]
 
 
 def test_a_filter_that_nothing_passes_lets_reset_and_live_through(target: Target) -> None:

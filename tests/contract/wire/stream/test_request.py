@@ -226,6 +226,21 @@ def test_a_type_that_no_operation_can_have_is_refused(target: Target) -> None:
 
 
 @on_one_store
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("events=insert,upsert", "events: each must be insert, update or delete"),
+        (f"ids={'x' * 1025}", "ids: a value has 1,025 bytes; no id has more than 1,024"),
+    ],
+)
+def test_an_event_or_id_that_no_operation_can_have_is_refused(
+    target: Target, query: str, sentence: str
+) -> None:
+    reply = target.request("GET", f"/ops?{query}", headers=SSE)
+    assert (reply.status, reply.problem()) == (400, sentence)
+
+
+@on_one_store
 def test_more_filter_values_than_allowed_are_refused(target: Target) -> None:
     parents = ",".join(map(str, range(1_000)))
     with RawStream(target, f"/ops?parents={parents}", list(SSE.items())):

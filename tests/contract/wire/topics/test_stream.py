@@ -97,7 +97,7 @@ def test_a_bad_parameter_is_refused(topic: TopicClient, query: str) -> None:
 
 
 @on_one_store
-@pytest.mark.parametrize("given", ["types", "Type", "parents", "parent"])
+@pytest.mark.parametrize("given", ["types", "Type", "parents", "parent", "events", "ids"])
 def test_a_topic_has_no_filters(topic: TopicClient, given: str) -> None:
     reply = topic.request("GET", f"/stream?{given}=a", headers=SSE)
     assert (reply.status, reply.problem()) == (400, f"{given}: a topic has no filters")
