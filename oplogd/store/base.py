@@ -10,6 +10,7 @@ from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
 from oplogd.model.operation import Data, Operation, decode_data
 from oplogd.store.leases import Leases
+from oplogd.store.objects import Objects
 from oplogd.store.pointers import Pointers
 from oplogd.store.space import Space
 from oplogd.store.topics import Topics
@@ -220,6 +221,10 @@ class Store(Protocol):
     @property
     def space(self) -> Space | None:
         """The space on the disk under the store. None: the store is on another machine."""
+
+    @property
+    def objects(self) -> Objects:
+        """The objects, for look-ups."""
 
     @property
     def topics(self) -> Topics:

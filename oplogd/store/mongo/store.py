@@ -34,6 +34,7 @@ from oplogd.store.mongo.log.log import LOST_STATES, Log, LogRow
 from oplogd.store.mongo.log.room import LogRoom
 from oplogd.store.mongo.log.tail import Tail
 from oplogd.store.mongo.reading.leases import MongoLeases
+from oplogd.store.mongo.reading.objects import MongoObjects
 from oplogd.store.mongo.reading.topic_log import guarded
 from oplogd.store.mongo.setup.setup import DEFAULT_CAP_BYTES, CollectionKind, Setup
 from oplogd.store.mongo.states.pages import StatePages
@@ -103,6 +104,7 @@ class MongoStore:
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )
+        self.objects = MongoObjects(self.link, self._working)
         pages = StatePages(self.link)
         self._deleted = CachedCount(pages.count_deleted)
         self.append = guarded(self._working, self.batches.append)

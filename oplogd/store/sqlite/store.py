@@ -43,6 +43,7 @@ from oplogd.store.sqlite.interface.transactions import SqliteTransactions
 from oplogd.store.sqlite.leases import SqliteLeases
 from oplogd.store.sqlite.log import clock_rows, log
 from oplogd.store.sqlite.log.hand_over import PAUSE_SECONDS, HandOver
+from oplogd.store.sqlite.log.objects import SqliteObjects
 from oplogd.store.sqlite.topics import statements as topic_statements
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
@@ -111,6 +112,7 @@ class SqliteStore:
         self.topics = SqliteTopics(
             file, pools, self.clock, clock.monotonic, changes=place and place.changes
         )
+        self.objects = SqliteObjects(self._readers, self._lookups)
         self.transactions = SqliteTransactions(pools, self._wake, self.clock)
         self.pointers = SqlitePointers(pools, self._wake, self.clock)
         # Terms make leases safe whatever the clock says, and their rule repairs what it has said.

@@ -79,11 +79,15 @@ class StatePages:
                 break
         self._read_size.saw(size, len(found))
         is_full = len(found) == limit or size > READ_CHARACTERS
-        # Dropped states would make an incomplete copy.
-        states = self._link.states
-        if not is_full and upto and len(await states.index_information(session=session)) < 2:
-            raise StoreUnavailableError(
-                f"MongoDB at {self._link.hosts}: the collection {layout.STATES} was dropped; the"
-                " agent that folds repairs it"
-            )
+        if not is_full and upto:
+            await require_states(self._link, session)
         return StatesPage(found, found[-1].cursor if is_full else None)
+
+
+async def require_states(link: Link, session: AsyncClientSession | None) -> None:
+    """Raise StoreUnavailableError if the states were dropped: a copy would be incomplete."""
+    if len(await link.states.index_information(session=session)) < 2:
+        raise StoreUnavailableError(
+            f"MongoDB at {link.hosts}: the collection {layout.STATES} was dropped; the agent that"
+            " folds repairs it"
+        )
