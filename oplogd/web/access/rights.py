@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from oplogd.model.names import TopicName
+from oplogd.stream.ring.filters import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,10 @@ class Right:
     def is_narrow(self) -> bool:
         """Whether some operations are hidden from the client."""
         return self.types is not None or self.parents is not None
+
+    def narrow(self, filter_: Filter) -> Filter:
+        """Return a filter of the operations that pass another one, and that may be read."""
+        return filter_.narrowed(self.types, self.parents)
 
     @property
     def manages_all(self) -> bool:

@@ -14,7 +14,7 @@ from oplogd.stream.connection import StreamConnection
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
 from oplogd.stream.response import EventStream
-from oplogd.web.access.caller import Caller, missing
+from oplogd.web.access.caller import Caller
 from oplogd.web.access.carried import kind_of_credentials
 from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe.document import ERRORS, described
@@ -114,13 +114,12 @@ class Streams:
     def _to_operations(self, caller: Caller, headers: Headers, query: QueryParams) -> Connect:
         """Raise Problem 400 for an invalid parameter."""
         asked = parse_stream_request(headers, query, self._max_filter_values)
-        if caller.right.is_narrow:  # TODO
-            raise missing("read all operations")
+        filter_ = caller.right.narrow(asked.filter)
 
         async def connect(address: str) -> StreamConsumer:
             return await self.hub.connect(
                 asked.position,
-                asked.filter,
+                filter_,
                 checkpoints=asked.checkpoints,
                 address=address,
                 name=asked.name,

@@ -15,6 +15,7 @@ from oplogd.model.names import OPLOG
 from oplogd.model.operation import Operation, decode
 from oplogd.model.transaction import DEFAULT_ISOLATION
 from oplogd.store.pointers import Marks
+from oplogd.stream.ring.filters import Filter
 from oplogd.topics.codec.codec import (
     PART_MARKS,
     Codec,
@@ -199,7 +200,11 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
         caller.require_read(name)
         require_known(name)
         codec, asked = await read(request)
-        answer = await (oplog.poll(asked) if name == OPLOG else poller.poll(name, asked))
+        if name == OPLOG:
+            right = caller.right
+            answer = await oplog.poll(asked, right.narrow(Filter()) if right.is_narrow else None)
+        else:
+            answer = await poller.poll(name, asked)
         content = codec.encode(answer.messages)
         return Response(content, 200, poll_headers(answer), codec.media_type)
 
