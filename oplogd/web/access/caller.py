@@ -8,6 +8,9 @@ from oplogd.stream.passes import Pass
 from oplogd.web.access.rights import NO_TOPICS, READ_ALL, WRITE_ALL, Right
 from oplogd.web.http.problem import Problem
 
+# Begins the name of a client with a token that names its subject.
+SUBJECT = "sub:"
+
 # The name of clients with a shared password. It manages all, so it needs to own nothing.
 SHARED = "password"
 
@@ -69,6 +72,11 @@ class Caller(NamedTuple):
         """Raise unless the client may write a topic."""
         if self.right.write == NO_TOPICS:
             raise missing("write a topic")
+
+    def named(self, name: str) -> str:
+        """Return the name of a consumer of this client: the subject of its token, else ``name``."""
+        is_subject = self.name is not None and self.name.startswith(SUBJECT)
+        return self.name.removeprefix(SUBJECT) if self.name and is_subject else name
 
     @property
     def pass_(self) -> Pass:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from oplogd.web.access.caller import SHARED, Caller
+from oplogd.web.access.caller import SHARED, SUBJECT, Caller
 from oplogd.web.access.keys.principals import Principal
 from oplogd.web.access.keys.scrypt import NOBODY, Hash
 from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, claims_in, principal_in
@@ -31,9 +31,6 @@ Subject = Literal["reading", "writing"]
 # Checked passwords, and the bytes of valid tokens with their rights.
 _MAX_PASSWORDS = 4_096
 _MAX_TOKEN_BYTES = 16 << 20
-# Begins the name of a client with a token that names its subject.
-SUBJECT = "sub:"
-
 COOKIE_SECONDS = 8 * 3600
 TOKEN_SECONDS = 15 * 60
 _LIFE = {Purpose.COOKIE: COOKIE_SECONDS, Purpose.TOKEN: TOKEN_SECONDS}

@@ -112,7 +112,7 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         right = None
         if asked is not None:
             right = caller.right.narrowed(asked)
-            if right.is_empty:
+            if right.is_empty or frozenset() in (right.types, right.parents):
                 raise Problem(403, "the client has no part of the right that it asks for")
         value, expires = readers.sign(caller, Purpose.TOKEN, seconds, right)
         if len(value) > MAX_TOKEN_BYTES:

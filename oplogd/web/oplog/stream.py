@@ -122,7 +122,7 @@ class Streams:
                 filter_,
                 checkpoints=asked.checkpoints,
                 address=address,
-                name=asked.name,
+                name=caller.named(asked.name),
                 pass_=caller.pass_,
             )
 

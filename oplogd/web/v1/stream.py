@@ -70,7 +70,7 @@ class TopicStreams:
             position=asked.position,
             checkpoints=asked.checkpoints,
             address=address,
-            name=asked.name,
+            name=caller.named(asked.name),
             isolation=asked.isolation,
             pass_=caller.pass_,
         )
