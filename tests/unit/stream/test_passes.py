@@ -1,0 +1,98 @@
+"""A stream ends before the pass of its consumer, and when its credential is gone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oplogd.stream.hub import GONE_SPREAD_SECONDS, Hub
+from oplogd.stream.passes import FOR_EVER, Pass
+from oplogd.stream.ring.filters import Filter
+from oplogd.stream.ring.frames import Framer
+from tests.kits.clock.virtual import VirtualClock
+from tests.kits.models.properties import examples
+from tests.kits.stream.worlds import World
+
+TICK = 0.5
+
+
+@examples()
+@given(st.floats(0.1, 1e6), st.floats(0, 1))
+def test_a_stream_ends_in_the_last_part_of_a_pass_and_never_after_it(
+    life: float, gone: float
+) -> None:
+    begin = 1_800_000_000.0
+    now = begin + life * gone
+    left = begin + life - now
+    seconds = Pass("key", begin + life, life).seconds(now, TICK)
+    early = left - seconds
+    assert 0 <= seconds <= left
+    if left > TICK:
+        assert early >= TICK - 1e-6, "it is seen at a look before the end"
+        assert early <= max(TICK, min(5.0, life / 10)) + 1e-6
+
+
+def test_the_ends_of_many_passes_are_spread() -> None:
+    ends = [Pass("key", 1_000, 600).seconds(400, TICK) for _ in range(1_000)]
+    tenths = {int((600 - end) * 2) for end in ends}
+    assert tenths == set(range(1, 10))
+    assert FOR_EVER.seconds(0, TICK) == float("inf")
+
+
+async def test_streams_end_with_their_passes_also_when_the_time_of_day_jumps(
+    world: World,
+) -> None:
+    clock = VirtualClock()
+    hub = hub_of(world, clock)
+    now = clock.now_ms() / 1000
+    passes = {"short": Pass("a", now + 100, 100), "long": Pass("a", now + 1_000, 1_000)}
+    consumers = {name: await connect(hub, each) for name, each in passes.items()}
+    consumers["open"] = await connect(hub, FOR_EVER)
+
+    def ended() -> set[str]:
+        hub.look(clock.monotonic())
+        return {name for name, each in consumers.items() if each.ending}
+
+    clock.move(94)
+    assert ended() == set()
+    clock.move(5.5)
+    assert ended() == {"short"}
+    clock.jump(895.5)
+    assert ended() == {"short"}, "more than a look before its end"
+    clock.jump(4.5)
+    assert ended() == {"short", "long"}
+
+
+async def test_streams_whose_credential_is_gone_end_spread(world: World) -> None:
+    clock = VirtualClock()
+    hub = hub_of(world, clock)
+    gone = [await connect(hub, Pass("gone")) for _ in range(200)]
+    kept = [await connect(hub, Pass("kept")), await connect(hub, FOR_EVER)]
+    hub.end_without(lambda credential: credential in ("kept", None))
+    ended = []
+    for _ in range(11):
+        hub.look(clock.monotonic())
+        ended.append(sum(each.ending for each in gone))
+        clock.move(GONE_SPREAD_SECONDS / 10)
+    assert ended[0] <= 20
+    assert ended[-1] == 200
+    for tenth in range(1, 10):
+        assert ended[tenth] == pytest.approx(20 * tenth, abs=40)
+    assert not any(each.ending for each in kept)
+
+
+def hub_of(world: World, clock: VirtualClock) -> Hub:
+    return Hub(
+        world.store,
+        world.ring,
+        Framer(),
+        heartbeat=20,
+        max_connection_age=0,
+        max_clients=1_000,
+        clock=clock.clock,
+    )
+
+
+async def connect(hub: Hub, pass_: Pass) -> Any:
+    return await hub.connect(None, Filter(), checkpoints=False, address="[::1]:1", pass_=pass_)
