@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,11 +12,16 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_BYTES = 1024 * 1024
 
 
-def read_bytes(path: str | Path, shown: str = "") -> bytes:
-    """Return the content of a small file. Raises ValueError with the path, or with ``shown``."""
+def read_bytes(path: str | Path, shown: str = "", *, must_be_regular: bool = False) -> bytes:
+    """Return the content of a small file. Raises ValueError with the path, or with ``shown``.
+
+    ``must_be_regular``: refuse a pipe, which may never have an end.
+    """
     name = repr(shown or str(path))
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting if must_be_regular else None) as file:
+            if must_be_regular and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ValueError("it is no regular file")
             raw = file.read(_MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -23,6 +29,10 @@ def read_bytes(path: str | Path, shown: str = "") -> bytes:
     if len(raw) > _MAX_BYTES:
         raise ValueError(f"{name} is larger than {_MAX_BYTES:,} bytes")
     return raw
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_text(path: str | Path, shown: str = "") -> str:

@@ -23,13 +23,23 @@ def run(arguments: Sequence[str]) -> int:
             return EXIT_OK
         return _refuse("takes no argument: a password on the command line is seen by others")
     try:
-        password = _asked() if sys.stdin.isatty() else without_newline(sys.stdin.readline())
-    except (UnicodeDecodeError, EOFError, KeyboardInterrupt):
+        password = _asked() if sys.stdin and sys.stdin.isatty() else _piped()
+    except (OSError, EOFError, KeyboardInterrupt, AttributeError):
         return _refuse("got no password")
+    except UnicodeError:
+        return _refuse("the password is not UTF-8 text")
     if not password:
         return _refuse("the password is empty")
-    print(hashed(password))
+    try:
+        print(hashed(password), flush=True)
+    except OSError as error:
+        return _refuse(f"cannot write to stdout: {error.strerror}")
     return EXIT_OK
+
+
+def _piped() -> str:
+    # The bytes, because Python would take any for text.
+    return without_newline(sys.stdin.buffer.readline().decode("utf-8-sig"))
 
 
 def _asked() -> str:

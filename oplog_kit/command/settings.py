@@ -192,8 +192,12 @@ class _FlagOption(click.Option):
             return None
         if not self.flag.repeats:
             return text
-        lines = text.splitlines()
-        return [line for line in lines if line] or None if self.flag.empty_is_unset else lines
+        lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        if self.flag.empty_is_unset:
+            lines = [line for line in lines if line]
+        if not lines:
+            raise click.UsageError(f"{self.flag.variable}: has blank lines only")
+        return lines
 
 
 def _refuse_flags_as_values(flags: Sequence[Flag], args: Sequence[str]) -> None:

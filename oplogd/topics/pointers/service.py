@@ -144,12 +144,17 @@ class PointerService:
 
     async def shown(self, found: Sequence[FoundPointer]) -> list[dict[str, Any]]:
         """Return pointers for an answer, without those of deleted topics."""
-        topics = await self._topics.current({each.log for each in found}) if found else {}
+        names = await self.topics_of(found)
         return [
-            {**topics[each.log].name._asdict(), **pointer_shown(each.open, is_of_all=True)}
+            {**names[each.log]._asdict(), **pointer_shown(each.open, is_of_all=True)}
             for each in found
-            if each.log in topics
+            if each.log in names
         ]
+
+    async def topics_of(self, found: Sequence[FoundPointer]) -> dict[int, TopicName]:
+        """Return the topics of pointers by log, without deleted ones."""
+        topics = await self._topics.current({each.log for each in found}) if found else {}
+        return {log: topic.name for log, topic in topics.items()}
 
     async def timed_out(self, name: TopicName, limit: int) -> list[TimedOutPointer]:
         """Return timed out pointers of a topic: see ``Pointers.timed_out``."""

@@ -144,6 +144,13 @@ class TransactionService:
                 require_same(id_, found.fence, fence)
             await self.require_key(found.once, owner)
 
+    async def topics_of(self, id_: int) -> list[TopicName]:
+        """Return the topics with records of a transaction, without deleted ones."""
+        found = await self._transactions.find(id_)
+        topics = await self._topics.current({log for log in found.logs if log})
+        names = [topic.name for topic in topics.values()]
+        return [OPLOG, *names] if 0 in found.logs else names
+
     async def require_key(self, once: OnceNumber | None, owner: str | None) -> None:
         """Raise TransactionConflictError if another owner has committed with a key.
 

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Collection
 from ctypes import c_int64
+from functools import partial
 from typing import ClassVar
 
 from starlette.requests import HTTPConnection
@@ -131,10 +132,9 @@ class Authenticator:
         address = request.client.host if request.client else ""
         attempt, found = self._known(credentials, given)
         if found is None:
-            if wait := self._limiter.wait_seconds(address, attempt):
-                raise self._too_many(address, wait)
+            allow = partial(self._allow, address, attempt)
             check = self.keeper.checks.run
-            found = (await check(credentials, attempt, given.user, given.password),)
+            found = (await check(credentials, attempt, given.user, given.password, allow),)
         (caller,) = found
         if wait := self._limiter.judge(address, attempt, is_right=caller is not None):
             raise self._too_many(address, wait)
@@ -152,6 +152,8 @@ class Authenticator:
         credentials = self.keeper.credentials
         if credentials.is_open(self.subject):
             return self.anybody
+        if b"token=" in request.query:  # which of the two counts is the business of ``caller``
+            return None
         authorization = request.headers.get(b"authorization", b"").decode("latin-1")
         if (token := bearer(authorization)) is not None:
             return self._plain_token(credentials, token)
@@ -193,14 +195,19 @@ class Authenticator:
         self, credentials: Credentials, given: Given
     ) -> tuple[bytes, tuple[Caller | None] | None]:
         """Return what stands for a password, and its caller if that costs no check."""
-        is_principal = credentials.is_principal(given.user)
-        name = given.user if is_principal else ""
-        attempt = self.keeper.digest(given.password, name)
-        if not is_principal:
+        if not credentials.is_principal(given.user):
+            attempt = self.keeper.digest(given.password)
             caller = credentials.shared[self.subject].get(attempt)
             if caller is not None or not credentials.has_principals:
                 return attempt, (caller,)
+        # A guess under another name is another guess, whether it is a principal's or not.
+        attempt = self.keeper.digest(given.password, given.user)
         return attempt, credentials.verdict(attempt)
+
+    def _allow(self, address: str, attempt: bytes) -> None:
+        """Raise Problem 429 after too many wrong passwords from an address."""
+        if wait := self._limiter.wait_seconds(address, attempt):
+            raise self._too_many(address, wait)
 
     def _too_many(self, address: str, wait: float) -> Problem:
         self._refused.occurred(address, "too many wrong ones")

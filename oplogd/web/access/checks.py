@@ -1,6 +1,8 @@
 """Costly checks of passwords: few at a time, in threads, and each password once."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from oplogd.web.access.caller import Caller
 from oplogd.web.access.credentials import Credentials
@@ -8,7 +10,8 @@ from oplogd.web.http.problem import Problem
 
 # Each takes 50 ms of a core and 16 MiB.
 _AT_A_TIME = 2
-_MAX_WAITING = 64
+# All principals may come at once.
+_MAX_WAITING = 1_024
 
 
 class Checks:
@@ -19,26 +22,45 @@ class Checks:
         self._running: dict[tuple[Credentials, bytes], asyncio.Task[Caller | None]] = {}
 
     async def run(
-        self, credentials: Credentials, attempt: bytes, name: str, password: bytes
+        self,
+        credentials: Credentials,
+        attempt: bytes,
+        name: str,
+        password: bytes,
+        allow: Callable[[], None],
     ) -> Caller | None:
         """Return the caller with a password, None if it is wrong.
 
-        ``attempt``: stands for the password. Raises Problem 503 if too many wait.
+        ``attempt``: stands for the password. ``allow``: raises if it may not be checked now. It is
+        called right before the check, because guesses may have failed since the request came.
+        Raises Problem 503 if too many wait.
         """
+        allow()
         key = credentials, attempt
         task = self._running.get(key)
         if task is None:
             if len(self._running) >= _MAX_WAITING:
                 raise Problem(503, "too many passwords wait for their check", {"Retry-After": "1"})
-            checking = self._check(credentials, attempt, name, password)
+            checking = self._check(credentials, attempt, name, password, allow)
             task = self._running[key] = asyncio.create_task(checking, name="check of a password")
-            task.add_done_callback(lambda _: self._running.pop(key))
+            task.add_done_callback(partial(self._ended, key))
         return await asyncio.shield(task)
 
     async def _check(
-        self, credentials: Credentials, attempt: bytes, name: str, password: bytes
+        self,
+        credentials: Credentials,
+        attempt: bytes,
+        name: str,
+        password: bytes,
+        allow: Callable[[], None],
     ) -> Caller | None:
         async with self._turns:
+            allow()
             caller = await asyncio.to_thread(credentials.check, name, password)
         credentials.keep(attempt, caller)
         return caller
+
+    def _ended(self, key: tuple[Credentials, bytes], task: "asyncio.Task[Caller | None]") -> None:
+        del self._running[key]
+        if not task.cancelled():
+            task.exception()  # else asyncio logs it if all clients have gone

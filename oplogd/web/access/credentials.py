@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from oplogd.web.access.caller import SHARED, SUBJECT, Caller
+from oplogd.web.access.content import Content
 from oplogd.web.access.keys.principals import Principal
-from oplogd.web.access.keys.scrypt import NOBODY, Hash
+from oplogd.web.access.keys.scrypt import Hash
 from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, claims_in, principal_in
 from oplogd.web.access.keys.tokens import (
     CLAIM,
@@ -35,24 +36,12 @@ COOKIE_SECONDS = 8 * 3600
 TOKEN_SECONDS = 15 * 60
 _LIFE = {Purpose.COOKIE: COOKIE_SECONDS, Purpose.TOKEN: TOKEN_SECONDS}
 
+# The longest life of a token.
+MAX_SECONDS = 86_400
+# No agent signs a value for longer, as its clock has it. Clocks may differ by a minute.
+_LONGEST = {Purpose.COOKIE: COOKIE_SECONDS + 60, Purpose.TOKEN: MAX_SECONDS + 60}
+
 _SIGNING = b"oplog signing key of a principal 1"
-
-
-class Content(msgspec.Struct, frozen=True):
-    """The content of flags and files.
-
-    ``reading``: passwords with their keys for signing. ``writing``: passwords. ``keys``: of tokens.
-    ``is_closed``: without a password, only principals and tokens may read or write. ``errors``: a
-    sentence for each file that cannot be used as it is now.
-    """
-
-    reading: dict[str, bytes]
-    writing: list[str]
-    principals: dict[str, Principal]
-    keys: list[TokenKey] = []
-    audiences: list[str] = []
-    is_closed: bool = False
-    errors: tuple[str, ...] = ()
 
 
 class Asked(NamedTuple):
@@ -60,6 +49,20 @@ class Asked(NamedTuple):
 
     right: Right
     issued: int
+
+
+class ByPassword(NamedTuple):
+    """What let a client in: a shared password, by its digest."""
+
+    subject: Subject
+    attempt: bytes
+
+
+class ByPrincipal(NamedTuple):
+    """What let a client in: a password of a principal."""
+
+    principal: Principal
+    hash: Hash
 
 
 class Maker(NamedTuple):
@@ -71,49 +74,71 @@ class Maker(NamedTuple):
 
 
 class Credentials:
-    """A snapshot. ``digest`` returns a keyed digest of a password."""
+    """A snapshot. ``digest`` returns a keyed digest of a password.
 
-    def __init__(self, content: Content, digest: Callable[[bytes], bytes]) -> None:
+    ``before``: the snapshot before this one. Checks whose outcome cannot have changed need not be
+    repeated.
+    """
+
+    def __init__(
+        self,
+        content: Content,
+        digest: Callable[[bytes], bytes],
+        before: "Credentials | None" = None,
+    ) -> None:
         self.content = content
-        self._makers: dict[str, list[Maker]] = {
-            name: _makers(principal) for name, principal in content.principals.items()
-        }
         # Callers with a shared password, by its digest.
         self.shared: dict[Subject, dict[bytes, Caller]] = {"reading": {}, "writing": {}}
-        shared = self._makers[""] = []
+        self._makers: dict[str, list[Maker]] = {"": []}
         for password, key in content.reading.items():
             attempt = digest(password.encode())
-            caller = Caller(SHARED, READ_ALL, ("reading", attempt))
+            caller = Caller(SHARED, READ_ALL, ByPassword("reading", attempt))
             self.shared["reading"][attempt] = caller
-            shared.append(Maker(caller, ExpiringSigner(key)))
+            self._makers[""].append(Maker(caller, ExpiringSigner(key)))
         for password in content.writing:
             attempt = digest(password.encode())
-            self.shared["writing"][attempt] = Caller(SHARED, WRITE_ALL, ("writing", attempt))
+            self.shared["writing"][attempt] = Caller(
+                SHARED, WRITE_ALL, ByPassword("writing", attempt)
+            )
         self.is_closed = content.is_closed
         self._keys = TokenKeys(content.keys, content.audiences)
-        self._valid = {maker.caller.credential for each in self._makers.values() for maker in each}
-        self._valid |= set(content.keys)
         self._passwords = Verdicts[tuple[Caller | None]](_MAX_PASSWORDS)
         self._tokens = Verdicts[Caller](_MAX_TOKEN_BYTES)
+        if before is not None and content.is_as(before.content):
+            self._passwords, self._tokens = before._passwords, before._tokens
+        elif before is not None:
+            for attempt, (known,) in before._passwords.items():
+                if known is not None and (again := self._again(known)) is not None:
+                    self.keep(attempt, again)
 
     @property
-    def errors(self) -> tuple[str, ...]:
+    def errors(self) -> list[str]:
         return self.content.errors
 
     @property
     def has_principals(self) -> bool:
-        return len(self._makers) > 1
+        return bool(self.content.principals)
 
     def is_open(self, subject: Subject) -> bool:
         """Return whether reading or writing needs no credential."""
         return not (self.is_closed or self.shared[subject])
 
     def is_principal(self, name: str) -> bool:
-        return bool(name) and name in self._makers
+        return name in self.content.principals
 
     def is_valid(self, credential: Hashable) -> bool:
-        """Return whether the credential of a reader still lets it in, with the same right."""
-        return credential is None or credential in self._valid
+        """Return whether a credential still lets its holder in, with the same right."""
+        match credential:
+            case None:
+                return True
+            case TokenKey():
+                return credential in self._keys.keys
+            case ByPrincipal(principal):
+                makers = self._makers_of(principal.name)
+                return any(maker.caller.credential == credential for maker in makers)
+            case ByPassword(subject, attempt):
+                return attempt in self.shared[subject]
+        return False
 
     def verdict(self, attempt: bytes) -> tuple[Caller | None] | None:
         """Return the kept outcome of a check, None without one."""
@@ -126,21 +151,39 @@ class Credentials:
     def check(self, name: str, password: bytes) -> Caller | None:
         """Return the principal of this name if the password is its own. Takes 50 ms per hash.
 
-        A name that is none takes as long.
+        A wrong password takes as long for all names, also for one that is none.
         """
-        if not self.is_principal(name):
-            NOBODY.fits(password)
-            return None
-        for maker in self._makers[name]:
+        makers = self._makers_of(name) if self.is_principal(name) else []
+        for maker in makers:
             if maker.hash is not None and maker.hash.fits(password):
                 return maker.caller
+        for decoy in self.content.decoys[len(makers) :]:
+            decoy.fits(password)
+        return None
+
+    def _makers_of(self, name: str) -> list[Maker]:
+        """Return the makers of values that name this principal. Decodes it at the first call."""
+        makers = self._makers.get(name)
+        if makers is None:
+            raw = self.content.principals.get(name)
+            if raw is None:
+                return []
+            makers = self._makers[name] = _makers(msgspec.msgpack.decode(raw, type=Principal))
+        return makers
+
+    def _again(self, known: Caller) -> Caller | None:
+        """Return the present caller for a password of the snapshot before. None: it is gone."""
+        if isinstance(known.credential, ByPrincipal):
+            for maker in self._makers_of(known.credential.principal.name):
+                if maker.hash == known.credential.hash:
+                    return maker.caller
         return None
 
     def signed(self, purpose: Purpose, value: str, now: float) -> Caller | None:
         """Return the client with a signed value. None: it is invalid, or has expired."""
-        for maker in self._makers.get(principal_in(value), ()) if value else ():
+        for maker in self._makers_of(principal_in(value)) if value else ():
             until = maker.signer.expiry(purpose, value, now)
-            if until is not None:
+            if until is not None and until <= now + _LONGEST[purpose]:
                 caller = maker.caller._replace(until=until, life=_LIFE[purpose])
                 return _narrowed(caller, claims_in(value))
         return None
@@ -159,7 +202,8 @@ class Credentials:
         caller = self._tokens.find(digest)
         if caller is None:
             caller = self._own(value, now) if is_own else self._jwt(value, digest, now)
-            self._tokens.keep(digest, caller, _cost(value, caller.right))
+            cost = 2_048 + 4 * len(value) + 200 * caller.right.parts
+            self._tokens.keep(digest, caller, cost)
         elif caller.until is not None and now >= caller.until:
             self._tokens.forget(digest)
             raise TokenError("it has expired")
@@ -177,16 +221,20 @@ class Credentials:
         if isinstance(caller.credential, TokenKey):
             return self._sign_jwt(caller, caller.credential, expires, asked)
         claims = "" if asked is None else _claims(asked)
-        for makers in self._makers.values():
-            for maker in makers:
-                if maker.caller.credential == caller.credential:
-                    return maker.signer.sign(purpose, expires, claims)
+        match caller.credential:
+            case ByPrincipal(principal):
+                makers = self._makers_of(principal.name)
+            case _:
+                makers = self._makers[""]
+        for maker in makers:
+            if maker.caller.credential == caller.credential:
+                return maker.signer.sign(purpose, expires, claims)
         raise KeyError(caller.name)
 
     def _sign_jwt(
         self, caller: Caller, key: TokenKey, expires: int, asked: Asked | None = None
     ) -> str:
-        if key not in self._valid:
+        if key not in self._keys.keys:
             raise KeyError(caller.name)
         if key.algorithm != HMAC:
             raise TokenError("the key of this token verifies only; its application gives tokens")
@@ -224,7 +272,7 @@ class Credentials:
 def _makers(principal: Principal) -> list[Maker]:
     found = []
     for each in principal.hashes:
-        caller = Caller(f"user:{principal.name}", principal.right, (principal, each))
+        caller = Caller(f"user:{principal.name}", principal.right, ByPrincipal(principal, each))
         key = hmac.digest(each.key, _SIGNING + each.salt, "sha256")
         found.append(Maker(caller, ExpiringSigner(key, principal.name), each))
     return found
@@ -243,12 +291,3 @@ def _narrowed(caller: Caller, claims: str) -> Caller:
     right = caller.right.narrowed(right_of(given[CLAIM]))
     name = f"token:{hashlib.sha256(claims.encode()).hexdigest()}"
     return caller._replace(name=name, right=right, life=(caller.until or 0) - given["iat"])
-
-
-def _cost(value: str, right: Right) -> int:
-    """Return about the bytes that a token and its right take."""
-    topics = (right.read, right.write, right.manage)
-    parts = sum(len(each.names) + len(each.namespaces) for each in topics)
-    parts += len(right.leases.names) + len(right.leases.prefixes)
-    parts += len(right.types or ()) + len(right.parents or ())
-    return 2_048 + 4 * len(value) + 200 * parts

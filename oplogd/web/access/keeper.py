@@ -10,7 +10,8 @@ import msgspec
 from oplogd.clock import Clock
 from oplogd.shared.journal import Copy
 from oplogd.web.access.checks import Checks
-from oplogd.web.access.credentials import Content, Credentials
+from oplogd.web.access.content import Content
+from oplogd.web.access.credentials import Credentials
 from oplogd.web.access.sources import Sources
 from oplogd.workers.workers import Worker
 
@@ -68,26 +69,32 @@ class Keeper:
 
     async def _look(self) -> None:
         before = self.credentials.content
-        content = await asyncio.to_thread(self._sources.look)
-        if content is None or content == before:
+        found = await asyncio.to_thread(self._looked, before)
+        if found is None:
             return
+        content, raw = found
         for error in content.errors:
             if error not in before.errors:
                 logger.error("%s", error)
         if self._copy is None:
-            self.load(_encode(content))
+            self.load(raw)
         else:
             with self._copy.turn():
-                self._copy.change(_encode(content))
-        if msgspec.structs.replace(content, errors=before.errors) != before:
+                self._copy.change(raw)
+        if not content.is_as(before):
             logger.info("passwords and rights have changed")
+
+    def _looked(self, present: Content) -> tuple[Content, bytes] | None:
+        content = self._sources.look(present)
+        return None if content is None else (content, _encode(content))
 
     # As a state of the journal: its content.
 
     def load(self, snapshot: bytes) -> None:
         """Replace the content."""
         self._content = snapshot
-        self._credentials = Credentials(msgspec.msgpack.decode(snapshot, type=Content), self.digest)
+        content = msgspec.msgpack.decode(snapshot, type=Content)
+        self._credentials = Credentials(content, self.digest, self._credentials)
 
     def apply(self, change: bytes) -> None:
         """Replace the content."""

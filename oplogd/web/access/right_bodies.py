@@ -1,5 +1,6 @@
 """Rights as people and tokens write them: objects in JSON or TOML. No I/O."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ MAX_PATTERNS = 100
 MAX_VALUES = 1_000
 
 _EVERYTHING = "*"
+_MEMBER = re.compile(r"[a-z_]{1,20}", re.ASCII)
 
 
 class RightBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -160,7 +162,9 @@ def _fault(message: str, value: dict[str, Any]) -> tuple[str, str]:
     """Return the member at fault, and the reason, without repeating a value."""
     for name in value:
         if name not in RightBody.__struct_fields__:
-            return str(name), "there is no such member of a right"
+            # It is repeated only if it looks like a member: it may be a secret in the wrong place.
+            shown = str(name) if _MEMBER.fullmatch(str(name)) else "right"
+            return shown, "there is no such member of a right"
     for name in RightBody.__struct_fields__:
         if f"$.{name}" in message:
             return name, "must be a list of strings"

@@ -18,7 +18,9 @@ class Topics:
     namespaces: frozenset[str] = frozenset()
     names: frozenset[TopicName] = frozenset()
 
-    def __contains__(self, name: TopicName) -> bool:
+    def __contains__(self, name: TopicName | None) -> bool:
+        if name is None:
+            return False
         return self.everything or name.namespace in self.namespaces or name in self.names
 
     def covers(self, namespace: str) -> bool:
@@ -90,6 +92,14 @@ class Right:
     def is_narrow(self) -> bool:
         """Whether some operations are hidden from the client."""
         return self.types is not None or self.parents is not None
+
+    @property
+    def parts(self) -> int:
+        """The number of patterns and values."""
+        topics = (self.read, self.write, self.manage)
+        patterns = sum(len(each.names) + len(each.namespaces) for each in topics)
+        patterns += len(self.leases.names) + len(self.leases.prefixes)
+        return patterns + len(self.types or ()) + len(self.parents or ())
 
     def narrow(self, filter_: Filter) -> Filter:
         """Return a filter of the operations that pass another one, and that may be read."""

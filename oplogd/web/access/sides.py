@@ -39,6 +39,14 @@ class WriteAuthenticator(Authenticator):
             )
         return await super().caller(request)
 
+    def require_still(self, caller: Caller) -> None:
+        """Raise Problem 401 if the credential of a client is gone since it was found.
+
+        Call it after a wait for its body, which may take long.
+        """
+        if not self.keeper.credentials.is_valid(caller.credential):
+            raise self.unauthorized(SESSION)
+
 
 class ReadAuthenticator(Authenticator):
     """Finds the client of a request that reads. Also accepts a valid cookie or token."""

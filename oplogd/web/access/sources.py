@@ -2,15 +2,20 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from oplog_kit.command.convert import Secret
 from oplog_kit.disk import read_bytes
 from oplogd.config.secret_files import SecretFile, passwords_in
 from oplogd.config.settings import Settings
 from oplogd.errors import SettingError
-from oplogd.web.access.credentials import Content
+from oplogd.web.access.content import Content, FileState
 from oplogd.web.access.keys.principals import principals_in
+from oplogd.web.access.keys.scrypt import Hash
 from oplogd.web.access.keys.signing import signing_key
 from oplogd.web.access.keys.tokens import keys_in
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Sources:
@@ -36,11 +41,14 @@ class Sources:
         """Whether there is a file to look at."""
         return bool(self._watched)
 
-    def look(self) -> Content | None:
+    def look(self, present: Content) -> Content | None:
         """Look at the files. Return the content if it or an error has changed.
 
-        Reads files, and takes 50 ms for each new password: call it in a thread.
+        ``present``: the content in use. Another worker may have read it. Reads files, and takes
+        50 ms for each new password: call it in a thread.
         """
+        for each, state in zip(self._watched, present.files, strict=True):
+            each.content, each.error = state.content, state.error
         has_changed = [each.look() for each in self._watched]
         return self.content() if any(has_changed) else None
 
@@ -48,19 +56,28 @@ class Sources:
         """Return the content of flags and files as they were last valid."""
         reading = self._reading.passwords()
         self._keys = {each: self._keys.get(each) or signing_key(each) for each in reading}
+        principals = {
+            name: principal
+            for each in self._rights
+            for name, principal in principals_in(each.content).items()
+        }
+        hashes = [each.hashes for each in principals.values()]
         return Content(
             reading=self._keys,
             writing=self._writing.passwords(),
-            principals={
-                name: principal
-                for each in self._rights
-                for name, principal in principals_in(each.content).items()
-            },
+            principals={name: _encode(each) for name, each in principals.items()},
+            decoys=list(
+                max(hashes, key=lambda each: sum(hash_.cost for hash_ in each), default=())
+            ),
             keys=[key for each in self._token_keys for key in keys_in(each.content)],
             audiences=self._audiences,
             is_closed=self._is_closed,
-            errors=tuple(each.error for each in self._watched if each.error),
+            files=[FileState(each.content, each.error) for each in self._watched],
         )
+
+
+def _cost(hashes: Sequence[Hash]) -> int:
+    return sum(each.cost for each in hashes)
 
 
 class _Watched:
@@ -107,7 +124,7 @@ class _Watched:
     def _read(self) -> tuple[bytes | None, str | None]:
         """Return the content, or the reason why there is none."""
         try:
-            return read_bytes(self.file.path, self.file.path.name), None
+            return read_bytes(self.file.path, self.file.path.name, must_be_regular=True), None
         except ValueError as error:
             return None, str(error)
 

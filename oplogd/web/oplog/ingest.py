@@ -84,6 +84,7 @@ class Ingest:
             caller.require_lease(fence.lease)
         found = Ignored()
         body = await self._read(request, found)
+        self._writers.require_still(caller)
         caller.require_objects(each.key for each in body.operations)
         await self._store(body, fence)
         headers = COMMON_HEADERS | note_ignored(request, found, self._ignored)

@@ -45,12 +45,13 @@ def add_monitoring(
 
     @app.get("/ready")
     @described("agent", 503, text="The store answers.")
-    async def ready() -> Response:
+    async def ready(request: Request) -> Response:
         """Check that the store answers."""
         if is_stopping():
             raise Problem(503, "the agent is stopping")
         if trouble := await report.trouble():
-            raise Problem(503, trouble, RETRY_AFTER)
+            is_bare = await shown_to(request) is Shown.BARE
+            raise Problem(503, "the store does not work" if is_bare else trouble, RETRY_AFTER)
         return Response("ready\n", 200, COMMON_HEADERS, "text/plain")
 
     @app.get("/metrics")

@@ -16,7 +16,7 @@ from oplogd.decode.typed import FAULTS, about
 from oplogd.errors import RightError
 from oplogd.model.operation import format_ms
 from oplogd.web.access.carried import COOKIE, Given
-from oplogd.web.access.credentials import COOKIE_SECONDS, TOKEN_SECONDS
+from oplogd.web.access.credentials import COOKIE_SECONDS, MAX_SECONDS, TOKEN_SECONDS
 from oplogd.web.access.keys.signing import Purpose
 from oplogd.web.access.keys.tokens import MAX_TOKEN_BYTES
 from oplogd.web.access.right_bodies import RightBody, body_of, right_of
@@ -27,9 +27,6 @@ from oplogd.web.describe.document import PASSWORD, described
 from oplogd.web.http.bodies import small_body
 from oplogd.web.http.headers import media_type
 from oplogd.web.http.problem import Problem
-
-# The longest life of a token.
-MAX_SECONDS = 86_400
 
 _TOKEN_BODY = "send no body, or a JSON object with a right and seconds"
 _Members = dict[str, Any]

@@ -69,14 +69,16 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         Only leases that the client may use or see are shown.
         """
 
-        async def show_page(found: Sequence[Lease]) -> list[rules.LeaseShown]:
-            may_show = caller.right.may_show_lease
-            return [rules.shown(each) for each in found if may_show(each.name)]
+        async def seen(found: Sequence[Lease]) -> list[Lease]:
+            return [each for each in found if caller.right.may_show_lease(each.name)]
 
-        return await listed(asked, read_page, lambda each: each.name, show_page)
+        return await listed(asked, read_page, lambda each: each.name, show_page, seen)
 
     async def read_page(after: str, limit: int) -> list[Lease]:
         return await store.leases.select(key_in(after, str) or "", limit)
+
+    async def show_page(found: Sequence[Lease]) -> list[rules.LeaseShown]:
+        return [rules.shown(each) for each in found]
 
     @app.delete(LEASE)
     @described(

@@ -100,6 +100,7 @@ def add_publish(
         if name == OPLOG:
             found = Ignored()
             given = await operations(request, codec_for(request), found)
+            api.require_still(caller)
             caller.require_objects(each.key for each in given)
             await intake.submit(given, fence)
             return Response(
@@ -108,6 +109,7 @@ def add_publish(
         refuse_reserved(name)
         codec = codec_for(request)
         pointer, messages = await read_messages(request, codec, bodies, publisher)
+        api.require_still(caller)
         if pointer is None:
             await publisher.publish(name, messages, fence)
             return Response(status_code=200, headers=HEADERS)

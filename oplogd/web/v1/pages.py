@@ -71,12 +71,16 @@ async def listed(
     read: Callable[[str, int], Awaitable[Sequence[_Item]]],
     key: Callable[[_Item], object],
     shown: Callable[[Sequence[_Item]], Awaitable[Sequence[Any]]],
+    seen: Callable[[Sequence[_Item]], Awaitable[Sequence[_Item]]] | None = None,
 ) -> Response:
     """Return the answer with a page of a list, or with all of it.
 
     ``read`` returns up to so many items past a cursor. ``shown`` returns their members for the
-    answer, and may leave out some.
+    answer, and may leave out some. ``seen`` returns items as the client sees them, without those
+    that it must not know of: not even a cursor tells. None: the client sees all.
     """
+    if seen is not None:
+        read = _reading_seen(read, key, seen)
     parts: list[bytes] = []
     headers = dict(COMMON_HEADERS)
     after = asked.after
@@ -95,3 +99,22 @@ async def listed(
     if has_more:
         headers[NEXT] = after
     return Response(b"[" + b",".join(parts) + b"]", 200, headers, JSON)
+
+
+def _reading_seen(
+    read: Callable[[str, int], Awaitable[Sequence[_Item]]],
+    key: Callable[[_Item], object],
+    seen: Callable[[Sequence[_Item]], Awaitable[Sequence[_Item]]],
+) -> Callable[[str, int], Awaitable[Sequence[_Item]]]:
+    """Return a reading that goes on until it has so many items that the client sees."""
+
+    async def reading(after: str, most: int) -> list[_Item]:
+        found: list[_Item] = []
+        while True:
+            items = await read(after, most)
+            found += await seen(items)
+            if len(items) < most or len(found) >= most:
+                return found[:most]
+            after = cursor(key(items[-1]))
+
+    return reading

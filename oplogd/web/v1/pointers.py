@@ -101,7 +101,10 @@ def add_pointers(
     @app.post(f"{TOPIC}/store")
     @described("pointers", *_ERRORS, body=types.StoreBody, has_avro=True)
     async def store(
-        request: Request, name: TopicName = Depends(writable), ttl: TtlQuery = None
+        request: Request,
+        name: TopicName = Depends(writable),
+        caller: Caller = Depends(api.writer),
+        ttl: TtlQuery = None,
     ) -> Response:
         """Store messages under a pointer.
 
@@ -110,6 +113,7 @@ def add_pointers(
         """
         codec = codec_for(request)
         pointer, messages = await read_messages(request, codec, api.bodies, publisher)
+        api.require_still(caller)
         if pointer is None:
             raise MessageError("transactionWritePointer", "must not be null")
         if not messages:
@@ -120,7 +124,10 @@ def add_pointers(
     @app.post(f"{TOPIC}/rollback")
     @described("pointers", *_ERRORS, body=types.RollbackBody, has_avro=True)
     async def rollback(
-        request: Request, name: TopicName = Depends(writable), force: Force = False
+        request: Request,
+        name: TopicName = Depends(writable),
+        caller: Caller = Depends(api.writer),
+        force: Force = False,
     ) -> Response:
         """Roll back messages under a pointer.
 
@@ -130,6 +137,8 @@ def add_pointers(
         repeat a request that got no answer. After the report of a commit it is refused; after the
         time-out it is the report of an abort.
         """
+        if force:
+            caller.require_manage(name)
         codec = codec_for(request)
         async with api.bodies.received(request, "keys") as raw:
             pointer, stamps = await api.bodies.work(codec.decode_rollback(raw))
@@ -199,18 +208,17 @@ def add_pointers(
         pointers in topics that the client manages are shown, and to the password for reading all.
         """
 
-        async def show_managed(found: Sequence[FoundPointer]) -> list[dict[str, Any]]:
-            pointers = await service.shown(found)
-            if caller.right.sees_all:
-                return pointers
-            manage = caller.right.manage
-            return [each for each in pointers if _topic_in(each) in manage]
+        async def seen(found: Sequence[FoundPointer]) -> list[FoundPointer]:
+            managed = caller.right.manage
+            names = await service.topics_of(found)
+            return [each for each in found if names.get(each.log) in managed]
 
         return await listed(
             asked,
             lambda after, most: service.select_all(most, key_in(after, PointerKey)),
             lambda each: each.key,
-            show_managed,
+            service.shown,
+            None if caller.right.sees_all else seen,
         )
 
     async def show_page(found: Sequence[OpenPointer]) -> list[dict[str, Any]]:
@@ -233,10 +241,6 @@ def add_pointers(
         await api.confirmed(service.decide(names, pointer, decision))
         topics = [str(name) for name in names]
         return answer({"pointer": str(pointer), "state": decision, "topics": topics})
-
-
-def _topic_in(shown: dict[str, Any]) -> TopicName:
-    return TopicName(shown["namespace"], shown["topic"])
 
 
 async def pointer_of(request: Request, pointer: Pointer) -> int:

@@ -77,6 +77,10 @@ class Api:
         refuse_stopping(self._is_stopping)
         return caller
 
+    def require_still(self, caller: Caller) -> None:
+        """Raise Problem 401 if the credential of a client went while it sent its body."""
+        self._writers.require_still(caller)
+
     async def readable(
         self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:

@@ -137,10 +137,10 @@ def add_topics(
         check_name(namespace, "namespace")
         right = caller.right
 
-        async def show_seen(found: Sequence[Topic | TopicName]) -> list[dict[str, Any]]:
-            return await show_page([each for each in found if right.may_see(_full_name(each))])
+        async def seen(found: Sequence[Topic | TopicName]) -> list[Topic | TopicName]:
+            return [each for each in found if right.may_see(_full_name(each))]
 
-        return await listed(asked, partial(read_page, namespace), _name, show_seen)
+        return await listed(asked, partial(read_page, namespace), _name, show_page, seen)
 
     @app.get(NAMESPACES)
     @described("topics", *ERRORS, answer=list[types.NamespaceAnswer], headers=MORE)
@@ -153,11 +153,11 @@ def add_topics(
         the client may read, write or manage count.
         """
 
-        async def show_seen(found: Sequence[Namespace]) -> list[dict[str, Any]]:
-            seen = [await seen_in(each, caller.right) for each in found]
-            return [each._asdict() for each in seen if each.topics]
+        async def seen(found: Sequence[Namespace]) -> list[Namespace]:
+            own = [await seen_in(each, caller.right) for each in found]
+            return [each for each in own if each.topics]
 
-        return await listed(asked, read_namespaces, lambda each: each.name, show_seen)
+        return await listed(asked, read_namespaces, lambda each: each.name, as_they_are, seen)
 
     @app.get("/v1/schemas/{name}")
     @described("topics", 404, answer=dict[str, Any])
@@ -205,6 +205,9 @@ def add_topics(
         named = right.named_in(namespace.name)
         there = [name == OPLOG or await topics.find(name) is not None for name in named]
         return namespace._replace(topics=sum(there))
+
+    async def as_they_are(found: Sequence[Namespace]) -> list[dict[str, Any]]:
+        return [each._asdict() for each in found]
 
     async def existing(name: TopicName) -> Topic:
         topic = await topics.find(name)

@@ -93,6 +93,7 @@ def add_transactions(
         found = Ignored()
         given = await read_begin(request, found)
         asked = given._replace(fence=fence, owner=caller.noted)
+        api.require_still(caller)
         require_begin(caller, asked)
         await service.require_key(asked.once, caller.owner)
         if asked.writing is not None:
@@ -130,6 +131,7 @@ def add_transactions(
         with continuing():
             await service.require_owner(id_, caller.owner, fence)
             writing = await read_records(request, found)
+            api.require_still(caller)
             require_records(caller, writing)
             written = await api.appends.confirmed(service.write(id_, writing))
         return await show(written, HEADERS | note_ignored(request, found, ignored))
@@ -141,6 +143,7 @@ def add_transactions(
     async def commit_transaction(
         txn: int = Depends(open_to),
         count: int = json_body(api.bodies, rules.parse_commit, begin.MAX_BYTES),
+        caller: Caller = Depends(api.writer),
     ) -> Response:
         """Commit a transaction.
 
@@ -148,6 +151,9 @@ def add_transactions(
         missing, the transaction stays open. Repeated, the answer is the same. If another
         transaction has committed with the same number of a key, the answer is that of its commit.
         """
+        if not caller.right.write.everything:
+            for name in await service.topics_of(txn):
+                caller.require_write(name)
         done = await api.confirmed(service.commit(txn, count))
         return Response(await api.bodies.work(answers.encoding_commit(done)), 200, HEADERS, JSON)
 

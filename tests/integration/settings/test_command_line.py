@@ -108,6 +108,20 @@ def test_an_empty_flag_that_may_be_unset_is_not_set(name: str) -> None:
     assert from_variable in (text, Secret(text), (Secret(text),))
 
 
+@pytest.mark.parametrize("text", ["\n", "\r\n", "\n\n"])
+def test_a_variable_of_blank_lines_is_no_missing_password(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refusal(command(), capsys, [], {"OPLOGD_PASSWORD": text})
+    assert message.startswith("OPLOGD_PASSWORD: has blank lines only")
+
+
+def test_a_variable_has_one_password_per_line() -> None:
+    found = parse([], {"OPLOGD_PASSWORD": "one\r\ntwo\x0cthree\n\n"}).password
+    assert found == (Secret("one"), Secret("two\x0cthree"))
+    assert parse(["--password", "", "--password", "x"], {}).password == (Secret("x"),)
+
+
 @pytest.mark.parametrize("value", ["-1", "-.5", "- a", "-", "-a b"])
 def test_a_value_that_no_flag_looks_like_may_begin_with_a_minus(value: str) -> None:
     assert parse(["--password", value], {}).password == (Secret(value),)

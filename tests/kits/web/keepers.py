@@ -33,3 +33,6 @@ class Granting:
 
     async def caller(self, _: HTTPConnection) -> Caller:
         return self.given
+
+    def require_still(self, _: Caller) -> None:
+        """Find the credential as it was."""

@@ -1,5 +1,6 @@
 """Files of passwords and rights are read again, and a broken one never opens or closes anything."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from oplogd.config.command import parse
 from oplogd.errors import SettingError
-from oplogd.web.access.credentials import Content
+from oplogd.web.access.content import Content
 from oplogd.web.access.sources import Sources
 
 CHEAP = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$JI3Qpr7Fqtxk5rLZMuIhJJqMcTzHBTq5w0dNY2Zo0ps"
@@ -31,8 +32,19 @@ def written(text: str) -> Callable[[Path], object]:
     return lambda file: file.write_text(text)
 
 
+def replaced_by_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
 def looks(sources: Sources, times: int = 2) -> list[Content | None]:
-    return [sources.look() for _ in range(times)]
+    """Look so often, each time from the content in use."""
+    found: list[Content | None] = []
+    present = sources.content()
+    for _ in range(times):
+        found.append(sources.look(present))
+        present = found[-1] or present
+    return found
 
 
 def test_a_new_content_counts_at_the_second_equal_look(sources: Sources, file: Path) -> None:
@@ -42,13 +54,13 @@ def test_a_new_content_counts_at_the_second_equal_look(sources: Sources, file: P
     first, second, third = looks(sources, 3)
     assert (first, third) == (None, None)
     assert second is not None
-    assert (second.writing, second.errors) == (["two", "three"], ())
+    assert (second.writing, second.errors) == (["two", "three"], [])
 
 
 def test_a_content_that_changes_at_each_look_is_half_written(sources: Sources, file: Path) -> None:
     for length in range(1, 15):
         file.write_text("a long password"[:length])
-        assert sources.look() is None, length
+        assert looks(sources, 1) == [None], length
     assert sources.content().writing == ["one", "two"]
 
 
@@ -65,6 +77,10 @@ def test_a_content_that_changes_at_each_look_is_half_written(sources: Sources, f
             "'passwords' has 33 passwords, at most 32 are possible",
         ),
         (lambda file: (file.unlink(), file.mkdir()), "cannot read 'passwords': Is a directory"),
+        (
+            replaced_by_a_pipe,
+            "cannot read 'passwords': it is no regular file",
+        ),
     ],
 )
 def test_a_broken_file_keeps_the_content_before_it_and_says_so(
@@ -75,13 +91,14 @@ def test_a_broken_file_keeps_the_content_before_it_and_says_so(
     assert (first, third) == (None, None)
     assert second is not None
     assert second.writing == ["one", "two"]
-    assert second.errors == (f"--ingest-password-file: {reason}{KEPT}",)
+    assert second.errors == [f"--ingest-password-file: {reason}{KEPT}"]
     if file.is_dir():
         file.rmdir()
+    file.unlink(missing_ok=True)
     file.write_text("three")
     _, mended = looks(sources)
     assert mended is not None
-    assert (mended.writing, mended.errors) == (["three"], ())
+    assert (mended.writing, mended.errors) == (["three"], [])
 
 
 def test_a_file_that_comes_back_as_it_was_is_in_order_again(sources: Sources, file: Path) -> None:
@@ -90,12 +107,12 @@ def test_a_file_that_comes_back_as_it_was_is_in_order_again(sources: Sources, fi
     file.with_suffix(".old").rename(file)
     _, mended = looks(sources)
     assert mended is not None
-    assert (mended.writing, mended.errors) == (["one", "two"], ())
+    assert (mended.writing, mended.errors) == (["one", "two"], [])
 
 
 def test_a_file_that_is_away_for_one_look_is_no_error(sources: Sources, file: Path) -> None:
     file.rename(file.with_suffix(".old"))
-    assert sources.look() is None
+    assert looks(sources, 1) == [None]
     file.with_suffix(".old").rename(file)
     assert looks(sources, 3) == [None, None, None]
 
@@ -152,9 +169,9 @@ def test_principals_are_read_again_and_close_both_sides(tmp_path: Path) -> None:
     _, broken = looks(sources)
     assert broken is not None
     assert list(broken.principals) == ["bob"]
-    assert broken.errors == (
-        f"--rights: 'rights.toml' [ada] reed: there is no such member of a right{KEPT}",
-    )
+    assert broken.errors == [
+        f"--rights: 'rights.toml' [ada] reed: there is no such member of a right{KEPT}"
+    ]
 
 
 def test_a_bad_file_of_principals_refuses_the_start_with_its_flag(tmp_path: Path) -> None:
@@ -162,3 +179,18 @@ def test_a_bad_file_of_principals_refuses_the_start_with_its_flag(tmp_path: Path
     file.write_text("")
     with pytest.raises(SettingError, match=r"^--rights: '.+rights.toml' names no principal$"):
         Sources(parse(["--rights", str(file)], {}))
+
+
+def test_who_looks_anew_begins_with_the_content_in_use(sources: Sources, file: Path) -> None:
+    file.write_text("three")
+    present = looks(sources)[1]
+    assert present is not None
+    settings = parse(["--ingest-password-file", str(file)], {})
+    (given,) = settings.ingest_password
+    given.content = b"one\ntwo\n"  # type: ignore[union-attr]  # as at the start of the agent
+    for text, passwords in (("", ["three"]), ("one\ntwo\n", ["one", "two"])):
+        successor = Sources(settings)
+        file.write_text(text)
+        found = [successor.look(present) for _ in range(3)]
+        assert found[-1] is not None
+        assert found[-1].writing == passwords

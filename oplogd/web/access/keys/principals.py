@@ -37,9 +37,10 @@ def principals_in(content: bytes) -> dict[str, Principal]:
 
     The message continues the name of the file, and repeats no value.
     """
+    text = decoded(content)
     try:
-        tables = tomllib.loads(decoded(content))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         place = re.search(r"\(at [^()]*\)$", str(error))
         raise ValueError(f"is no TOML {place[0]}" if place else "is no TOML") from None
     if not tables:

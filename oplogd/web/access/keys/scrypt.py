@@ -17,7 +17,8 @@ _SALT_BYTES, _HASH_BYTES = 16, 32
 
 # Two checks run at a time, each with at most this memory.
 MAX_MEMORY = 64 << 20
-_MAX_PASSES = 16
+# Sixteen times the work of a hash of ours.
+_MAX_COST = 16 * R * P << LN
 
 _FORM = re.compile(
     r"\$scrypt\$ln=([0-9]{1,2}),r=([0-9]{1,2}),p=([0-9]{1,2})"
@@ -35,13 +36,14 @@ class Hash(NamedTuple):
     salt: bytes
     key: bytes
 
+    @property
+    def cost(self) -> int:
+        """The work of a check, as a number to compare."""
+        return self.r * self.p << self.ln
+
     def fits(self, password: bytes) -> bool:
         """Return whether the hash is of this password. Takes 50 ms, and more for a costlier one."""
         return hmac.compare_digest(_derive(password, *self[:4], len(self.key)), self.key)
-
-
-# Checked for a name that is none, so that the time does not tell.
-NOBODY = Hash(LN, R, P, b"\0" * _SALT_BYTES, b"\0" * _HASH_BYTES)
 
 
 def hashed(password: str) -> str:
@@ -57,11 +59,12 @@ def parse_hash(text: str) -> Hash:
     if match is None:
         raise ValueError("must be a hash as `oplogd hash-password` prints it")
     ln, r, p = (int(part) for part in match.groups()[:3])
-    if not (1 <= ln <= 24 and r and p):
+    if not (r and p and 1 <= ln < 16 * r):  # RFC 7914, section 2
         raise ValueError("has parameters out of range")
-    if 128 * r << ln > MAX_MEMORY or p > _MAX_PASSES:
+    if 128 * r << ln > MAX_MEMORY or r * p << ln > _MAX_COST:
         raise ValueError(
-            f"is too costly: at most {MAX_MEMORY >> 20} MiB and p={_MAX_PASSES} are possible"
+            f"is too costly: at most {MAX_MEMORY >> 20} MiB, and 16 times the work of ln={LN},"
+            f"r={R},p={P}, are possible"
         )
     try:
         salt, key = (b64decode(part + "=" * (-len(part) % 4)) for part in match.groups()[3:])

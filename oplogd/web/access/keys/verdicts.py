@@ -17,6 +17,10 @@ class Verdicts(Generic[_Outcome]):
         found = self._kept.get(digest)
         return None if found is None else found[0]
 
+    def items(self) -> list[tuple[bytes, _Outcome]]:
+        """Return all outcomes with their digests, the oldest first."""
+        return [(digest, outcome) for digest, (outcome, _) in self._kept.items()]
+
     def keep(self, digest: bytes, outcome: _Outcome, cost: int = 1) -> None:
         """Keep an outcome. One that costs more than all is not kept."""
         self.forget(digest)

@@ -11,7 +11,7 @@ import pytest
 from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, signing_key
 from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
 from tests.kits.contract.passwords import READER, WRITER, basic
-from tests.kits.contract.wire import JSON, SSE, Reply, Target
+from tests.kits.contract.wire import JSON, SSE, Reply, Target, wait_until
 from tests.kits.paths import ROOT
 
 store_kind = kinds_of_store(EACH_DRIVER)
@@ -248,3 +248,73 @@ def test_numbers_are_shown_to_all_and_names_to_full_readers(house: House) -> Non
         assert "theirs" not in text
         assert "oplog_events_received_total" in text
     assert house.target.request("GET", "/status", None, FULL).json["credential_errors"] == []
+
+
+LISTS = (
+    "/v1/namespaces",
+    "/v1/namespaces/theirs/topics",
+    "/v1/namespaces/mine/topics",
+    "/v1/leases",
+    "/v1/pointers",
+    "/v1/txns",
+    "/v1/once",
+)
+
+
+def pages(target: Target, path: str, headers: dict[str, str]) -> Iterator[tuple[list[Any], str]]:
+    """Yield all pages of one item: their items, and what the header says of the next one."""
+    after = ""
+    while True:
+        reply = target.request("GET", f"{path}?limit=1&after={after}", None, headers)
+        assert reply.status == 200
+        after = reply.header("Oplog-Next") or ""
+        yield [lasting(each) for each in reply.json], after
+        if not after:
+            return
+
+
+def lasting(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name != "expires_in_ms"}
+
+
+def test_no_page_of_a_list_tells_of_hidden_items(
+    store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("agent")
+    file = folder / "rights.toml"
+    file.write_text(RIGHTS)
+    with store_kind.agent(folder, "--rights", str(file)) as agent:
+        target = Target.of(agent)
+        for of in ("theirs", "mine"):
+            furnish(target, of)
+        for path in LISTS:
+            assert list(pages(target, path, POWERLESS)) == [([], "")], path
+            whole = [*map(lasting, target.request("GET", path, None, NARROW).json)]
+            found = [*pages(target, path, NARROW)]
+            assert [item for items, _ in found for item in items] == whole, path
+            assert len(found) == max(1, len(whole)), path
+            assert "theirs" not in json.dumps(whole), path
+
+
+def test_rights_are_asked_again_when_a_transaction_commits(
+    store_kind: StoreKind, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("agent")
+    file = folder / "rights.toml"
+    file.write_text(RIGHTS)
+    with store_kind.agent(folder, "--rights", str(file)) as agent:
+        target = Target.of(agent)
+        txn = furnish(target, "mine")
+        owner = {**JSON, **NARROW}
+        records = json.dumps({"records": [{"topic": "mine/t", "lsn": 0, "payload": "a"}]})
+        reply = target.request("POST", f"/v1/txns/{txn}/records", records.encode(), owner)
+        assert reply.status == 200
+        file.write_text(RIGHTS.replace('write = ["mine/*"]', 'write = ["mine/other"]'))
+        agent.wait_log("have changed")
+        reply = target.request("POST", f"/v1/txns/{txn}/commit", b'{"records": 1}', owner)
+        assert (reply.status, reply.problem()) == (403, "the right to write mine/t is missing")
+        assert target.request("POST", f"/v1/txns/{txn}/abort", b"{}", owner).status == 200
+        force = "/v1/namespaces/mine/topics/t/rollback?force=true"
+        body = b'{"transactionWritePointer": 7, "rollbackKeys": []}'
+        file.write_text(RIGHTS.replace('manage = ["mine/*"]', ""))
+        assert wait_until(lambda: target.request("POST", force, body, owner).status == 403)
