@@ -25,6 +25,7 @@ from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
 from oplogc.ctl.commands.txn import txn
 from oplogc.ctl.status.command import consumers, status
+from oplogc.ctl.token.command import token
 from oplogc.ctl.topic.command import topic
 from oplogc.tail.settings import FLAGS
 from oplogd import server
@@ -82,20 +83,24 @@ def tail_flags() -> str:
 
 
 def ctl_flags() -> str:
-    """Return a table of the commands with their own flags, and one of the flags that all have."""
-    groups = (topic, txn, pointer, lease, namespace)
+    """Return a table of the commands with their own flags, and one of the flags that most have."""
+    groups = (topic, txn, pointer, lease, namespace, token)
     commands: list[tuple[str, click.Command]] = [("", each) for each in (status, consumers, send)]
     commands += [(f"{group.name} ", each) for group in groups for each in group.commands.values()]
-    shared = set.intersection(*({each.name for each in command.params} for _, command in commands))
+    asking = [command for _, command in commands if command not in token.commands.values()]
+    shared = set.intersection(*({each.name for each in command.params} for command in asking))
     rows = ["| command | flag | |", "|---|---|---|"]
     for prefix, command in commands:
         context = click.Context(command)
         usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
         usage = usage.replace("|", "\\|")
         rows.append(f"| `{prefix}{usage}` | | {summary(command)} |")
-        rows += [ctl_flag(each) for each in options(command) if each.name not in shared]
-    rows += ["", "| flag of every command | variable | |", "|---|---|---|"]
-    for each in options(command):
+        own = [
+            each for each in options(command) if command not in asking or each.name not in shared
+        ]
+        rows += [ctl_flag(each) for each in own]
+    rows += ["", "| flag of every command but `token` | variable | |", "|---|---|---|"]
+    for each in options(asking[0]):
         if each.name in shared:
             names = [each.envvar] if isinstance(each.envvar, str) else each.envvar or ()
             cells = ctl_flag(each).split(" | ")

@@ -32,7 +32,9 @@ def test_every_flag_of_the_agent_is_offered() -> None:
         ("oplog_sync", ["--format", ""], ["json", "parquet", "orc", "csv", "jdbc"]),
         ("oplogc.tail", ["--sta"], ["--state-file"]),
         ("oplogc.tail", ["--color", "a"], ["auto", "always"]),
-        ("oplogc.ctl", ["top"], ["topic"]),
+        ("oplogc.ctl", ["to"], ["token", "topic"]),
+        ("oplogc.ctl", ["token", ""], ["create", "show"]),
+        ("oplogc.ctl", ["token", "create", "--par"], ["--parents"]),
         ("oplogc.ctl", ["topic", "p"], ["peek", "pointers", "poll", "publish"]),
         ("oplogc.ctl", ["topic", "follow", "t", "--st"], ["--state-file"]),
         ("oplogc.ctl", ["topic", "update", "t", "--ttl", "d"], ["default"]),
@@ -52,6 +54,7 @@ def test_flags_and_choices_are_completed(module: str, words: list[str], offered:
         ("oplogc.tail", ["--state-file", "op"]),
         ("oplogc.ctl", ["topic", "follow", "t", "--state-file", "op"]),
         ("oplogc.ctl", ["topic", "list", "--password-file", "op"]),
+        ("oplogc.ctl", ["token", "create", "--key", "op"]),
     ],
 )
 def test_names_of_files_are_left_to_the_shell(module: str, words: list[str]) -> None:

@@ -6,18 +6,11 @@ import hmac
 import json
 import re
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 
 from oplogd.web.access.keys.tokens import (
     MAX_KEYS,
@@ -28,30 +21,11 @@ from oplogd.web.access.keys.tokens import (
     keys_in,
     signed,
 )
+from tests.kits.web.token_keys import KINDS, private, private_pem, public_pem
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 NOW = 1_800_000_000
 RIGHT = {"read": ["shop/*"]}
-KINDS = ("RS256", "ES256", "EdDSA")
-
-
-@cache
-def private(kind: str) -> Any:
-    if kind == "RS256":
-        return rsa.generate_private_key(65_537, 2_048)
-    if kind == "ES256":
-        return ec.generate_private_key(ec.SECP256R1())
-    return ed25519.Ed25519PrivateKey.generate()
-
-
-def public_pem(key: Any) -> bytes:
-    raw: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return raw
-
-
-def private_pem(key: Any) -> bytes:
-    raw: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return raw
 
 
 def jwk(key: Any, **members: Any) -> dict[str, Any]:

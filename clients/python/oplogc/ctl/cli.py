@@ -16,6 +16,7 @@ from oplogc.ctl.commands.txn import txn
 from oplogc.ctl.options.connection import PREFIX, Failed
 from oplogc.ctl.options.flags import VARIABLES, before_command
 from oplogc.ctl.status.command import consumers, status
+from oplogc.ctl.token.command import token
 from oplogc.ctl.topic.command import topic
 from oplogc.http.address import shown_text
 from oplogc.terminal.options import source_of
@@ -48,6 +49,7 @@ Examples:
   oplogctl topic entries orders
   oplogctl txn list --state open
   oplogctl pointer list
+  oplogctl token create --key app.key --read shop/* --seconds 3600
 """
 
 
@@ -62,7 +64,7 @@ def command() -> None:
     """Operate an oplog agent over HTTP."""
 
 
-for _command in (status, consumers, send, topic, txn, pointer, lease, namespace, namespaces):
+for _command in (status, consumers, send, topic, txn, pointer, lease, namespace, token, namespaces):
     command.add_command(_command)
 before_command(command)
 

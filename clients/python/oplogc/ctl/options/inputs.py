@@ -21,7 +21,7 @@ def rollback_keys(given: tuple[str, ...], topic: str, pointer: int) -> list[str]
     """Return keys, or those of answers: ``@`` and a file, or ``-``. Raises click.UsageError."""
     try:
         if len(given) == 1 and (given[0] == "-" or given[0].startswith("@")):
-            text = _stdin() if given[0] == "-" else _text_in(given[0])
+            text = stdin_text() if given[0] == "-" else _text_in(given[0])
             keys = list(_keys_of_answers(text, topic, pointer))
         else:
             keys = [rollback_key(each) for each in given]
@@ -67,7 +67,8 @@ def _text_in(text: str) -> str:
         raise ValueError(f"cannot read {text[1:]}: it is not UTF-8") from None
 
 
-def _stdin() -> str:
+def stdin_text() -> str:
+    """Return the text of stdin. Raise ValueError."""
     if sys.stdin is None:
         raise ValueError("stdin is closed: there is nothing to read")
     try:

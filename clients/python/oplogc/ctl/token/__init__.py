@@ -1,0 +1,1 @@
+"""The subcommands of ``oplogctl token``: tokens for agents that have a key of their application."""
