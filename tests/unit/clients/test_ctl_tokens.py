@@ -341,6 +341,13 @@ def test_a_time_beyond_all_dates_is_shown_in_seconds(command: Command) -> None:
     ]
 
 
+def test_the_help_fits_into_80_columns(command: Command) -> None:
+    for words in ([], ["create"], ["show"]):
+        ended = command.run(*words, "--help")
+        assert ended.code == 0
+        assert [line for line in ended.out.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("text", ["", "hunter2", "a.b.c", "1.hunter2", "1900000000.x~!.y", "é.e.e"])
 def test_a_text_that_is_no_token_is_not_repeated(command: Command, text: str) -> None:
     ended = command.run("show", stdin=text)

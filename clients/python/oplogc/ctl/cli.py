@@ -33,8 +33,8 @@ empty. An unknown variable that begins with OPLOGCTL_ is refused.
 
 \b
 Exit codes: 0 done, or ended by Ctrl-C, SIGTERM or a reader that closed the
-pipe; 1 the agent refuses, is unreachable, or not everything is published;
-2 a bad setting.
+pipe; 1 the agent refuses, is unreachable, not everything is published, or a
+token is invalid; 2 a bad setting.
 
 \b
 Examples:
@@ -49,7 +49,7 @@ Examples:
   oplogctl topic entries orders
   oplogctl txn list --state open
   oplogctl pointer list
-  oplogctl token create --key app.key --read shop/* --seconds 3600
+  oplogctl token create --key app.key --read 'shop/*' --seconds 3600
 """
 
 

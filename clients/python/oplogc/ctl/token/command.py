@@ -195,9 +195,7 @@ def show(ctx: click.Context, token: str, key: Key | None, as_json: bool) -> None
         raise click.UsageError(
             "--key: an agent signed this token with a password, and only an agent can verify it"
         )
-    verified = None
-    if key is not None:
-        verified = content.algorithm == key.algorithm and is_signed(key, given)
+    verified = None if key is None else is_signed(key, given)
     if as_json:
         print(json.dumps(token_members(content, verified, now)))
     else:

@@ -113,7 +113,7 @@ def sign(key: Key, claims: dict[str, Any], kid: str | None) -> str:
 
 
 def is_signed(key: Key, token: str) -> bool:
-    """Return whether the signature of a token is made with this key, or its private one."""
+    """Return whether a token is signed with this key, or its private one, and its algorithm."""
     import jwt
 
     material = key.material
