@@ -27,6 +27,16 @@ def once_key(key: str, field: str = "key") -> str:
     return check_name(key, field)
 
 
+def require_own(key: str, owner: str | None, newest: str | None) -> None:
+    """Raise TransactionConflictError if a key belongs to another owner.
+
+    ``owner``: of a transaction that is to commit with the key; None: it may take any key over.
+    ``newest``: of the newest committed transaction of the key.
+    """
+    if owner not in (None, newest):
+        raise TransactionConflictError(f"the key {key} belongs to another client")
+
+
 def number_over(once: OnceNumber, newest: int) -> TransactionConflictError:
     """Return the error for a number with a larger one committed."""
     return TransactionConflictError(

@@ -172,7 +172,9 @@ class Transactions(Protocol):
 
     A transaction with ``once`` commits only if none has committed with this number of its key, or a
     larger one. Otherwise it is aborted, with Reason.ONCE. The newest committed transaction of each
-    key is never forgotten.
+    key is never forgotten, and its owner has the key. Other owners neither begin nor commit with
+    the key, and get no transaction of it: TransactionConflictError. A transaction without an owner
+    may take over any key.
     """
 
     # The agent may replace it before the start.
@@ -183,8 +185,8 @@ class Transactions(Protocol):
 
         If its number of a key has committed, nothing begins: return the transaction that has.
         Raises TopicNotFoundError if the commit log's topic was deleted, TransactionConflictError if
-        a larger number has committed or the time is over already, and TooManyKeysError for a new
-        key.
+        the key has another owner, a larger number has committed or the time is over already, and
+        TooManyKeysError for a new key.
         """
 
     async def write(self, id_: int, records: Sequence[Record], limits: RecordLimits) -> Transaction:
@@ -202,8 +204,9 @@ class Transactions(Protocol):
 
         Records with a larger lsn are ignored. A repeated call returns the same. If another
         transaction has committed with this number of its key, return that commit. Raises
-        TransactionConflictError if a record is missing (then the transaction stays open), or if the
-        transaction was aborted, timed out, or committed with another number of records.
+        TransactionConflictError if a record is missing or the key has another owner (then the
+        transaction stays open), or if the transaction was aborted, timed out, or committed with
+        another number of records.
         """
 
     async def commit_whole(

@@ -16,7 +16,7 @@ from oplogd.errors import (
 from oplogd.model.lease import Fence, require_same
 from oplogd.model.message import Message
 from oplogd.model.names import OPLOG, SYSTEM, TopicName, no_topic
-from oplogd.model.once import OnceNumber, no_key, number_over
+from oplogd.model.once import no_key, number_over, require_own
 from oplogd.model.transaction import DEFAULT_GROUP, Record, State, group_log, no_transaction
 from oplogd.store.topics import MIN_MAX_BYTES, Topic, Topics
 from oplogd.store.transactions import (
@@ -113,6 +113,7 @@ class TransactionService:
             if begin.once is not None:
                 with suppress(OnceKeyNotFoundError):
                     newest = await self._transactions.newest(begin.once.key)
+                    require_own(begin.once.key, begin.owner, newest.owner)
                     if newest.once == begin.once:
                         return await self._transactions.commit(newest.id, newest.records)
                     if newest.once is not None and newest.once.number > begin.once.number:
@@ -135,14 +136,13 @@ class TransactionService:
     async def require_owner(self, id_: int, owner: str | None, fence: Fence | None = None) -> None:
         """Raise TransactionNotFoundError if the transaction has another owner, or none.
 
-        Raise TransactionConflictError if a request gives another fence than the begin did, or if
-        the transaction's key has another owner. ``owner`` None: any. One look-up is for all.
+        Raise TransactionConflictError if a request gives another fence than the begin did.
+        ``owner`` None: any. One look-up is for both.
         """
         if owner is not None or fence is not None:
             found = await self.find(id_, owner)
             if fence is not None:
                 require_same(id_, found.fence, fence)
-            await self.require_key(found.once, owner)
 
     async def topics_of(self, id_: int) -> list[TopicName]:
         """Return the topics with records of a transaction, without deleted ones."""
@@ -150,17 +150,6 @@ class TransactionService:
         topics = await self._topics.current({log for log in found.logs if log})
         names = [topic.name for topic in topics.values()]
         return [OPLOG, *names] if 0 in found.logs else names
-
-    async def require_key(self, once: OnceNumber | None, owner: str | None) -> None:
-        """Raise TransactionConflictError if another owner has committed with a key.
-
-        ``owner`` None: any.
-        """
-        if once is None or owner is None:
-            return
-        with suppress(OnceKeyNotFoundError):
-            if (await self._transactions.newest(once.key)).owner != owner:
-                raise TransactionConflictError(f"the key {once.key} belongs to another client")
 
     async def select(
         self,

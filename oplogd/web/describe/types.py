@@ -260,7 +260,9 @@ class TransactionAnswer(Struct):
     txn: Annotated[str, example(_TXN)]
     state: Annotated[State, example("open")]
     group: Annotated[str, example("default")]
-    owner: Annotated[str | None, about("Who began it. null: access was open.", "sub:ada")]
+    owner: Annotated[
+        str | None, about("Who began it. null: for example, access was open.", "sub:ada")
+    ]
     begun_at: Begun
     expires_at: Expires
     records: Annotated[int, example(2)]

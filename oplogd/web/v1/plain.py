@@ -24,7 +24,7 @@ from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.plain import Begin as BeginPlain
 from oplogd.web.http.problem import Problem
-from oplogd.web.v1.requests import HEADERS, committing_whole, poll_headers, require_begin
+from oplogd.web.v1.requests import HEADERS, begun_by, committing_whole, poll_headers, require_begin
 
 _PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/([a-z]+)")
 _TYPE = JSON.encode()
@@ -150,13 +150,11 @@ class PlainTransactions:
             return None
         if asked.writing is None or unknown:
             return None
-        if asked.once is not None and caller.owner is not None:
-            return None
         try:
             require_begin(caller, asked)
         except Problem:
             return None
-        return answered_by(self._committed(asked._replace(owner=caller.noted)))
+        return answered_by(self._committed(begun_by(caller, asked)))
 
     async def _committed(self, asked: Begin) -> Answer:
         commit = await committing_whole(self._service, self._appends, asked)

@@ -153,6 +153,14 @@ def require_begin(caller: Caller, asked: Begin) -> None:
         require_records(caller, asked.writing)
 
 
+def begun_by(caller: Caller, asked: Begin) -> Begin:
+    """Return a begin with its owner.
+
+    With ``once`` it has none if the client manages all: such a client may take any key over.
+    """
+    return asked._replace(owner=caller.noted if asked.once is None else caller.owner)
+
+
 def require_records(caller: Caller, writing: Writing) -> None:
     """Raise Problem 403 unless the client may write all these records."""
     for name in writing.topics:

@@ -31,6 +31,7 @@ from oplogd.web.v1.requests import (
     allow_fence,
     allowed_fence,
     answer,
+    begun_by,
     committing_whole,
     continuing,
     given_fence,
@@ -92,10 +93,9 @@ def add_transactions(
         allow_fence(caller, fence)
         found = Ignored()
         given = await read_begin(request, found)
-        asked = given._replace(fence=fence, owner=caller.noted)
+        asked = begun_by(caller, given._replace(fence=fence))
         api.require_still(caller)
         require_begin(caller, asked)
-        await service.require_key(asked.once, caller.owner)
         if asked.writing is not None:
             done = await committing_whole(service, api.appends, asked)
             body = await api.bodies.work(answers.encoding_commit(done, is_named=True))
@@ -104,7 +104,6 @@ def add_transactions(
         id_ = str(begun.id)
         headers = {**HEADERS, "Location": f"{TXNS}/{id_}"}
         if begun.state is State.COMMITTED:
-            await service.require_key(begun.once, caller.owner)
             return await show(begun, headers)
         return answer({"txn": id_, "expires_at": format_ms(begun.expires_ms)}, headers, 201)
 

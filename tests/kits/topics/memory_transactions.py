@@ -18,7 +18,7 @@ from oplogd.errors import (
 )
 from oplogd.model.lease import stale, stale_transaction
 from oplogd.model.message import Message
-from oplogd.model.once import no_key, number_over
+from oplogd.model.once import no_key, number_over, require_own
 from oplogd.model.operation import Operation, format_ms
 from oplogd.model.transaction import (
     FIRST_ID,
@@ -88,6 +88,7 @@ class MemoryTransactions:
             raise StaleFenceError(stale(new.fence))
         if new.once is not None and new.once.key in self._newest:
             newest = self._newest[new.once.key].now
+            require_own(new.once.key, new.owner, newest.owner)
             assert newest.once is not None
             if newest.once.number > new.once.number:
                 raise number_over(new.once, newest.once.number)
@@ -162,6 +163,8 @@ class MemoryTransactions:
         once = row.now.once
         rival = None if once is None else self._newest.get(once.key)
         if rival is not None and once is not None and rival.now.once and rival is not row:
+            if row.now.state is State.OPEN or row.now.reason is Reason.ONCE:
+                require_own(once.key, row.now.owner, rival.now.owner)
             is_lost = rival.now.once.number >= once.number
             if row.now.state is State.OPEN and is_lost:
                 self._abort(row, Reason.ONCE)

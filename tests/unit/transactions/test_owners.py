@@ -11,6 +11,7 @@ from oplogd.errors import (
     TransactionNotFoundError,
 )
 from oplogd.model.lease import Fence
+from oplogd.model.message import of_payload
 from oplogd.model.names import TopicName
 from oplogd.model.once import OnceNumber
 from oplogd.model.operation import decode
@@ -128,5 +129,24 @@ def test_a_key_of_another_one_is_not_there(service: TransactionService) -> None:
         await service.forget_key("mine", ADA)
         await service.forget_key("theirs")
         assert await service.keys("", 9) == []
+
+    run(work)
+
+
+def test_a_commit_of_another_one_is_no_answer_although_a_topic_is_missing(
+    service: TransactionService,
+) -> None:
+    async def work() -> None:
+        theirs = await service.commit_whole(whole(OnceNumber("k", 2), BOB))
+        gone = TopicName("ns", "gone")
+        for number in (1, 2, 3):
+            record = GivenRecord(0, gone, of_payload(b"a"), "digest")
+            asked = whole(OnceNumber("k", number))
+            asked = asked._replace(writing=Writing([record], {gone}, 1))
+            with pytest.raises(TransactionConflictError) as refused:
+                await service.commit_whole(asked)
+            assert str(refused.value) == "the key k belongs to another client"
+            if number == 2:
+                assert await service.commit_whole(asked._replace(owner=BOB)) == theirs
 
     run(work)

@@ -102,7 +102,7 @@ class MongoTransactions:
                 raise StaleFenceError(stale(new.fence))
             await self._link.step("fence")
         if new.once is not None:
-            committed = await self._claims.committed(new.once)
+            committed = await self._claims.committed(new.once, new.owner)
             if committed is not None:
                 return (await self._completion.complete(committed)).transaction
         row = await self._rows.insert(new)
@@ -150,7 +150,7 @@ class MongoTransactions:
             row = await self._decide(row, records)
         once = row.transaction.once
         if once is not None and row.transaction.reason is Reason.ONCE:
-            winner = await self._claims.winner(once)
+            winner = await self._claims.winner(once, row.transaction.owner)
             if winner is not None:
                 return (await self._completion.complete(winner)).commit
         is_decided = row.phase in (TxnPhase.COMMITTING, TxnPhase.COMMITTED)
@@ -234,18 +234,23 @@ class MongoTransactions:
     async def _decide(self, row: TransactionRow, records: int) -> TransactionRow:
         """Decide to commit an open transaction. Return its row, which tells the decision.
 
-        Another agent may end the transaction and remove its payloads, so they seem to be missing.
+        Another agent may end the transaction meanwhile. Then its payloads seem to be missing, or
+        its key has another owner by now.
         """
-        once = row.transaction.once
-        if once is not None and await self._claims.is_lost(once):
-            return await self.decider.abort(row, Reason.ONCE)
         try:
-            order = await self._records.order(row, records)
+            return await self._judge(row, records)
         except TransactionConflictError:
             row = await self.decider.current(row.transaction.id)
             if row.phase is TxnPhase.OPEN:
                 raise
             return row
+
+    async def _judge(self, row: TransactionRow, records: int) -> TransactionRow:
+        """Decide as ``_decide``. Raises TransactionConflictError if nothing is decided."""
+        once = row.transaction.once
+        if once is not None and await self._claims.is_lost(once, row.transaction.owner):
+            return await self.decider.abort(row, Reason.ONCE)
+        order = await self._records.order(row, records)
         row = await self.decider.fenced(row)
         await self._link.step("fence")
         if row.phase is not TxnPhase.OPEN:

@@ -13,6 +13,7 @@ from oplogd.model.once import (
     no_key,
     number_forgotten,
     number_over,
+    require_own,
     too_many_keys,
 )
 from oplogd.model.transaction import Reason
@@ -46,46 +47,62 @@ class Claims:
         self._completion = completion
         self._decider = decider
 
-    async def committed(self, once: OnceNumber) -> TransactionRow | None:
+    async def committed(self, once: OnceNumber, owner: str | None) -> TransactionRow | None:
         """Return the transaction committed with a number, None if one may begin with it.
 
-        Raises TransactionConflictError if a larger number has committed, and TooManyKeysError.
+        Raises TransactionConflictError if the key has another owner or a larger number has
+        committed, and TooManyKeysError.
         """
         row = await self._settled(once.key)
         if row is None:
             if await self._keys.count() >= MAX_KEYS:
                 raise TooManyKeysError(too_many_keys())
             return None
+        await self._require_own(row, owner)
         if row.newest.number > once.number:
             raise number_over(once, row.newest.number)
         return await self._of(row, once) if row.newest.number == once.number else None
 
-    async def winner(self, once: OnceNumber) -> TransactionRow | None:
-        """Return the transaction committed with a number if no larger one has committed."""
-        row = await self._settled(once.key)
-        if row is None or row.newest.number != once.number:
-            return None
-        return await self._of(row, once)
+    async def winner(self, once: OnceNumber, owner: str | None) -> TransactionRow | None:
+        """Return the transaction committed with a number if no larger one has committed.
 
-    async def is_lost(self, once: OnceNumber) -> bool:
-        """Return whether a number, or a larger one, has committed."""
+        Raises TransactionConflictError if the key has another owner.
+        """
         row = await self._settled(once.key)
-        return row is not None and row.newest.number >= once.number
+        if row is None:
+            return None
+        await self._require_own(row, owner)
+        return await self._of(row, once) if row.newest.number == once.number else None
+
+    async def is_lost(self, once: OnceNumber, owner: str | None) -> bool:
+        """Return whether a number, or a larger one, has committed.
+
+        Raises TransactionConflictError if the key has another owner.
+        """
+        row = await self._settled(once.key)
+        if row is None:
+            return False
+        await self._require_own(row, owner)
+        return row.newest.number >= once.number
 
     async def claim(self, transaction: Transaction, once: OnceNumber) -> bool:
         """Claim the number of a transaction. Return False if it, or a larger one, has committed.
 
-        Another transaction that has the claim is ended first.
+        Another transaction that has the claim is ended first. Raises TransactionConflictError if
+        the key, or an open transaction with the claim, has another owner.
         """
+        owner = transaction.owner
         began = time.monotonic()
         claim = Claim(once.number, transaction.id)
         while True:
             row = await self._settled(once.key)
+            if row is not None:
+                await self._require_own(row, owner)
             if row is not None and row.newest.number >= once.number:
                 return row.newest.txn == transaction.id
             if row is not None and row.claim == claim:
                 return True
-            if row is None or await self._is_free(row):
+            if row is None or await self._is_free(row, owner):
                 await self._link.step("claiming")
                 if await self._keys.claim(once.key, row, claim):
                     await self._link.step("claimed")
@@ -164,10 +181,14 @@ class Claims:
             began = time.monotonic()  # a large commit takes its time
             await pause(self._link, f"the key {key}", began)
 
-    async def _is_free(self, row: KeyRow) -> bool:
-        """Return whether no open transaction has the claim. Abort the one that has."""
+    async def _is_free(self, row: KeyRow, owner: str | None) -> bool:
+        """Return whether no open transaction has the claim. Abort the one that has.
+
+        Raises TransactionConflictError if that one has another owner.
+        """
         other = await self._claimed(row)
         if other is not None and other.phase is TxnPhase.OPEN:
+            require_own(row.key, owner, other.transaction.owner)
             other = await self._decider.abort(other, Reason.ONCE)
         return other is None or other.phase in (TxnPhase.ABORTING, TxnPhase.ABORTED)
 
@@ -179,6 +200,12 @@ class Claims:
             return await self._decider.current(row.claim.txn)
         except TransactionNotFoundError:
             return None
+
+    async def _require_own(self, row: KeyRow, owner: str | None) -> None:
+        """Raise TransactionConflictError if the key has another owner, or an unknown one."""
+        if owner is not None and row.newest.txn:
+            found = await self._found(row.newest.txn)
+            require_own(row.key, owner, found and found.transaction.owner)
 
     async def _is_of(self, row: KeyRow, owner: str) -> bool:
         """Return whether the newest transaction of a key has this owner."""

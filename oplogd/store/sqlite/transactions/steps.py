@@ -47,8 +47,10 @@ def begin(step: SharedStep, new: NewTransaction) -> Transaction:
     db, now = step.db, step.present.ms
     if new.fence is not None and not lease_rows.holding(db, [new.fence]):
         raise StaleFenceError(stale(new.fence))
-    if new.once is not None and (committed := once.committed(db, new.once)) is not None:
-        return committed
+    if new.once is not None:
+        committed = once.committed(db, new.once, new.owner)
+        if committed is not None:
+            return committed
     transaction = rows.add(db, new, now)
     markers = {new.log: Marker(str(transaction.id))} if new.group is None else {}
     record = commit_log.begin_record(transaction.id, transaction.expires_ms)
@@ -94,7 +96,7 @@ def commit(step: SharedStep, id_: int, records: int) -> Commit | OplogError:
     transaction = find_fenced(step, id_)
     is_judged = transaction.state is State.OPEN or transaction.reason is Reason.ONCE
     if transaction.once is not None and is_judged:
-        winner = once.rival(db, transaction.once)
+        winner = once.rival(db, transaction.once, transaction.owner)
         if winner is not None:
             if transaction.state is State.OPEN:
                 transaction = _abort(step, transaction, Reason.ONCE)

@@ -75,8 +75,10 @@ def commit(step: SharedStep, whole: Whole) -> Commit:
     db, new = step.db, whole.new
     if new.fence is not None and not lease_rows.holding(db, [new.fence]):
         raise StaleFenceError(stale(new.fence))
-    if new.once is not None and (committed := once.committed(db, new.once)) is not None:
-        return rows.committed(db, committed)
+    if new.once is not None:
+        committed = once.committed(db, new.once, new.owner)
+        if committed is not None:
+            return rows.committed(db, committed)
     if whole.is_large():
         return _commit_large(step, whole)
     (done,) = _commit(step, [whole])

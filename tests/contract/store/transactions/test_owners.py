@@ -1,12 +1,15 @@
-"""The owners of transactions in every store: kept, listed in pages, and asked for a key."""
+"""The owners of transactions in every store: kept, listed in pages, and of keys."""
 
+import asyncio
+import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import pytest
 
-from oplogd.errors import OnceKeyNotFoundError
+from oplogd.errors import OnceKeyNotFoundError, TransactionConflictError
 from oplogd.model.once import OnceNumber
-from oplogd.model.transaction import State
+from oplogd.model.transaction import Reason, State
 from oplogd.store.transactions import Commit, Transaction
 from tests.kits.models.operations import operation
 from tests.kits.store.kits import Kit
@@ -15,6 +18,7 @@ from tests.kits.store.transacting import (
     EVERY,
     LIMITS,
     StoreHandle,
+    group_log,
     new_transaction,
     oplog_record,
     record,
@@ -25,6 +29,13 @@ ADA, BOB = "sub:ada", "user:bob"
 # The longest one.
 LONG = "sub:" + 74 * "\U0001f600"
 DAY_MS = 86_400_000
+KEY = "import-7"
+
+
+def refused() -> AbstractContextManager[object]:
+    return pytest.raises(
+        TransactionConflictError, match=re.escape(f"the key {KEY} belongs to another client") + "$"
+    )
 
 
 async def begin_as(
@@ -82,23 +93,118 @@ async def test_a_whole_one_keeps_its_owner(txn_store: StoreHandle, count: int) -
     assert await txn_store.transactions.find(commit.transaction.id) == commit.transaction
 
 
-async def test_a_number_that_has_committed_is_answered_with_the_owner_of_the_first(
+@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
+async def test_only_the_owner_of_a_key_begins_and_commits_with_it(
     txn_kit: Kit, txn_store: StoreHandle
 ) -> None:
-    once = OnceNumber("import-7", 3)
-    rival = await begin_as(txn_store, BOB, once=once)
-    first = await whole_as(txn_store, ADA, once)
     other = await txn_kit.open()
-    assert first.transaction.owner == ADA
-    assert await begin_as(other, BOB, once=once) == first.transaction
-    assert await whole_as(other, None, once) == first
-    assert await other.transactions.commit(rival.id, 0) == first
-    assert (await other.transactions.find(rival.id)).owner == BOB
-    txn_kit.clock.ms += 3 * DAY_MS
-    await txn_store.transactions.keep()
-    assert (await other.transactions.newest(once.key)).owner == ADA
-    assert (await whole_as(other, BOB, once._replace(number=4))).transaction.owner == BOB
-    assert (await other.transactions.newest(once.key)).owner == BOB
+    rivals = [await begin_as(other, BOB, once=OnceNumber(KEY, number)) for number in (2, 3, 4)]
+    once = OnceNumber(KEY, 3)
+    first = await whole_as(txn_store, ADA, once)
+    for store in (other, txn_store, other):
+        for each in rivals:
+            with refused():
+                await store.transactions.commit(each.id, 0)
+        for number in (2, 3, 4):
+            with refused():
+                await begin_as(store, BOB, once=OnceNumber(KEY, number))
+            with refused():
+                await whole_as(store, BOB, OnceNumber(KEY, number))
+    for each in rivals:
+        assert await other.transactions.find(each.id) == each, "it stays open"
+    opened = {each.id for each in await other.transactions.select(State.OPEN, None, 100)}
+    assert opened == {each.id for each in rivals}
+    assert await other.transactions.select(State.COMMITTED, None, 100) == [first.transaction]
+    assert len(await other.read(0, 100)) == 1
+    assert await begin_as(other, ADA, once=once) == first.transaction
+    assert await whole_as(other, ADA, once) == first
+    assert await other.transactions.commit(first.transaction.id, 1) == first
+    second = await whole_as(other, ADA, OnceNumber(KEY, 4))
+    assert await txn_store.transactions.newest(KEY) == second.transaction
+
+
+@pytest.mark.parametrize("count", [1, 6_000])
+@pytest.mark.parametrize("txn_kits", ["memory", "sqlite", "mongo-plain"], indirect=True)
+async def test_a_refused_whole_one_stores_nothing(txn_store: StoreHandle, count: int) -> None:
+    first = await whole_as(txn_store, ADA, OnceNumber(KEY, 1))
+    for number in (1, 2):
+        with refused():
+            await whole_as(txn_store, BOB, OnceNumber(KEY, number), count)
+    assert len(await txn_store.read(0, 100)) == 1
+    assert await txn_store.transactions.select(None, None, 100) == [first.transaction]
+
+
+@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
+async def test_a_transaction_without_an_owner_takes_a_key_over(
+    txn_kit: Kit, txn_store: StoreHandle
+) -> None:
+    other = await txn_kit.open()
+    mine = [await begin_as(other, ADA, once=OnceNumber(KEY, number)) for number in (2, 3)]
+    first = await whole_as(txn_store, ADA, OnceNumber(KEY, 1))
+    assert await whole_as(other, None, OnceNumber(KEY, 1)) == first
+    assert await begin_as(other, None, once=OnceNumber(KEY, 1)) == first.transaction
+    taken = await whole_as(other, None, OnceNumber(KEY, 2))
+    assert taken.transaction.owner is None
+    for each in mine:
+        with refused():
+            await txn_store.transactions.commit(each.id, 0)
+    for number in (1, 2, 3):
+        with refused():
+            await begin_as(txn_store, ADA, once=OnceNumber(KEY, number))
+        with refused():
+            await whole_as(txn_store, ADA, OnceNumber(KEY, number))
+    # It committed before.
+    assert await txn_store.transactions.commit(first.transaction.id, 1) == first
+    assert await other.transactions.newest(KEY) == taken.transaction
+    assert await whole_as(txn_store, None, OnceNumber(KEY, 2)) == taken
+    await other.transactions.forget_key(KEY)
+    again = await whole_as(txn_store, ADA, OnceNumber(KEY, 1))
+    assert again.transaction.owner == ADA
+
+
+async def test_a_number_aborted_for_another_owner_is_not_answered_with_its_commit(
+    txn_kit: Kit, txn_store: StoreHandle
+) -> None:
+    other = await txn_kit.open()
+    mine = await begin_as(txn_store, ADA, once=OnceNumber(KEY, 1))
+    first = await whole_as(other, ADA, OnceNumber(KEY, 1))
+    assert await txn_store.transactions.commit(mine.id, 0) == first
+    assert (await other.transactions.find(mine.id)).reason is Reason.ONCE
+    await other.transactions.forget_key(KEY)
+    await whole_as(other, BOB, OnceNumber(KEY, 1))
+    for store in (txn_store, other):
+        with refused():
+            await store.transactions.commit(mine.id, 0)
+
+
+@pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_of_two_owners_that_commit_with_one_key_at_once_one_gets_it(
+    txn_kit: Kit, txn_store: StoreHandle, is_whole: bool
+) -> None:
+    stores = {ADA: txn_store, BOB: await txn_kit.open()}
+    await group_log(txn_store)
+    for round_ in range(12):
+        # A number of the other one may be larger.
+        numbers = {ADA: 1, BOB: round_ % 3}
+        given = {each: OnceNumber(f"key-{round_}", number) for each, number in numbers.items()}
+        if is_whole:
+            work = [whole_as(store, each, given[each]) for each, store in stores.items()]
+        else:
+            begun = {
+                each: await begin_as(store, each, once=given[each])
+                for each, store in stores.items()
+            }
+            work = [store.transactions.commit(begun[each].id, 0) for each, store in stores.items()]
+        results = await asyncio.gather(*work[:: 1 - 2 * (round_ % 2)], return_exceptions=True)
+        (won,) = [each for each in results if isinstance(each, Commit)]
+        (lost,) = [each for each in results if not isinstance(each, Commit)]
+        assert isinstance(lost, TransactionConflictError)
+        assert str(lost) == f"the key key-{round_} belongs to another client"
+        assert await txn_store.transactions.newest(f"key-{round_}") == won.transaction
+        assert won.transaction.once == given[won.transaction.owner or ""]
+    assert len(await txn_store.transactions.select(State.COMMITTED, None, 100)) == 12
+    assert len(await txn_store.read(0, 100)) == (12 if is_whole else 0)
 
 
 @pytest.mark.parametrize("txn_kits", EVERY, indirect=True)
@@ -148,8 +254,8 @@ async def test_an_owner_gets_full_pages_of_its_own_keys(
 ) -> None:
     monkeypatch.setattr("oplogd.store.mongo.transactions.claims._OWNED_STEP", 2)
     for number, key in enumerate("fbdaecg"):
-        await whole_as(txn_store, BOB, OnceNumber(key, 1))
-        await whole_as(txn_store, (ADA, BOB, None)[number % 3], OnceNumber(key, 2))
+        for each in (1, 2):
+            await whole_as(txn_store, (ADA, BOB, None)[number % 3], OnceNumber(key, each))
     other = await txn_kit.open()
     for owner, expected in ((ADA, "afg"), (BOB, "be"), ("sub:nobody", ""), (None, "abcdefg")):
         found: list[str] = []

@@ -31,10 +31,15 @@ read = ["mine/*"]
 write = ["mine/*"]
 manage = ["mine/*"]
 leases = ["mine*"]
+[second]
+password_hash = "{HASH}"
+write = ["mine/*"]
 [powerless]
 password_hash = "{HASH}"
 """
-FULL, NARROW, POWERLESS = (basic("sesame", name) for name in ("full", "narrow", "powerless"))
+FULL, NARROW, SECOND, POWERLESS = (
+    basic("sesame", name) for name in ("full", "narrow", "second", "powerless")
+)
 
 MESSAGES = {"messages": [{"payload": "a"}]}
 OPERATION = {"event": "insert", "type": "thing", "id": "a"}
@@ -229,6 +234,32 @@ def test_each_endpoint_asks_for_its_right(house: House) -> None:
         assert "mine" not in powerless.body.decode(), key
         reply = house.ask(key, FULL)
         assert reply.status == row.full, (key, reply.body)
+
+
+def test_a_key_belongs_to_its_client_until_one_that_manages_all_takes_it(house: House) -> None:
+    def commit(number: int, headers: dict[str, str]) -> Reply:
+        records = [{"topic": "mine/keys", "payload": "a"}]
+        body = json.dumps({"once": {"key": "taken", "number": number}, "records": records})
+        return house.target.request("POST", "/v1/txns", body.encode(), {**JSON, **headers})
+
+    def owner() -> object:
+        return house.target.request("GET", "/v1/once/taken", None, FULL).json["owner"]
+
+    def refuses(number: int, headers: dict[str, str]) -> None:
+        reply = commit(number, headers)
+        said = "the key taken belongs to another client"
+        assert (reply.status, reply.json["detail"]) == (409, said)
+
+    house.target.request("PUT", "/v1/namespaces/mine/topics/keys", b"{}", {**JSON, **FULL})
+    first = commit(1, NARROW)
+    assert (first.status, owner()) == (200, "user:narrow")
+    assert commit(1, NARROW).json == commit(1, FULL).json == first.json
+    for number in (0, 1, 2):
+        refuses(number, SECOND)
+    assert (commit(2, NARROW).status, owner()) == (200, "user:narrow")
+    assert (commit(3, FULL).status, owner()) == (200, None)
+    for number in (2, 3, 4):
+        refuses(number, NARROW)
 
 
 def test_numbers_are_shown_to_all_and_names_to_full_readers(house: House) -> None:
