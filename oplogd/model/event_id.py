@@ -61,6 +61,14 @@ def format_id(mark: Mark) -> str:
     return f"{prefix(mark.ms)}{mark.offset:012x}"
 
 
+def position_at(mark: Mark, first_offset: int) -> str:
+    """Return the position of a mark: its id, at the beginning of a log a replication id.
+
+    ``first_offset``: of the log. Smaller offsets have no id.
+    """
+    return format_id(mark) if mark.offset >= first_offset else str(max(mark.ms, 1))
+
+
 def parse_position(text: str) -> Position:
     """Read a position as a consumer sends it. Raises PositionError."""
     if not _POSITION.fullmatch(text):

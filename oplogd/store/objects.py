@@ -19,6 +19,7 @@ _PAST_SLASH = "0"
 class ObjectState(NamedTuple):
     """The last operation of one object. ``mark``: of its entry; offset 0 if the log had none."""
 
+    key: str
     mark: Mark
     deleted: bool
     data: str

@@ -11,6 +11,7 @@ from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.queue import Intake
+from oplogd.stream.ring.frames import Framer
 from oplogd.web.access.keeper import Keeper
 from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.access.sources import Sources
@@ -23,6 +24,7 @@ from oplogd.web.http.methods import add_head, add_preflight
 from oplogd.web.http.plain import Begin
 from oplogd.web.oplog.ingest import OPLOG_PATHS, Ingest, add_ingest
 from oplogd.web.oplog.monitoring import add_monitoring
+from oplogd.web.oplog.objects import Objects, add_objects
 from oplogd.web.oplog.page import add_docs
 from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
@@ -91,7 +93,8 @@ def create_web(agent: Agent) -> Web:
     add_poll(app, api, topics.poller, topics.oplog)
     streams = Streams(agent.hub, readers, is_stopping, settings.max_filter_values)
     add_stream(app, streams)
-
+    framer = Framer(settings.object_url or "")
+    add_objects(app, Objects(agent.store, framer, readers, settings.max_filter_values))
     add_monitoring(
         app,
         readers,

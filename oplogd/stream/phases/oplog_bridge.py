@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from oplogd.model.event_id import EventId, Mark, Position, format_id
+from oplogd.model.event_id import EventId, Mark, Position, format_id, position_at
 from oplogd.model.operation import Data
 from oplogd.store import Entry, LogBounds, State, StateCursor, Store, decode_stored
 from oplogd.stream.phases.phase import Bridge, Lag, LivePhase, LogPhase, Phase, Step, Subscription
@@ -61,8 +61,7 @@ class OplogBridge(Bridge):
         return mark, self.framer.entry(entry, data)
 
     def position(self, mark: Mark, first_offset: int) -> str:
-        """Return an event id, at the beginning of a log a replication id."""
-        return format_id(mark) if mark.offset >= first_offset else str(max(mark.ms, 1))
+        return position_at(mark, first_offset)
 
     def decode(self, text: str, filter_: Filter) -> Data | None:
         """Return the decoded data, None if neither the framer nor the filter looks at it."""

@@ -91,19 +91,23 @@ class Framer:
             self._prefix_ms = ms
             self._prefix = prefix(ms)
         if data and self.object_url:
-            text = self._with_ref(text, data)
+            text = self.with_ref(text, data)
         return f"id: {self._prefix}{offset:012x}\nevent: {event}\ndata: {text}\n\n".encode()
 
     def state(self, state: State, data: Data | None) -> bytes:
         """Encode a state for a replication: an update of a live object is sent as ``insert``."""
-        text = self._with_ref(state.data, data) if data and self.object_url else state.data
+        text = self.with_ref(state.data, data) if data and self.object_url else state.data
         event = "delete" if state.deleted else "insert"
         return f"id: {state.cursor.ms}\nevent: {event}\ndata: {text}\n\n".encode()
 
-    def _with_ref(self, text: str, data: Data) -> str:
+    def ref(self, data: Data) -> str:
+        """Return the URL of an object. There must be a template."""
         url = self.object_url.replace("{{type}}", quote(data.type, safe=""))
-        url = url.replace("{{id}}", quote(data.id, safe=""))
-        return f'{text[:-1]},"ref":{json.dumps(url)}}}'
+        return url.replace("{{id}}", quote(data.id, safe=""))
+
+    def with_ref(self, text: str, data: Data) -> str:
+        """Add the member ``ref`` to a text with ``data``."""
+        return f'{text[:-1]},"ref":{json.dumps(self.ref(data))}}}'
 
 
 def mark_of(entry: TopicEntry) -> Mark:

@@ -146,7 +146,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     schemas = _Schemas()
     for route in routes:
         for method in _methods(route):
-            operation = document["paths"][route.path][method.lower()]
+            operation = document["paths"][route.path_format][method.lower()]
             entry = route.endpoint.__dict__["described"]
             _complete(operation, entry, entry.security(method), schemas)
     document["components"] = {"schemas": schemas.components, "securitySchemes": _SCHEMES}

@@ -131,20 +131,38 @@ OF_STREAM = {
     ),
     "token": _query("Token of POST /token."),
 }
-FILTERS = {
+_FILTERS_OF_OBJECTS = {
     "types": _query("Only these types: comma-separated, or repeated parameters.", "video,user"),
     "parents": _query(
         "Only objects with one of these parents: comma-separated, or repeated parameters.",
         "user/x3kd2",
-    ),
-    "events": _query(
-        "Only these events: insert, update, delete; comma-separated, or repeated parameters. A live"
-        " object of a replication counts as an insert or update.",
-        "insert,delete",
     ),
     "ids": _query(
         "Only the objects with one of these ids, of any type: comma-separated, or repeated"
         " parameters.",
         "xekw,x3kd2",
     ),
+}
+FILTERS = {
+    **_FILTERS_OF_OBJECTS,
+    "events": _query(
+        "Only these events: insert, update, delete; comma-separated, or repeated parameters. A live"
+        " object of a replication counts as an insert or update.",
+        "insert,delete",
+    ),
+}
+OF_OBJECTS = {
+    **_FILTERS_OF_OBJECTS,
+    "limit": Annotated[
+        int | None,
+        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 10_000}),
+        Query(description="Most objects of a page. Default: 1,000."),
+    ],
+    "after": After,
+    "token": _query("Token of POST /token."),
+}
+OF_OBJECT = {
+    "type": Annotated[str, _text("video"), Path()],
+    "id": Annotated[str, _text("xekw"), Path(description="Escape it for the URL.")],
+    "token": _query("Token of POST /token."),
 }

@@ -63,6 +63,19 @@ class IngestedAnswer(Struct):
     ingested: Annotated[int, example(2)]
 
 
+class ObjectAnswer(Struct):
+    type: Annotated[str, example("video")]
+    id: Annotated[str, example("xekw")]
+    parents: Annotated[list[str], example(["user/x3kd2"])]
+    timestamp: Annotated[str, example(_BEGUN)]
+    deleted: Annotated[bool, example(False)]
+    position: Annotated[
+        str,
+        about("Follow from here: the id of the last operation.", "545b55c7002900000000002a"),
+    ]
+    ref: Annotated[str, about("Only with --object-url.")] = ""
+
+
 class StatusAnswer(Struct):
     """Counters and states. The reference lists the other members."""
 

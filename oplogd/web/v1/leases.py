@@ -12,7 +12,8 @@ from oplogd.watch.lease_counters import LeaseCounters
 from oplogd.web.access.caller import Caller
 from oplogd.web.describe.document import BODY_ERRORS, ERRORS, described
 from oplogd.web.describe.parameters import LeaseName
-from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
+from oplogd.web.http.cursors import key_in
+from oplogd.web.v1.pages import MORE, Asked, asked_page, listed
 from oplogd.web.v1.requests import Api, answer, json_body, shown
 
 LEASES = "/v1/leases"

@@ -4,7 +4,6 @@ So items coming or going in between move no others from one page to another.
 """
 
 import asyncio
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,25 +11,17 @@ import msgspec
 from fastapi import Response
 
 from oplogd.decode.media_types import JSON
-from oplogd.errors import MessageError
 from oplogd.topics.transactions.rules import MAX_LIMIT
 from oplogd.web.describe.parameters import After, PageLimit
+from oplogd.web.http.cursors import NEXT, cursor
 from oplogd.web.http.problem import COMMON_HEADERS
 
-# The header of a page before the last one: ``after`` of the next page.
-NEXT = "Oplog-Next"
 MORE = {NEXT: "There are more items: `after` of the next page."}
 
-# Longer than every cursor: a name has 249 characters.
-_MAX_CURSOR = 600
-# No store compares with numbers of more than 64 bits.
-_LARGE = 1 << 63
 # Items shown and encoded in one turn of the event loop.
 _PIECE = 100
 
 _Item = TypeVar("_Item")
-# The key of an item: its place in the list.
-_Key = TypeVar("_Key")
 
 
 class Asked(NamedTuple):
@@ -43,27 +34,6 @@ class Asked(NamedTuple):
 async def asked_page(limit: PageLimit = None, after: After = "") -> Asked:
     """Return the page a request asks for."""
     return Asked(limit, after)
-
-
-def cursor(key: object) -> str:
-    """Return a key as ``after`` takes it."""
-    return urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
-
-
-def key_in(after: str, type_: type[_Key]) -> _Key | None:
-    """Return the key encoded by ``cursor``, None for an empty text. Raises MessageError."""
-    if not after:
-        return None
-    try:
-        if len(after) > _MAX_CURSOR or not after.isascii():
-            raise ValueError
-        key = msgspec.json.decode(urlsafe_b64decode(after + "=" * (-len(after) % 4)), type=type_)
-        for part in key if isinstance(key, tuple) else (key,):
-            if isinstance(part, int) and not -_LARGE <= part < _LARGE:
-                raise ValueError
-        return key
-    except ValueError:  # msgspec's errors, too
-        raise MessageError("after", f"must be what {NEXT} of a page says") from None
 
 
 async def listed(

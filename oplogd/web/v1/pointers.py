@@ -30,9 +30,10 @@ from oplogd.web.describe.parameters import (
     TopicPart,
     TtlQuery,
 )
+from oplogd.web.http.cursors import key_in
 from oplogd.web.http.headers import refuse_fence
 from oplogd.web.http.problem import Problem
-from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
+from oplogd.web.v1.pages import MORE, Asked, asked_page, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     STORES_TWICE,

@@ -24,9 +24,10 @@ from oplogd.web.access.rights import Right
 from oplogd.web.describe import types
 from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import NamespacePart, SchemaName, TopicPart
+from oplogd.web.http.cursors import key_in
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
-from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
+from oplogd.web.v1.pages import MORE, Asked, asked_page, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     TOPIC,

@@ -23,8 +23,9 @@ from oplogd.web.describe.parameters import (
     StateOfTransaction,
     Txn,
 )
+from oplogd.web.http.cursors import key_in
 from oplogd.web.http.headers import note_ignored
-from oplogd.web.v1.pages import MORE, Asked, asked_page, key_in, listed
+from oplogd.web.v1.pages import MORE, Asked, asked_page, listed
 from oplogd.web.v1.requests import (
     HEADERS,
     Api,

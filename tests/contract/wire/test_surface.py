@@ -157,6 +157,8 @@ def test_the_api_is_described(target: Target) -> None:
         "since",
         "types",
         "parents",
+        "ids",
+        "events",
         "checkpoint",
         "name",
         "token",

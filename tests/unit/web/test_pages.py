@@ -8,7 +8,8 @@ import pytest
 
 from oplogd.errors import MessageError
 from oplogd.store.pointers import PointerKey
-from oplogd.web.v1.pages import NEXT, Asked, asked_page, cursor, key_in, listed
+from oplogd.web.http.cursors import NEXT, cursor, key_in
+from oplogd.web.v1.pages import Asked, asked_page, listed
 
 
 class Numbers:

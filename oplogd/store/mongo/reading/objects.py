@@ -120,6 +120,5 @@ class MongoObjects:
 
     def _state(self, document: Document) -> ObjectState:
         state = layout.state(document, self._link.damage)
-        return ObjectState(
-            Mark(max(0, offset_of(document)), state.cursor.ms), state.deleted, state.data
-        )
+        mark = Mark(max(0, offset_of(document)), state.cursor.ms)
+        return ObjectState(str(document["_id"]), mark, state.deleted, state.data)

@@ -100,5 +100,5 @@ def _of_spans(
 
 
 def _state(row: _Row) -> ObjectState:
-    _, n, ts, deleted, data = row
-    return ObjectState(Mark(n, ts), bool(deleted), data)
+    key, n, ts, deleted, data = row
+    return ObjectState(key, Mark(n, ts), bool(deleted), data)

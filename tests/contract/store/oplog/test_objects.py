@@ -38,7 +38,7 @@ async def paged(
 
 
 def keys(states: Sequence[ObjectState]) -> list[str]:
-    return [key_of(state.data) for state in states]
+    return [state.key for state in states]
 
 
 async def test_an_object_is_found_with_its_last_operation(kit: Kit, store: Store) -> None:
@@ -49,10 +49,13 @@ async def test_an_object_is_found_with_its_last_operation(kit: Kit, store: Store
     )
     await store.checkpoint()
     assert await store.objects.find("video", "a/b") == ObjectState(
-        Mark(3, START_MS + 1), False, operation(id_="a/b", parents=["new"]).data.decode()
+        "video/a/b",
+        Mark(3, START_MS + 1),
+        False,
+        operation(id_="a/b", parents=["new"]).data.decode(),
     )
     assert await store.objects.find("video", "c") == ObjectState(
-        Mark(4, START_MS + 1), True, operation(id_="c").data.decode()
+        "video/c", Mark(4, START_MS + 1), True, operation(id_="c").data.decode()
     )
     for unknown in ("a", "a/", "A/b", "a/b/", ""):
         assert await store.objects.find("video", unknown) is None
@@ -123,7 +126,7 @@ async def test_a_page_of_long_objects_ends_early(store: Store, types: frozenset[
     for filter_ in (Filter(types), Filter(types, ids=frozenset(f"{n:02}" for n in range(40)))):
         page = await store.objects.page("", 1000, filter_)
         assert 15 <= len(page.states) <= 32
-        assert page.next == key_of(page.states[-1].data)
+        assert page.next == page.states[-1].key
         assert keys(await paged(store, filter_, 1000)) == [each.key for each in made]
 
 

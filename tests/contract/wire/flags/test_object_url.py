@@ -1,6 +1,7 @@
 """An agent with --object-url adds ``ref`` to operations."""
 
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -50,6 +51,10 @@ def test_ref_is_the_url_of_the_object_live_resumed_and_replicated(
     assert block == frame(id_of(block), "update", data)
     with referring.follow(id_of(first)) as resumed:
         assert resumed.block() == block
+    (path,) = {ref.removeprefix("http://a.b/").partition("?")[0]}
+    assert referring.request("GET", f"/objects/{path}").json["ref"] == ref
+    page = referring.request("GET", f"/objects?types={quote(type_)}")
+    assert page.body.decode() == f"{data}\n"
     with referring.follow("0", types=type_) as replicated:
         state = replicated.take(2)[1]
         assert state == frame(id_of(state), "insert", data)
