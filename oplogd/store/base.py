@@ -199,12 +199,18 @@ class Store(Protocol):
         """Wait until the states hold all entries of this moment. Return the checkpoint."""
 
     async def states(
-        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
+        self,
+        start: StateCursor,
+        upto: int,
+        limit: int,
+        *,
+        live_only: bool,
+        deleted_only: bool = False,
     ) -> StatesPage:
         """Return states after ``start`` whose last operation has an offset of at most ``upto``.
 
-        ``live_only`` leaves out tombstones. One call looks at about ``limit`` states, even if it
-        leaves out most of them.
+        ``live_only`` leaves out tombstones, ``deleted_only`` all others. One call looks at about
+        ``limit`` states, even if it leaves out most of them.
         """
 
     async def stats(self) -> StoreStats: ...

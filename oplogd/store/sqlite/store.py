@@ -196,12 +196,8 @@ class SqliteStore:
     async def checkpoint(self) -> Mark:
         return await self._lookups.run(log.read_head)
 
-    async def states(
-        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
-    ) -> StatesPage:
-        return await self._readers.run(
-            lambda db: log.states(db, start, upto, limit, live_only=live_only)
-        )
+    async def states(self, start: StateCursor, upto: int, limit: int, **only: bool) -> StatesPage:
+        return await self._readers.run(lambda db: log.states(db, start, upto, limit, **only))
 
     async def locate(self, offset: int = 0) -> LogBounds:
         return await self._lookups.run_shared(

@@ -122,7 +122,11 @@ class Replication(Phase):
         if self._cursor is not None:
             async with subscription.read_slots.states:
                 page = await self.bridge.store.states(
-                    self._cursor, self._mark.offset, live_only=live_only, limit=PAGE
+                    self._cursor,
+                    self._mark.offset,
+                    PAGE,
+                    live_only=live_only,
+                    deleted_only=not live_only and not filter_.wants_live,
                 )
                 chunk = self._frames(page.states)
             self._cursor = page.next

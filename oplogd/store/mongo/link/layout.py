@@ -158,8 +158,10 @@ def state(document: Document, damage: Damage | None = None) -> State:
     )
 
 
-def states_past(cursor: StateCursor, upto: int, *, live_only: bool = False) -> list[Document]:
+def states_past(cursor: StateCursor, upto: int, event: str | None = None) -> list[Document]:
     """Return filters for the states past a cursor, with an offset of at most ``upto``.
+
+    ``event``: of the states; None: of any.
 
     Their results follow one another in ``STATES_ORDER``. Each filter is one range of an index in
     this order. So the cost of a page depends on its length only, however many states share a time
@@ -179,7 +181,7 @@ def states_past(cursor: StateCursor, upto: int, *, live_only: bool = False) -> l
         ]
         if offset <= 0:
             filters.insert(0, {"ts": at, "n": offset if offset >= 0 else None, "_id": {"$gt": key}})
-    return [{"event": "insert", **each} for each in filters] if live_only else filters
+    return filters if event is None else [{"event": event, **each} for each in filters]
 
 
 def text(document: Mapping[str, Any], ms: int, damage: Damage | None = None) -> str:

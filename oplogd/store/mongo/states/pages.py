@@ -22,18 +22,23 @@ class StatePages:
         self._read_size = ReadSize()
 
     async def page(
-        self, start: StateCursor, upto: int, limit: int, *, live_only: bool
+        self,
+        start: StateCursor,
+        upto: int,
+        limit: int,
+        *,
+        live_only: bool,
+        deleted_only: bool = False,
     ) -> StatesPage:
+        event = "insert" if live_only else "delete" if deleted_only else None
         async with self._link.reading() as session:
-            if live_only:
-                # The folding agent may not have created the index of live states yet.
+            if event is not None:
+                # The folding agent may not have created this index yet.
                 with contextlib.suppress(OperationFailure):
                     return await self._page(
-                        start, upto, limit, layout.LIVE_STATES_ORDER, session, live_only=True
+                        start, upto, limit, layout.LIVE_STATES_ORDER, session, event
                     )
-            return await self._page(
-                start, upto, limit, layout.STATES_ORDER, session, live_only=live_only
-            )
+            return await self._page(start, upto, limit, layout.STATES_ORDER, session, event)
 
     async def count_deleted(self) -> tuple[int | None, float]:
         """Return the number of tombstones (None if counting takes too long), and the seconds."""
@@ -51,8 +56,7 @@ class StatePages:
         limit: int,
         index: list[tuple[str, int]],
         session: AsyncClientSession | None,
-        *,
-        live_only: bool,
+        event: str | None,
     ) -> StatesPage:
         """Read a page by an index.
 
@@ -61,7 +65,7 @@ class StatePages:
         """
         found: list[State] = []
         size = 0
-        for chosen in layout.states_past(start, upto, live_only=live_only):
+        for chosen in layout.states_past(start, upto, event):
             cursor = (
                 self._link.states.find(chosen, session=session)
                 .sort(layout.STATES_ORDER)

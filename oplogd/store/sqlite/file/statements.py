@@ -131,6 +131,7 @@ def _page_of_states(next_state: Callable[[str, str], str]) -> str:
 
 
 LIVE_STATES = _page_of_states(lambda ts, n: _next_state(0, ts, n))
+DELETED_STATES = _page_of_states(lambda ts, n: _next_state(1, ts, n))
 STATES = _page_of_states(
     lambda ts, n: (
         f"""(

@@ -174,7 +174,13 @@ def read(db: sqlite3.Connection, after: int, limit: int, at_ms: int | None = Non
 
 
 def states(
-    db: sqlite3.Connection, start: StateCursor, upto: int, limit: int, *, live_only: bool
+    db: sqlite3.Connection,
+    start: StateCursor,
+    upto: int,
+    limit: int,
+    *,
+    live_only: bool,
+    deleted_only: bool = False,
 ) -> StatesPage:
     given = {
         "ts": start.ms,
@@ -182,7 +188,8 @@ def states(
         "upto": upto,
         "limit": limit,
     }
-    (lines,) = db.execute(sql.LIVE_STATES if live_only else sql.STATES, given).fetchone()
+    statement = sql.DELETED_STATES if deleted_only else sql.STATES
+    (lines,) = db.execute(sql.LIVE_STATES if live_only else statement, given).fetchone()
     if lines is None:
         return StatesPage([], None)
     found = []

@@ -68,6 +68,18 @@ async def test_live_only_leaves_out_tombstones(store: Store) -> None:
     assert set(known(await states_of(store))) == {"video/a", "video/b"}
 
 
+async def test_deleted_only_leaves_out_live_objects(store: Store) -> None:
+    await store.append([operation(id_=id_) for id_ in ("a", "b", "c", "d")])
+    await store.append([operation("delete", id_="c"), operation("delete", id_="a")])
+    upto = (await store.checkpoint()).offset
+    first = await store.states(StateCursor(0, None), upto, 1, live_only=False, deleted_only=True)
+    assert first.next is not None
+    rest = await store.states(first.next, upto, 5, live_only=False, deleted_only=True)
+    found = [*first.states, *rest.states]
+    assert [key_of(state.data) for state in found] == ["video/c", "video/a"]
+    assert all(state.deleted for state in found)
+
+
 async def test_states_changed_after_the_mark_are_left_to_the_log(store: Store) -> None:
     await store.append([operation(id_="a"), operation(id_="b")])
     mark = await store.checkpoint()

@@ -84,6 +84,18 @@ async def test_a_page_of_live_states_costs_the_same_however_many_tombstones_are_
         )
 
 
+async def test_a_page_of_tombstones_costs_the_same_however_many_objects_exist(path: Path) -> None:
+    def page(db: sqlite3.Connection) -> StatesPage:
+        return log.states(db, StateCursor(0, None), 10**9, 500, live_only=False, deleted_only=True)
+
+    async with opened(path) as store:
+        await store.append([operation("delete", id_="gone")])
+        few = steps_of(path, page)
+        await store.append(numbered(5000))
+        await store.append([operation("delete", id_="gone")])
+        assert steps_of(path, page) < 2 * few + 10
+
+
 async def test_a_page_of_states_costs_the_same_however_many_were_changed_after_its_mark(
     path: Path,
 ) -> None:
@@ -142,12 +154,12 @@ async def test_neither_connects_nor_figures_wait_for_pages_of_states(
 ) -> None:
     goes_on = threading.Event()
     began = threading.Semaphore(0)
-    states = log.states
+    states: Callable[..., StatesPage] = log.states
 
-    def slow(*args: Any, live_only: bool) -> StatesPage:
+    def slow(*args: Any, **only: bool) -> StatesPage:
         began.release()
         assert goes_on.wait(DEADLINE)
-        return states(*args, live_only=live_only)
+        return states(*args, **only)
 
     monkeypatch.setattr(log, "states", slow)
     async with opened(path) as store:
@@ -171,7 +183,7 @@ async def test_closing_does_not_wait_for_queued_calls(path: Path, monkeypatch: P
     goes_on, began = threading.Event(), threading.Semaphore(0)
     turns = []
 
-    def slow(*_: Any, live_only: bool) -> StatesPage:
+    def slow(*_: Any, **only: bool) -> StatesPage:
         turns.append(1)
         began.release()
         assert goes_on.wait(DEADLINE)
