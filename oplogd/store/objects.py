@@ -4,10 +4,14 @@ A key is ``type/id``. Keys are sorted as the store compares texts, in general by
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from oplogd.model.event_id import Mark
 from oplogd.model.operation import Data
+
+# So many objects have at most 1 MB.
+FEW_KEYS = 16
 
 # Most keys made of the types and ids of a selection. For more of them its types are searched.
 _MAX_KEYS = 10_000
@@ -58,6 +62,9 @@ class Objects(Protocol):
     async def find(self, type_: str, id_: str) -> ObjectState | None:
         """Return the state of an object, also of a deleted one; None if it never existed."""
 
+    async def of_keys(self, keys: Sequence[str]) -> list[ObjectState]:
+        """Return the states of at most FEW_KEYS, also of deleted objects."""
+
     async def page(self, after: str, limit: int, selection: Selection) -> ObjectsPage:
         """Return the live objects past a key that are selected.
 
@@ -73,7 +80,7 @@ class Span(NamedTuple):
     before: str | None
 
 
-def keys_of(selection: Selection, after: str) -> list[str] | None:
+def keys_of(selection: Selection, after: str = "") -> list[str] | None:
     """Return the keys of the selected objects past a key, sorted; None: search by ``spans_of``."""
     types, ids = selection.types, selection.ids
     if not types or not ids or len(types) * len(ids) > _MAX_KEYS:

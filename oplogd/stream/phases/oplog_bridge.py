@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from oplogd.model.event_id import EventId, Mark, Position, format_id, position_at
 from oplogd.model.operation import Data
-from oplogd.store import Entry, LogBounds, State, StateCursor, Store, decode_stored
+from oplogd.store import Entry, LogBounds, State, StateCursor, StatesPage, Store, decode_stored
+from oplogd.store.objects import FEW_KEYS, keys_of
 from oplogd.stream.phases.phase import Bridge, Lag, LivePhase, LogPhase, Phase, Step, Subscription
 from oplogd.stream.phases.start import After, resolve, resolve_mark, states_cover
 from oplogd.stream.ring.filters import Filter
@@ -121,18 +122,28 @@ class Replication(Phase):
             self._cursor = None
         if self._cursor is not None:
             async with subscription.read_slots.states:
-                page = await self.bridge.store.states(
-                    self._cursor,
-                    self._mark.offset,
-                    PAGE,
-                    live_only=live_only,
-                    deleted_only=not live_only and not filter_.wants_live,
-                )
+                page = await self._page(self._cursor, self._mark.offset, live_only=live_only)
                 chunk = self._frames(page.states)
             self._cursor = page.next
             if chunk or page.next:
                 return Step(chunk, self)
         return await self._go_live(self._mark)
+
+    async def _page(self, start: StateCursor, upto: int, *, live_only: bool) -> StatesPage:
+        """Return the next states. Those of a few objects are looked up."""
+        store, filter_ = self.bridge.store, self.subscription.view.filter
+        keys = keys_of(filter_)
+        if keys is None or len(keys) > FEW_KEYS:
+            deleted_only = not live_only and not filter_.wants_live
+            return await store.states(
+                start, upto, PAGE, live_only=live_only, deleted_only=deleted_only
+            )
+        found = [
+            State(StateCursor(mark.ms, mark.offset), deleted, data)
+            for _, mark, deleted, data in await store.objects.of_keys(keys)
+            if mark.offset <= upto and mark.ms >= start.ms and not (live_only and deleted)
+        ]
+        return StatesPage(sorted(found), None)
 
     def _frames(self, states: Sequence[State]) -> bytes:
         bridge, subscription = self.bridge, self.subscription

@@ -154,6 +154,21 @@ async def test_counters_count_operations_and_states_but_no_reset_or_live(world: 
     assert client.consumer.sent == world.hub.counters.events_sent == 1
 
 
+async def test_a_replication_of_a_few_objects_reads_no_pages_of_states(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.append(numbered(30, type_="a"))
+    await world.append([operation("delete", "a", "7"), operation("update", "a", "8")])
+    await world.catch_up()
+    monkeypatch.setattr(world.store, "states", None)
+    few = Filter(frozenset({"a", "b"}), ids=frozenset({"9", "8", "7", "none"}))
+    client = await connected(world, "0", few)
+    while await client.read():
+        pass
+    client.check_drained()
+    assert list(client.objects) == ["a/9", "a/8"], "in the order of their time"
+
+
 async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(world: World) -> None:
     await world.append([operation(id_="gone"), operation(id_="stays")])
     world.clock.ms += 10

@@ -13,10 +13,15 @@ from oplogd.store.mongo.link.link import Link
 from oplogd.store.mongo.link.read_size import READ_CHARACTERS, ReadSize
 from oplogd.store.mongo.reading.topic_log import Working
 from oplogd.store.mongo.states.pages import require_states
-from oplogd.store.objects import ObjectsPage, ObjectState, Selection, Span, keys_of, spans_of
-
-# Keys looked up at a time. Their objects have at most 1 MB together.
-_CHUNK = 16
+from oplogd.store.objects import (
+    FEW_KEYS,
+    ObjectsPage,
+    ObjectState,
+    Selection,
+    Span,
+    keys_of,
+    spans_of,
+)
 
 # Documents found, and the key behind which there are more.
 _Found = tuple[list[Document], str | None]
@@ -37,6 +42,12 @@ class MongoObjects:
                 await require_states(self._link, session)
                 return None
         return self._state(found)
+
+    async def of_keys(self, keys: Sequence[str]) -> list[ObjectState]:
+        async with self._working(), self._link.reading() as session:
+            found, _ = await self._of_keys(keys, FEW_KEYS, session)
+            await require_states(self._link, session)
+        return [self._state(document) for document in found]
 
     async def page(self, after: str, limit: int, selection: Selection) -> ObjectsPage:
         keys = keys_of(selection, after)
@@ -67,7 +78,7 @@ class MongoObjects:
         while start < len(keys):
             if start >= limit or size > READ_CHARACTERS:
                 return found, keys[start - 1]
-            chosen = keys[start : min(start + _CHUNK, limit)]
+            chosen = keys[start : min(start + FEW_KEYS, limit)]
             cursor = self._link.states.find({"_id": {"$in": chosen}}, session=session)
             by_key = {document["_id"]: document async for document in cursor}
             found += [by_key[key] for key in chosen if key in by_key]

@@ -41,6 +41,12 @@ class SqliteObjects:
         row = await self._lookups.run(lambda db: db.execute(_FIND, (f"{type_}/{id_}",)).fetchone())
         return None if row is None else _state(row)
 
+    async def of_keys(self, keys: Sequence[str]) -> list[ObjectState]:
+        def find(db: sqlite3.Connection) -> list[ObjectState]:
+            return [_state(row) for key in keys for row in db.execute(_FIND, (key,))]
+
+        return await self._readers.run(find)
+
     async def page(self, after: str, limit: int, selection: Selection) -> ObjectsPage:
         return await self._readers.run(lambda db: _page(db, after, limit, selection))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oplogd.model.event_id import Mark
 from oplogd.model.operation import Operation
 from oplogd.store import Store
-from oplogd.store.objects import ObjectState
+from oplogd.store.objects import FEW_KEYS, ObjectState
 from oplogd.stream.ring.filters import Filter
 from tests.kits.clock.virtual import START_MS
 from tests.kits.models.operations import key_of, numbered, operation
@@ -130,7 +130,16 @@ async def test_a_page_of_long_objects_ends_early(store: Store, types: frozenset[
         assert keys(await paged(store, filter_, 1000)) == [each.key for each in made]
 
 
-few = st.lists(st.sampled_from(["insert", "update", "delete"]), min_size=1, max_size=3)
+async def test_a_few_objects_are_all_found_however_long_they_are(store: Store) -> None:
+    made = [operation(id_=f"{number:02}", parents=["x" * 65_000]) for number in range(FEW_KEYS)]
+    await store.append([*made, operation("delete", id_="03")])
+    await store.checkpoint()
+    found = await store.objects.of_keys([each.key for each in made])
+    assert [state.key for state in found] == [each.key for each in made]
+    assert [state.key for state in found if state.deleted] == ["video/03"]
+    assert await store.objects.of_keys(["video/none", "a/00"]) == []
+
+
 sets = st.tuples(
     st.just([]) | st.lists(st.sampled_from([*TYPES, "none"]), max_size=3),
     st.just([]) | st.lists(st.sampled_from([*IDS, "none"]), max_size=3),
