@@ -167,6 +167,8 @@ async def test_a_replication_of_a_few_objects_reads_no_pages_of_states(
         pass
     client.check_drained()
     assert list(client.objects) == ["a/9", "a/8"], "in the order of their time"
+    assert client.consumer is not None
+    assert client.consumer.sent == 2, "no deletion is in a full replication"
 
 
 async def test_a_purge_in_the_midst_of_a_replication_is_noticed_before_live(world: World) -> None:

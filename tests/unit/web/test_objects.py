@@ -9,6 +9,7 @@ from starlette.requests import Request
 from oplogd.model.event_id import Mark, format_id
 from oplogd.store import Store
 from oplogd.store.objects import ObjectsPage, ObjectState, Selection
+from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import Framer
 from oplogd.web.access.authentication import ReadAuthenticator
 from oplogd.web.http.cursors import NEXT, cursor
@@ -37,7 +38,9 @@ class _Store:
     """Objects in memory. ``looked_at``: states that a read looks at, whether asked or not."""
 
     def __init__(self, count: int, bytes_: int = 10) -> None:
-        made = [operation(id_=f"{number:05}", parents=["x" * bytes_]) for number in range(count)]
+        made = [
+            operation(id_=f"{number:05}", parents=["x", "x" * bytes_]) for number in range(count)
+        ]
         self.states = [
             ObjectState(each.key, Mark(offset, 1), False, each.data.decode())
             for offset, each in enumerate(made, 1)
@@ -110,6 +113,18 @@ async def test_an_object_is_read_behind_the_checkpoint() -> None:
     assert answers.store.calls == ["checkpoint", "locate", "find"]
     with pytest.raises(Problem, match="there is no such object"):
         await answers.objects.find(_request("/x", type="video", id="9"))
+
+
+async def test_an_object_outside_of_the_filter_of_its_reader_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = _Answers(_Store(5))
+    request = _request("/x", type="video", id="00003")
+    assert (await answers.objects.find(request)).status_code == 200
+    others = Filter(parents=frozenset({"y"}))
+    monkeypatch.setattr(answers.objects, "_filter", lambda *_: others)
+    with pytest.raises(Problem, match=r"^there is no such object$"):
+        await answers.objects.find(request)
 
 
 async def test_nothing_is_read_for_who_may_not_read() -> None:
