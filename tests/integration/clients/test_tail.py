@@ -104,6 +104,13 @@ def test_json_filters_and_password_from_the_environment(tmp_path: Path) -> None:
         )
         assert json.loads(out.splitlines()[1])["id"] == "ada"
         assert err == ""
+        named = ("--ids", "2,ada", "--types", "video")
+        _, out, _ = run("--replicate", "--json", "-n1", "-q", *named, environ=environ)
+        assert json.loads(out.splitlines()[1])["id"] == "2"
+        agent.post([{"event": "delete", "type": "video", "id": "1"}])
+        _, out, _ = run("--from", "1", "--json", "-n1", "-q", "--events", "Delete", environ=environ)
+        shown = json.loads(out.splitlines()[0])
+        assert (shown["event"], shown["id"]) == ("delete", "1")
         code, out, err = run("--password", "wrong", environ=environ)
         assert (code, out) == (1, "")
         assert err == "oplog-tail: wrong password: the agent refuses it (HTTP 401)\n"

@@ -28,8 +28,9 @@ class Consumer(Following[Event]):
     twice in a replication or after a crash. Iterate in one way and from one thread. Any thread may
     call ``ack`` and ``stop``.
 
-    - ``types``, ``parents``: receive only operations of these types, with one of these parents.
-      Empty: all.
+    - ``types``, ``parents``, ``ids``, ``events``: receive only operations of these types, with one
+      of these parents, on objects with one of these ids, and only ``insert``, ``update`` or
+      ``delete``. Empty: all. In a copy a live object counts as an insert and an update.
     - ``start``: ``"0"`` for a copy of all objects, an event id, or a time with a zone to begin with
       the objects changed since then. None: begin with the next operation.
     - ``name``: of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
@@ -57,6 +58,8 @@ class Consumer(Following[Event]):
         *,
         types: Sequence[str] = (),
         parents: Sequence[str] = (),
+        ids: Sequence[str] = (),
+        events: Sequence[str] = (),
         start: str | datetime | None = None,
         name: str | None = None,
         state_file: str | Path | None = None,
@@ -68,14 +71,15 @@ class Consumer(Following[Event]):
         save_interval: float = 1.0,
         max_unacked: int = 10_000,
     ) -> None:
-        for filter_, values in (("types", types), ("parents", parents)):
+        filters = {"types": types, "parents": parents, "ids": ids, "events": events}
+        for filter_, values in filters.items():
             if isinstance(values, str) or not all(values):
                 raise ValueError(f"{filter_}: give a list of names, none of them empty")
         options = FollowOptions(
             state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
         )
         super().__init__(
-            [stream_endpoint(url, password, types, parents, name)],
+            [stream_endpoint(url, password, types, parents, name, ids=ids, events=events)],
             _FORMAT,
             position_of(start) if start is not None else "",
             options,

@@ -113,10 +113,15 @@ def stream_endpoint(
     types: Sequence[str],
     parents: Sequence[str],
     name: str | None = None,
+    *,
+    ids: Sequence[str] = (),
+    events: Sequence[str] = (),
 ) -> Endpoint:
     """Return a stream with its filters. ``name``: of the consumer. Raises ValueError."""
     query: dict[str, str | list[str]] = {**stream_query(name)}
-    for filter_, values in (("types", [type_.lower() for type_ in types]), ("parents", parents)):
+    lower = [type_.lower() for type_ in types]
+    filters = {"types": lower, "parents": parents, "ids": ids, "events": events}
+    for filter_, values in filters.items():
         if any("," in value for value in values):
             # The agent splits a single value at its commas. Of several values each is one name.
             query[filter_] = [*values, values[0]]

@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             settings.url,
             types=settings.types,
             parents=settings.parents,
+            ids=settings.ids,
+            events=settings.events,
             start=settings.start,
             name=settings.name,
             state_file=settings.state_file,

@@ -92,7 +92,7 @@ def _settings(context: click.Context, environ: Mapping[str, str]) -> TailSetting
     from_, since = given.pop("from", None), given.pop("since", None)
     passwords = (given.pop("password", None), given.pop("password_file", None))
     url = given.pop("url", "") or environ.get("OPLOG_TAIL_URL") or environ.get("OPLOG_URL")
-    for name in {"types", "parents"} & given.keys():
+    for name in {"types", "parents", "ids", "events"} & given.keys():
         given[name] = _names(sources[name], given[name])
     return TailSettings(
         url=agent_url(url or DEFAULT_URL),

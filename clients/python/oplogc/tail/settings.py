@@ -101,6 +101,17 @@ FLAGS = (
         repeats=True,
     ),
     TailFlag(
+        "Filter", "--ids", None, "ID[,ID...]", given_text,
+        "Show only operations on objects with these ids. Values are read like those of --types.",
+        repeats=True,
+    ),
+    TailFlag(
+        "Filter", "--events", None, "EVENT[,EVENT...]", given_text,
+        "Show only these events: insert, update, delete. In a replication a live object counts as"
+        " an insert and an update.",
+        repeats=True,
+    ),
+    TailFlag(
         "Start", "--from", None, "ID", start_position,
         "Start after this position. Excludes --since and --replicate.",
     ),
@@ -159,6 +170,8 @@ class TailSettings:
     url: str
     types: tuple[str, ...] = ()
     parents: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
     start: str | datetime | None = None
     name: str | None = None
     state_file: Path | None = None

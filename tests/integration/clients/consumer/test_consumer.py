@@ -70,6 +70,10 @@ async def test_filters_password_and_ref(tmp_path: Path) -> None:
             ]
         async with Consumer(agent.url, parents=["a,b"], start="0", password="geheim") as consumer:
             assert ids(await take(consumer, 3)) == ["x"]
+        async with Consumer(
+            agent.url, ids=["x", "2"], events=["update", "delete"], start="0", password="geheim"
+        ) as consumer:
+            assert ids(await take(consumer, 5)) == ["2", "2", "x"]
         async with Consumer(agent.url, password="wrong") as consumer:
             with pytest.raises(RefusedError, match="password") as raised:
                 await anext(consumer)
