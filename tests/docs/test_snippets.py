@@ -16,6 +16,7 @@ BOOTSTRAP = "tests/integration/spark/job/test_bootstrap.py"
 CLIENT_DOCS = "tests/integration/clients/test_docs.py"
 OUTBOX = "tests/docs/test_howto_outbox.py"
 PIPE = "tests/docs/test_howto_pipe.py"
+USER_PAGES = "tests/browser/test_user_pages.py"
 # Document -> language -> the module that runs all its snippets in that language.
 ELSEWHERE = {
     "clients/go/README.md": dict.fromkeys(("sh", "go"), CLIENT_DOCS),
@@ -31,6 +32,7 @@ ELSEWHERE = {
     "docs/howto/outbox.md": dict.fromkeys(("python", "sh", "text", "yaml"), OUTBOX),
     "docs/howto/postgres.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
     "docs/howto/search-index.md": dict.fromkeys(("python", "sh", "text", "yaml"), PIPE),
+    "docs/howto/user-pages.md": dict.fromkeys(("html", "python", "sh", "text"), USER_PAGES),
     "docs/reference/pipe.md": {
         **dict.fromkeys(("yaml", "text"), "tests/unit/pipe/config/test_docs.py"),
         "python": "tests/unit/pipe/test_docs.py",
@@ -131,6 +133,11 @@ NOT_RUN = {
         " 127.0.0.1:9200:9200 docker.io/opensearchproject/opensearch:2": "needs Docker",
         "service ── writes ──► its database ◄── reads ── its API ◄── fetches the object ──"
         " oplog-pipe ── writes ──► index": PICTURE,
+    },
+    "docs/howto/user-pages.md": {
+        "pip install -c constraints.txt '.[jwt]' ./clients/python": "needs a package index",
+        'application ── "note n1 of ada changed" ──► oplogd ── operations with the parent'
+        " user/ada ──► page of ada": PICTURE,
     },
     "docs/howto/postgres.md": {
         "pip install -c constraints.txt '.[pipe]' ./clients/python": "needs a package index",

@@ -40,7 +40,7 @@ class Walk:
             "--port 8000": f"--port {self._port}",
         }
         self._code = ""
-        self._printed = ""
+        self.printed = ""
         self.stack = ExitStack()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - the stack closes it
         self.stack.callback(self._errors.close)
@@ -64,7 +64,7 @@ class Walk:
             ["bash", "-euc", code], cwd=self.folder, env=self.environ,
             capture_output=True, text=True, timeout=DEADLINE, check=False,
         )  # fmt: skip
-        self._printed = done.stdout
+        self.printed = done.stdout
         is_fine = done.returncode == 0 or self.may_fail.match(code)
         assert is_fine, f"{code}\n{done.stdout}{done.stderr}"
         return done.stdout
@@ -72,9 +72,9 @@ class Walk:
     def compare(self, wanted: str) -> None:
         """Compare the output of the last command."""
         deadline = time.monotonic() + DEADLINE
-        while self.shape(self._printed) != self.shape(wanted):
+        while self.shape(self.printed) != self.shape(wanted):
             if not self.looks.match(self._code) or time.monotonic() > deadline:
-                raise AssertionError(f"{self._code}\nprints\n{self._printed}\n{self.errors}")
+                raise AssertionError(f"{self._code}\nprints\n{self.printed}\n{self.errors}")
             time.sleep(0.05)
             self.run(self._code)
 
