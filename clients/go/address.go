@@ -14,10 +14,12 @@ type address struct {
 	url      *url.URL // without credentials: safe to show
 	user     string
 	password string
+	tokens   *tokens // instead of user and password
 }
 
-// parseAddress reads a URL with one of the schemes. Credentials in the URL override the given password.
-func parseAddress(text, password string, schemes ...string) (address, error) {
+// parseAddress reads a URL with one of the schemes. Credentials in the URL override the given password. Tokens and a
+// password exclude each other.
+func parseAddress(text, password string, tokens *tokens, schemes ...string) (address, error) {
 	parsed, err := url.Parse(text)
 	if err != nil { // the error's text may hold a password
 		return address{}, errors.New("the address is not a valid URL")
@@ -30,11 +32,14 @@ func parseAddress(text, password string, schemes ...string) (address, error) {
 			return address{}, errors.New("the port must be a number from 1 to 65535")
 		}
 	}
-	base := address{url: parsed, password: password}
+	base := address{url: parsed, password: password, tokens: tokens}
 	if parsed.User != nil {
 		base.user = parsed.User.Username()
 		base.password, _ = parsed.User.Password()
 		parsed.User = nil
+	}
+	if tokens.isGiven() && base.user+base.password+password != "" {
+		return address{}, errors.New("a token and a password exclude each other: give one of them")
 	}
 	return base, nil
 }
@@ -56,10 +61,15 @@ func (a address) ops(parameters url.Values) *url.URL {
 	return &parsed
 }
 
-// authorize adds the credentials to a request, but only if its scheme, host and port are those of the agent.
-func (a address) authorize(request *http.Request) {
+// authorize adds the credentials to a request, but only if its scheme, host and port are those of the agent. The token is
+// used instead of user and password; empty: none.
+func (a address) authorize(request *http.Request, token string) {
 	request.URL.User = nil // otherwise net/http sends credentials of a redirect
-	if origin(request.URL) == origin(a.url) && a.user+a.password != "" {
+	switch {
+	case origin(request.URL) != origin(a.url):
+	case token != "":
+		request.Header.Set("Authorization", "Bearer "+token)
+	case a.user+a.password != "":
 		request.SetBasicAuth(a.user, a.password)
 	}
 }

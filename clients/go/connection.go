@@ -57,8 +57,13 @@ func addFilter(parameters url.Values, name string, values []string, convert func
 	}
 }
 
-// open returns the body of an event stream that starts at this position. It follows redirects.
+// open returns the body of an event stream that starts at this position. It calls the function for tokens, and follows
+// redirects.
 func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, error) {
+	token, err := c.base.tokens.fresh(ctx)
+	if err != nil {
+		return nil, errors.New(err.Error()) // whatever the function returns, it is tried again
+	}
 	target := c.base.ops(c.parameters)
 	for redirects := 0; redirects <= maxRedirects; redirects++ {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
@@ -72,7 +77,7 @@ func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, e
 		if position != "" {
 			request.Header.Set("Last-Event-ID", position)
 		}
-		c.base.authorize(request)
+		c.base.authorize(request, token)
 		response, err := c.client.Do(request)
 		if err != nil {
 			return nil, cause(err)
@@ -85,7 +90,7 @@ func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, e
 			}
 			continue
 		}
-		if err := checkStream(response); err != nil {
+		if err := c.checkStream(response); err != nil {
 			response.Body.Close()
 			return nil, err
 		}
@@ -94,8 +99,8 @@ func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, e
 	return nil, &PermanentError{err: fmt.Errorf("more than %d redirects", maxRedirects)}
 }
 
-// checkStream returns an error unless the answer is an event stream.
-func checkStream(response *http.Response) error {
+// checkStream returns an error unless the answer is an event stream. A refused token of a function passes.
+func (c *connector) checkStream(response *http.Response) error {
 	if response.StatusCode/100 == 2 {
 		kind := response.Header.Get("Content-Type")
 		if media, _, _ := mime.ParseMediaType(kind); response.StatusCode != 200 || media != "text/event-stream" {
@@ -108,7 +113,10 @@ func checkStream(response *http.Response) error {
 	if err != nil {
 		return err
 	}
-	said := errors.New(describe(response, body))
+	said := errors.New(c.base.tokens.refusal(response, body))
+	if response.StatusCode == http.StatusUnauthorized && c.base.tokens.function != nil {
+		return said
+	}
 	if isTemporary(response.StatusCode) {
 		return temporaryError{said, retryAfter(response, time.Now())}
 	}

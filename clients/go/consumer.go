@@ -30,6 +30,11 @@ type ConsumerOptions struct {
 	Start    string   // event id to start after; "0" for a copy of all objects; empty: the next operation
 	Name     string   // name of this consumer in the agent's /status and /metrics: ASCII letters, digits, '.', '_', '-'
 	Password string   // a password in the URL overrides it
+	Token    string   // instead of a password
+
+	// TokenFunc returns a fresh token, instead of a password. It is called before each connection. If it fails, or the agent
+	// refuses its token, the consumer tries again as after a lost connection. Its context ends after Timeout.
+	TokenFunc func(ctx context.Context) (string, error)
 
 	// StateFile is the path of a file that keeps the position. A position in the file overrides Start. The file is
 	// locked: only one consumer can use it.
@@ -59,7 +64,11 @@ type Consumer struct {
 // NewConsumer returns a consumer for the agent at a URL such as http://localhost:8042. It opens the state file, but does
 // not connect. It returns an error for a bad URL or option, and for a state file that cannot be used.
 func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
-	base, err := parseAddress(agent, options.Password, "http", "https")
+	tokens, err := newTokens(options.Token, options.TokenFunc)
+	if err != nil {
+		return nil, err
+	}
+	base, err := parseAddress(agent, options.Password, tokens, "http", "https")
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (h *httpDelivery) pause(err error) time.Duration {
 // attempt sends a batch once. It returns a PermanentError if trying again does not help.
 func (h *httpDelivery) attempt(ctx context.Context) error {
 	batch := h.queue.first(h.size)
-	response, body, err := h.post(ctx, batch)
+	response, body, err := h.authorized(ctx, batch)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,30 @@ func (h *httpDelivery) undelivered(err error) error {
 	return fmt.Errorf("%w; %d operations are not delivered", err, h.queue.length())
 }
 
-func (h *httpDelivery) post(ctx context.Context, batch []queued) (*http.Response, []byte, error) {
+// authorized sends a batch, and again with a fresh token if the agent refuses the token of a function.
+func (h *httpDelivery) authorized(ctx context.Context, batch []queued) (*http.Response, []byte, error) {
+	token, err := h.token(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	response, body, err := h.post(ctx, batch, token)
+	if err != nil || response.StatusCode != http.StatusUnauthorized || h.base.tokens.function == nil {
+		return response, body, err
+	}
+	if token, err = h.token(ctx, token); err != nil {
+		return nil, nil, err
+	}
+	return h.post(ctx, batch, token)
+}
+
+// token returns a token other than the refused one, if there is a function for it.
+func (h *httpDelivery) token(ctx context.Context, refused string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.client.Timeout)
+	defer cancel()
+	return h.base.tokens.current(ctx, refused)
+}
+
+func (h *httpDelivery) post(ctx context.Context, batch []queued, token string) (*http.Response, []byte, error) {
 	lines := make([][]byte, len(batch))
 	for i, op := range batch {
 		lines[i] = op.raw
@@ -163,7 +186,7 @@ func (h *httpDelivery) post(ctx context.Context, batch []queued) (*http.Response
 	request.Header.Set("Content-Type", "application/x-ndjson")
 	request.Header.Set("Accept-Encoding", "identity")
 	request.Header.Set("User-Agent", "oplog-go/"+Version)
-	h.base.authorize(request)
+	h.base.authorize(request, token)
 	response, err := h.client.Do(request)
 	if err != nil {
 		return nil, nil, cause(err)
@@ -204,7 +227,7 @@ func (h *httpDelivery) settle(batch []queued, response *http.Response, body []by
 		}
 		h.reject(batch, refused)
 	default:
-		return permanent("the agent refuses: %s", describe(response, body))
+		return permanent("the agent refuses: %s", h.base.tokens.refusal(response, body))
 	}
 	return nil
 }

@@ -18,9 +18,14 @@ var ErrClosed = errors.New("the producer is closed")
 // ProducerOptions are optional.
 type ProducerOptions struct {
 	Password string            // a password in the URL overrides it
+	Token    string            // instead of a password
 	Timeout  time.Duration     // longest wait for an answer, its body included; 0: 30 s
 	Backoff  Backoff           // pauses between attempts
 	Log      func(line string) // receives one line for each failed attempt; nil: log.Print
+
+	// TokenFunc returns a fresh token, instead of a password. It is called before the first request, and again if the agent
+	// refuses its token. If it fails, the operations wait and are tried again. Its context ends after Timeout.
+	TokenFunc func(ctx context.Context) (string, error)
 
 	// Linger is the longest wait of an operation for others in the same request; 0: 100 ms. Negative: until Flush or Close,
 	// 1,000 operations or 1 MiB. After a failure operations wait as long as Backoff and the agent say.
@@ -80,7 +85,11 @@ type Producer struct {
 // NewProducer returns a producer for an address such as http://localhost:8042 or udp://localhost:8042. Over UDP the host is
 // looked up once, here, and the port is 8042 if none is given.
 func NewProducer(agent string, options ProducerOptions) (*Producer, error) {
-	base, err := parseAddress(agent, options.Password, "udp", "http", "https")
+	tokens, err := newTokens(options.Token, options.TokenFunc)
+	if err != nil {
+		return nil, err
+	}
+	base, err := parseAddress(agent, options.Password, tokens, "udp", "http", "https")
 	if err != nil {
 		return nil, err
 	}

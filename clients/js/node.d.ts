@@ -1,4 +1,4 @@
-import { OplogError, type Isolation, type Message, type State, type TopicConsumer, type TopicConsumerOptions } from "./oplog.js";
+import { OplogError, type Isolation, type Message, type State, type Token, type TopicConsumer, type TopicConsumerOptions } from "./oplog.js";
 
 export * from "./oplog.js";
 
@@ -42,6 +42,11 @@ export class UdpProducer {
 export interface HttpProducerOptions {
   /** Overrides the password in the address. */
   password?: string;
+  /**
+   * Instead of a password. A function is called before the first request, and again if the agent refuses its token. If it fails, the
+   * operations wait and are tried again.
+   */
+  token?: Token;
   /** Seconds that a request may take, with its answer; 30. */
   timeout?: number;
   /** Operations in a request; 1,000. Fewer after an agent refuses a request as too large. */
@@ -93,6 +98,11 @@ export interface TopicOptions {
   password?: string;
   /** For `publish`. Without any other password it is for `poll` and `stream`, too. */
   ingestPassword?: string;
+  /**
+   * Instead of passwords. A function is called before the first request, again if the agent refuses its token, and before each
+   * connection of a stream. A `publish` or a `poll` rejects with its error.
+   */
+  token?: Token;
   /** Seconds that a `publish` or a `poll` may take, with all its attempts; 30. */
   timeout?: number;
   /** Seconds between attempts, the first and the longest; [1, 30]. */
@@ -133,7 +143,7 @@ export class Topic {
   ): Promise<void>;
   /** Resolves at once, also without messages. `gap`: messages that followed the position are gone. */
   poll(options?: PollOptions): Promise<{ messages: Message[]; gap: boolean }>;
-  /** Follows the topic with the address and the password given here. */
+  /** Follows the topic with the address and the password or token given here. */
   stream(options?: TopicConsumerOptions): TopicConsumer;
 }
 

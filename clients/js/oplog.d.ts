@@ -26,6 +26,9 @@ export interface Live {
 
 export type Event = Operation | Reset | Live;
 
+/** A token, or a function that gives a fresh one. */
+export type Token = string | (() => string | Promise<string>);
+
 /** Keeps a position, for one consumer at a time. */
 export interface State {
   /** Returns null without a position. An error ends the iteration before the agent is asked. */
@@ -48,6 +51,8 @@ export interface StreamOptions {
   name?: string;
   /** Overrides the password in the address. */
   password?: string;
+  /** Instead of a password. A function is called before each connection; if it fails or its token is refused, it is tried again. */
+  token?: Token;
   /** Seconds that connecting may take, redirects and refusals included; 10. */
   timeout?: number;
   /** Seconds of silence after which a connection counts as dead; 40. */
@@ -163,7 +168,7 @@ export class TopicConsumer implements AsyncIterable<TopicEvent> {
 /** There is no topic of this name, or it was deleted. `status` is 404. */
 export class TopicNotFoundError extends OplogError {}
 
-/** The password is missing, wrong, or not for this request. `status` is 401 or 403. */
+/** The password or the token is missing, wrong, or not for this request. `status` is 401 or 403. */
 export class NotAllowedError extends OplogError {}
 
 /** Keeps the position in the browser's localStorage, for one page at a time: each tab needs its own key. */

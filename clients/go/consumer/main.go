@@ -4,6 +4,7 @@
 //
 // With -state it continues at the saved position. A position is saved after its event was printed, never before: a crash
 // repeats events and loses none. With -count N it ends after N operations. OPLOG_PASSWORD holds the agent's password.
+// With -token-file the token in this file is sent instead. It is read again before each connection.
 //
 // Exit status: 0 after -count or a signal, with the position saved. 1 if the agent refuses for good, or the state file
 // cannot be used. 2 for a mistake in the command line.
@@ -44,10 +45,12 @@ func main() {
 	heartbeat := command.Seconds(flags, "heartbeat-timeout", 40*time.Second, "reconnect after this silence; agents send something every 25 s")
 	timeout := command.Seconds(flags, "timeout", 30*time.Second, "longest wait for an answer")
 	backoff := command.Backoff(flags)
+	credentials := command.TokenFile(flags)
 	command.ParseFlags(flags)
+	password, token := credentials()
 	options := oplog.ConsumerOptions{
 		Types: names("types", *types), Parents: names("parents", *parents), Start: *start, Name: *name,
-		Password: os.Getenv("OPLOG_PASSWORD"),
+		Password: password, TokenFunc: token,
 		Timeout:  *timeout, HeartbeatTimeout: *heartbeat, Backoff: *backoff,
 	}
 	// Without the state file an error is a mistake in the command line.

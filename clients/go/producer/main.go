@@ -4,6 +4,7 @@
 //	producer -url http://localhost:8042 < operations  # at least once, in batches
 //
 // Lines that come slowly are sent after a second at most. OPLOG_PASSWORD holds the agent's ingest password.
+// With -token-file the token in this file is sent instead. It is read again when the agent refuses it.
 //
 // Exit status: 0 when all operations are delivered (UDP: given to the network), also after a signal, which ends the
 // reading. 1 when an operation is rejected or not delivered. 2 for a mistake in the command line.
@@ -43,14 +44,16 @@ func main() {
 	url := flags.String("url", "udp://localhost:8042", "the agent: udp://host:port or http://host:port")
 	timeout := command.Seconds(flags, "timeout", 30*time.Second, "longest wait for an answer")
 	backoff := command.Backoff(flags)
+	credentials := command.TokenFile(flags)
 	command.ParseFlags(flags)
+	password, token := credentials()
 	rejected := 0
 	reject := func(reason oplog.RejectedError) {
 		rejected++
 		log.Print(reason)
 	}
 	producer, err := oplog.NewProducer(*url, oplog.ProducerOptions{
-		Password: os.Getenv("OPLOG_PASSWORD"), Timeout: *timeout, Backoff: *backoff, Rejected: reject,
+		Password: password, TokenFunc: token, Timeout: *timeout, Backoff: *backoff, Rejected: reject,
 		Linger: -1, // run flushes, so that a refusal ends the program
 	})
 	var network net.Error // an unknown host

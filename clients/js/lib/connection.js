@@ -1,14 +1,15 @@
+import { noToken, refusalOf } from "./credentials.js";
 import { Disconnected, OplogError } from "./errors.js";
 import { bodyOf, detailOf, passes, printable, reasonOf, redirectTarget, shown } from "./http.js";
 import { BlockParser } from "./sse.js";
-import { retryAfter, within } from "./time.js";
+import { retryAfter, unlessAborted, within } from "./time.js";
 
 const EVENT_STREAM = "text/event-stream";
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 const MAX_REDIRECTS = 20;
 
 /**
- * One connection to an event stream, with blocks of at most `maxBlock` bytes. `request`: `fetch`, `url`, `authorization`,
+ * One connection to an event stream, with blocks of at most `maxBlock` bytes. `request`: `fetch`, `url`, `credentials`,
  * `lastEventId`, and `refusal(message, status)`, which makes the error of a refusal. Times are in seconds. Methods reject with
  * Disconnected, or with OplogError if trying again does not help.
  */
@@ -55,13 +56,16 @@ export class Connection {
   }
 
   async #open(request) {
-    const response = await this.#follow(request);
+    const { credentials } = request;
+    const response = await this.#follow(request, await this.#authorization(credentials));
     const { status } = response;
     if (status !== 200) {
       if (passes(status)) this.#retryAfter = retryAfter(response.headers.get("retry-after"));
       const message = `${detailOf(response, await refusal(response))} (HTTP ${status})`;
       if (passes(status)) throw new Disconnected(message);
-      throw request.refusal(message, status);
+      const sentence = refusalOf(credentials, message, status);
+      if (status === 401 && credentials.isFunction) throw new Disconnected(sentence);
+      throw request.refusal(sentence, status);
     }
     const type = response.headers.get("content-type") ?? "";
     if (type.split(";")[0].trim().toLowerCase() !== EVENT_STREAM) {
@@ -72,8 +76,17 @@ export class Connection {
     this.#since = performance.now();
   }
 
-  /** Follow redirects to an answer. The password goes to the agent's own origin only. */
-  async #follow({ fetch, url, authorization, lastEventId }) {
+  /** Return the header for this connection, with a fresh token. `close` ends the wait. */
+  async #authorization(credentials) {
+    try {
+      return await unlessAborted(credentials.fresh(), this.#aborter.signal);
+    } catch (error) {
+      throw new Disconnected(noToken(error));
+    }
+  }
+
+  /** Follow redirects to an answer. The credentials go to the agent's own origin only. */
+  async #follow({ fetch, url, lastEventId }, authorization) {
     const headers = { Accept: EVENT_STREAM, "Cache-Control": "no-cache" };
     if (lastEventId) headers["Last-Event-ID"] = lastEventId;
     let target = url;

@@ -1,7 +1,7 @@
+import { agentAccess } from "./credentials.js";
 import { OplogError } from "./errors.js";
 import { EventStream, addParameters, streamOptions } from "./event_stream.js";
 import { isEventId, readBlock } from "./events.js";
-import { agentAddress } from "./http.js";
 
 const OPERATIONS = {
   isPosition: isEventId,
@@ -15,8 +15,8 @@ const OPERATIONS = {
 export class Consumer extends EventStream {
   constructor(url, options = {}) {
     const checked = streamOptions(options, { types: [], parents: [] });
-    const { url: base, authorization } = agentAddress(url, checked.password);
-    super({ url: withFilters(base, checked), authorization, options: checked, kind: OPERATIONS });
+    const { url: base, credentials } = agentAccess(url, checked, "/ops");
+    super({ url: withFilters(base, checked), credentials, options: checked, kind: OPERATIONS });
   }
 }
 

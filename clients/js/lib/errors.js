@@ -15,7 +15,7 @@ export class TopicNotFoundError extends OplogError {
   }
 }
 
-/** The password is missing, wrong, or not for this request. */
+/** The password or the token is missing, wrong, or not for this request. */
 export class NotAllowedError extends OplogError {
   constructor(message, status) {
     super(message, status);

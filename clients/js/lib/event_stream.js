@@ -49,7 +49,7 @@ export function addParameters(url, { name }) {
  */
 export class EventStream {
   #url;
-  #authorization;
+  #credentials;
   #options;
   #kind;
   #delays;
@@ -64,9 +64,9 @@ export class EventStream {
   #hasToldUnknown = false;
 
   /** `options` come from `streamOptions`. */
-  constructor({ url, authorization, options, kind }) {
+  constructor({ url, credentials, options, kind }) {
     this.#url = url;
-    this.#authorization = authorization;
+    this.#credentials = credentials;
     this.#options = options;
     this.#kind = kind;
     this.#delays = backoff(...options.backoff);
@@ -189,7 +189,7 @@ export class EventStream {
     const { refusal, maxBlock } = this.#kind;
     const connection = new Connection(maxBlock);
     connecting.connection = connection; // so that `stop` ends the attempt
-    const request = { fetch, url: this.#url, authorization: this.#authorization, lastEventId: this.#lastEventId, refusal };
+    const request = { fetch, url: this.#url, credentials: this.#credentials, lastEventId: this.#lastEventId, refusal };
     await connection.open(request, timeout);
     log(`following ${shown(this.#url)}`);
     return connection;

@@ -1,8 +1,9 @@
+import { agentAccess, noToken, refusalOf } from "./credentials.js";
 import { OplogError } from "./errors.js";
-import { agentAddress, bodyOf, passes, reasonOf } from "./http.js";
+import { bodyOf, passes, reasonOf } from "./http.js";
 import { encode } from "./operation.js";
 import { checkOptions, withDefaults } from "./options.js";
-import { after, backoff, within } from "./time.js";
+import { after, backoff, unlessAborted, within } from "./time.js";
 import { judge } from "./verdict.js";
 
 const BATCH_BYTES = 1024 * 1024;
@@ -19,7 +20,7 @@ const RULES = {
 /** Delivers at least once and in order, in batches from a bounded buffer. Repeats a batch until the agent has it. */
 export class HttpProducer {
   #url;
-  #headers;
+  #credentials;
   #options;
   #delays;
   #queue = []; // [number, raw]
@@ -42,12 +43,11 @@ export class HttpProducer {
     this.#options = withDefaults(DEFAULTS, options);
     checkOptions(this.#options, RULES);
     if (!OVERFLOWS.includes(this.#options.overflow)) throw new TypeError(`overflow must be one of ${OVERFLOWS.join(", ")}`);
-    const { url: target, authorization } = agentAddress(url, this.#options.password);
+    const { url: target, credentials } = agentAccess(url, this.#options, "/ops");
     this.#url = target;
+    this.#credentials = credentials;
     this.#batchSize = this.#options.batchSize;
     this.#delays = backoff(...this.#options.backoff);
-    this.#headers = { "Content-Type": "application/x-ndjson" };
-    if (authorization) this.#headers.Authorization = authorization;
   }
 
   /**
@@ -147,7 +147,7 @@ export class HttpProducer {
   async #run() {
     while (!this.#isClosed && this.counters.buffered > 0) {
       if (this.#batch.length === 0) this.#batch = this.#nextBatch();
-      const delay = this.#obey(await this.#post());
+      const delay = this.#obey(await this.#attempt());
       this.#admit();
       this.#changed();
       if (delay > 0) await this.#pause(delay);
@@ -166,12 +166,35 @@ export class HttpProducer {
     return this.#queue.splice(0, count);
   }
 
+  /** Send the batch, and again with a fresh token after a 401. Returns the verdict. */
+  async #attempt() {
+    const { isFunction } = this.#credentials;
+    let refused;
+    for (;;) {
+      this.#request = new AbortController();
+      const giving = within(this.#options.timeout, this.#credentials.current(refused), "it took too long");
+      let authorization;
+      try {
+        authorization = await unlessAborted(giving, this.#request.signal);
+      } catch (error) {
+        return { later: true, reason: noToken(error), seconds: 0, lasting: false };
+      }
+      if (this.#isClosed) return { later: true, reason: "the producer is closed", seconds: 0, lasting: true };
+      const verdict = await this.#post(authorization);
+      if (verdict.status !== 401) return verdict;
+      if (!isFunction || refused !== undefined) return { ...verdict, reason: refusalOf(this.#credentials, verdict.reason, 401) };
+      refused = authorization;
+    }
+  }
+
   /** Send the batch and judge the answer. */
-  async #post() {
+  async #post(authorization) {
     const count = this.#batch.length;
     const body = this.#batch.map(([, raw]) => raw.toString()).join("\n");
     this.#request = new AbortController();
-    const options = { method: "POST", headers: this.#headers, body, redirect: "manual", signal: this.#request.signal };
+    const headers = { "Content-Type": "application/x-ndjson" };
+    if (authorization) headers.Authorization = authorization;
+    const options = { method: "POST", headers, body, redirect: "manual", signal: this.#request.signal };
     let response;
     const exchange = async () => {
       response = await fetch(this.#url, options);

@@ -28,6 +28,18 @@ export async function within(seconds, promise, message) {
   }
 }
 
+/** Wait for `promise`. Rejects with the signal's reason when it aborts. */
+export function unlessAborted(promise, signal) {
+  if (!signal) return promise;
+  let abort;
+  const aborted = new Promise((_, reject) => {
+    abort = () => reject(signal.reason);
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort);
+  });
+  return Promise.race([promise, aborted]).finally(() => signal.removeEventListener("abort", abort));
+}
+
 /** Delays from `first` to `last` seconds, doubling, with jitter. `atLeast` counts up to an hour. */
 export function backoff(first, last) {
   let next = first;

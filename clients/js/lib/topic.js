@@ -1,10 +1,11 @@
+import { refusalOf } from "./credentials.js";
 import { Disconnected, OplogError, UnavailableError, topicRefusal } from "./errors.js";
 import { bodyOf, detailOf, passes, reasonOf, redirected, shown } from "./http.js";
 import { readMessages } from "./messages.js";
 import { encodeMessage } from "./new_message.js";
 import { encode } from "./operation.js";
 import { READ_COMMITTED, checkOptions, withDefaults } from "./options.js";
-import { after, backoff, retryAfter, within } from "./time.js";
+import { after, backoff, retryAfter, unlessAborted, within } from "./time.js";
 import { OPLOG, topicAddress } from "./topic_address.js";
 import { TopicConsumer } from "./topic_consumer.js";
 
@@ -18,20 +19,20 @@ export class Topic {
   #url;
   #isOplog;
   #options;
-  #authorizations; // of each kind of request
+  #credentials; // of each kind of request
 
   constructor(url, topic, options = {}) {
     this.#options = withDefaults(DEFAULTS, options);
     checkOptions(this.#options, RULES);
-    const { ingestPassword } = this.#options;
+    const { ingestPassword, token } = this.#options;
     let { password } = this.#options;
-    if (!topicAddress(url, topic, password).authorization) password = ingestPassword;
-    const reading = topicAddress(url, topic, password);
-    const writing = topicAddress(url, topic, ingestPassword ?? password);
-    this.#given = { url, topic, password };
+    if (!topicAddress(url, topic, { password }).credentials.isGiven) password = ingestPassword;
+    const reading = topicAddress(url, topic, { password, token });
+    const writing = token === undefined ? topicAddress(url, topic, { password: ingestPassword ?? password }) : reading;
+    this.#given = { url, topic, password, token };
     this.#url = reading.url;
     this.#isOplog = topic === OPLOG;
-    this.#authorizations = { publish: writing.authorization, poll: reading.authorization };
+    this.#credentials = { publish: writing.credentials, poll: reading.credentials };
   }
 
   /** Resolves when all messages are durable. */
@@ -57,8 +58,8 @@ export class Topic {
 
   /** Return a TopicConsumer. */
   stream(options = {}) {
-    const { url, topic, password } = this.#given;
-    return new TopicConsumer(url, topic, withDefaults({ password }, options));
+    const { url, topic, password, token } = this.#given;
+    return new TopicConsumer(url, topic, withDefaults({ password, token }, options));
   }
 
   #encoded(message, field) {
@@ -81,7 +82,7 @@ export class Topic {
     for (;;) {
       signal?.throwIfAborted();
       try {
-        return await this.#post(path, body, left(), signal);
+        return await this.#authorized(path, body, left, signal);
       } catch (error) {
         signal?.throwIfAborted();
         if (!(error instanceof Disconnected)) throw error;
@@ -92,8 +93,26 @@ export class Topic {
     }
   }
 
+  /** Send a request, and again with a fresh token after a 401. Rejects with the error of a function for tokens, and as `#post` does. */
+  async #authorized(path, body, left, signal) {
+    const credentials = this.#credentials[path];
+    const token = (refused) => unlessAborted(within(left(), credentials.current(refused), "no token in time"), signal);
+    const first = await token();
+    try {
+      return await this.#post(path, body, first, left(), signal);
+    } catch (error) {
+      if (error.status !== 401 || !credentials.isFunction) throw named(error, credentials);
+    }
+    const second = await token(first);
+    try {
+      return await this.#post(path, body, second, left(), signal);
+    } catch (error) {
+      throw named(error, credentials);
+    }
+  }
+
   /** Rejects with Disconnected if another try may help. */
-  async #post(path, body, timeout, signal) {
+  async #post(path, body, authorization, timeout, signal) {
     const url = new URL(this.#url);
     url.pathname += `/${path}`;
     const request = new AbortController();
@@ -101,7 +120,7 @@ export class Topic {
     signal?.addEventListener("abort", abort);
     let response;
     const headers = { "Content-Type": "application/json" };
-    if (this.#authorizations[path]) headers.Authorization = this.#authorizations[path];
+    if (authorization) headers.Authorization = authorization;
     const exchange = async () => {
       response = await fetch(url, { method: "POST", headers, body, redirect: "manual", signal: request.signal });
       return judged(response, await bodyOf(response, MAX_POLL), url);
@@ -118,6 +137,12 @@ export class Topic {
       request.abort();
     }
   }
+}
+
+/** Return the error of a request. Its message tells whether the token was refused. */
+function named(error, credentials) {
+  if (error instanceof OplogError) error.message = refusalOf(credentials, error.message, error.status);
+  return error;
 }
 
 /** Return an answer with its body. Throws OplogError for a refusal, and Disconnected if another try may help. */

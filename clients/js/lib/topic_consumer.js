@@ -19,10 +19,10 @@ export class TopicConsumer extends EventStream {
     const { isolation } = checked;
     checkOptions({ isolation }, { isolation: "isolation" });
     if (topic === OPLOG) throw new TypeError(`topic: follow ${OPLOG} with Consumer`);
-    const { url: target, authorization } = topicAddress(url, topic, checked.password);
+    const { url: target, credentials } = topicAddress(url, topic, checked);
     target.pathname += "/stream";
     addParameters(target, checked);
     target.searchParams.set("isolation", isolation);
-    super({ url: target, authorization, options: checked, kind: MESSAGES });
+    super({ url: target, credentials, options: checked, kind: MESSAGES });
   }
 }

@@ -6,7 +6,8 @@ import { retryAfter } from "./time.js";
  * - `{ delivered: true }`: all of it is durable.
  * - `{ bad, reason }`: nothing was stored; `bad` are the indices of the invalid operations, `reason` belongs to the first.
  * - `{ tooLarge: true, reason }`: send fewer operations at a time; a single one is rejected.
- * - `{ later: true, reason, seconds, lasting }`: send the same batch again, not before `seconds`; `lasting`: the cause is permanent.
+ * - `{ later: true, reason, seconds, lasting, status }`: send the same batch again, not before `seconds`; `lasting`: the cause is
+ *   permanent; `status`: HTTP's of a refusal.
  */
 export function judge(response, body, count, url) {
   const { status } = response;
@@ -23,13 +24,12 @@ export function judge(response, body, count, url) {
     return { bad: errors.map(({ line }) => line - 1).sort((one, other) => one - other), reason: words };
   }
   if (passes(status)) return { later: true, reason, seconds: retryAfter(response.headers.get("retry-after")), lasting: false };
-  return refused(reason);
+  return { ...refused(reason), status };
 }
 
 function refused(reason) {
   return { later: true, reason, seconds: 0, lasting: true };
 }
-
 
 function ingested(body) {
   try {

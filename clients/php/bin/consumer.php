@@ -7,6 +7,7 @@
 //
 // With --state it continues at the saved position. A position is saved after its event was printed, never before: a crash
 // repeats events and loses none. With --count=N it ends after N operations. OPLOG_PASSWORD holds the agent's password.
+// With --token-file=PATH the token in this file is sent instead. It is read again before each connection.
 //
 // Exit status: 0 after --count or a signal, with the position saved. 1 if the agent refuses for good, or the state file
 // cannot be used. 2 for a mistake in the command line.
@@ -24,7 +25,7 @@ Program::start();
 $stop = Program::stopOnSignals();
 $flags = Flags::read(array_slice($argv, 1), [
     'url' => 'http://localhost:8042', 'types' => '', 'parents' => '', 'start' => '', 'name' => '', 'state' => '', 'count' => '0',
-    'json' => false, 'heartbeat-timeout' => '40', 'timeout' => '30', 'backoff' => '1,30',
+    'json' => false, 'heartbeat-timeout' => '40', 'timeout' => '30', 'backoff' => '1,30', 'token-file' => '',
 ]);
 if (!preg_match('/^[0-9]{1,15}$/D', $flags['count'])) {
     Program::usage('--count: give a number of operations; 0: never end');
@@ -39,15 +40,17 @@ $arguments = [
 if (@fstat(STDOUT) === false) { // the next opened file would take its place
     Program::fail(1, 'standard output is closed');
 }
+$token = Flags::tokenFile($flags['token-file']);
 try {
     $consumer = new Consumer(
         $flags['url'],
         ...$arguments,
         start: $flags['start'],
         stateFile: $flags['state'],
-        password: (string) getenv('OPLOG_PASSWORD'),
+        password: $token === null ? (string) getenv('OPLOG_PASSWORD') : '',
         stop: $stop,
         name: $flags['name'],
+        token: $token,
     );
 } catch (InvalidArgumentException $error) {
     Program::usage($error->getMessage());

@@ -7,6 +7,7 @@
 //   php bin/producer.php --url=http://localhost:8042 < operations   at least once, in batches
 //
 // Lines that come slowly are sent after a second at most. OPLOG_PASSWORD holds the agent's ingest password.
+// With --token-file=PATH the token in this file is sent instead. It is read again when the agent refuses it.
 //
 // Exit status: 0 when all operations are delivered (UDP: given to the network), also after a signal, which ends the reading.
 // 1 when an operation is rejected or not delivered. 2 for a mistake in the command line.
@@ -28,7 +29,9 @@ const LINGER_SECONDS = 1.0; // longest wait of an operation for others in the sa
 
 Program::start();
 $stop = Program::stopOnSignals();
-$flags = Flags::read(array_slice($argv, 1), ['url' => 'udp://localhost:8042', 'timeout' => '30', 'backoff' => '1,30']);
+$flags = Flags::read(array_slice($argv, 1), [
+    'url' => 'udp://localhost:8042', 'timeout' => '30', 'backoff' => '1,30', 'token-file' => '',
+]);
 $timeout = Flags::seconds('timeout', $flags['timeout']);
 $backoff = Flags::backoff($flags['backoff']);
 $rejected = 0;
@@ -37,8 +40,9 @@ $reject = function (string $label, string $reason, int $count) use (&$rejected):
     Text::tell(Producer::describe($label, $reason, $count));
 };
 try {
-    $password = (string) getenv('OPLOG_PASSWORD');
-    $producer = new Producer($flags['url'], $password, $timeout, $backoff, rejected: $reject, stop: $stop);
+    $token = Flags::tokenFile($flags['token-file']);
+    $password = $token === null ? (string) getenv('OPLOG_PASSWORD') : '';
+    $producer = new Producer($flags['url'], $password, $timeout, $backoff, rejected: $reject, stop: $stop, token: $token);
 } catch (InvalidArgumentException $error) {
     Program::usage("--url: {$error->getMessage()}");
 }

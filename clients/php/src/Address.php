@@ -17,16 +17,22 @@ final class Address
         public readonly string $query,
         private readonly string $user,
         private readonly string $password,
+        public readonly Tokens $tokens, // instead of user and password
     ) {
     }
 
     /**
-     * Return null unless the URL has one of these schemes and names a host. Credentials in the URL override $password.
+     * Return null unless the URL has one of these schemes and names a host. Credentials in the URL override $password. Throw
+     * \InvalidArgumentException for both a token and a password.
      *
      * @param list<string> $schemes
      */
-    public static function parse(string $url, array $schemes, string $password = ''): ?self
-    {
+    public static function parse(
+        string $url,
+        array $schemes,
+        string $password = '',
+        Tokens $tokens = new Tokens(null),
+    ): ?self {
         $parts = preg_match('/^[\x21-\x7e]+$/D', $url) ? parse_url($url) : false;
         if ($parts === false || ($parts['host'] ?? '') === '' || ($parts['port'] ?? 1) === 0) {
             return null;
@@ -36,6 +42,9 @@ final class Address
             return null;
         }
         $named = isset($parts['user']) || isset($parts['pass']);
+        if ($tokens->isGiven() && ($named || $password !== '')) {
+            throw new \InvalidArgumentException('a token and a password exclude each other: give one of them');
+        }
         return new self(
             $scheme,
             strtolower($parts['host']),
@@ -44,6 +53,7 @@ final class Address
             $parts['query'] ?? '',
             rawurldecode($parts['user'] ?? ''),
             $named ? rawurldecode($parts['pass'] ?? '') : $password,
+            $tokens,
         );
     }
 
@@ -68,7 +78,16 @@ final class Address
         $path = rtrim($this->path, '/');
         $path .= str_ends_with($path, '/ops') ? '' : '/ops';
         $query = trim("$this->query&$parameters", '&');
-        return new self($this->scheme, $this->host, $this->port, $path, $query, $this->user, $this->password);
+        return new self(
+            $this->scheme,
+            $this->host,
+            $this->port,
+            $path,
+            $query,
+            $this->user,
+            $this->password,
+            $this->tokens,
+        );
     }
 
     /** Return host and port. Leave out the default port of the scheme. */
@@ -113,13 +132,17 @@ final class Address
     }
 
     /**
-     * Return the header with the credentials, but only if $to has the same scheme, host and port.
+     * Return the header with the credentials, but only if $to has the same scheme, host and port. $token: from $tokens.
      *
      * @return list<string>
      */
-    public function authorization(self $to): array
+    public function authorization(self $to, string $token): array
     {
-        return "$this->user$this->password" === '' || $to->origin() !== $this->origin() ? []
-            : ['Authorization: Basic ' . base64_encode("$this->user:$this->password")];
+        return match (true) {
+            $to->origin() !== $this->origin() => [],
+            $token !== '' => ["Authorization: Bearer $token"],
+            "$this->user$this->password" === '' => [],
+            default => ['Authorization: Basic ' . base64_encode("$this->user:$this->password")],
+        };
     }
 }

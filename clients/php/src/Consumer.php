@@ -32,6 +32,8 @@ final class Consumer
      * @param string $name name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters, digits, ".", "_" or
      *     "-"; empty: none
      * @param ?callable(string): void $log receives a line for each failed connection; null: stderr
+     * @param string|callable(): string|null $token instead of a password; a function returns a fresh token, and is called before
+     *     each connection; if it throws an \Exception, or the agent refuses its token, it is tried again after a pause
      */
     public function __construct(
         string $url,
@@ -46,8 +48,9 @@ final class Consumer
         ?callable $log = null,
         private readonly Stop $stop = new Stop(),
         string $name = '',
+        string|callable|null $token = null,
     ) {
-        $address = Address::parse($url, ['http', 'https'], $password)
+        $address = Address::parse($url, ['http', 'https'], $password, new Tokens($token))
             ?? throw new \InvalidArgumentException('the address must be http://host:port or https://host:port');
         if ($start !== '' && !Event::isId($start)) {
             throw new \InvalidArgumentException('start: give an event id (up to 13 digits, or 24 lower-case hexadecimal digits)');
@@ -134,6 +137,7 @@ final class Consumer
     /** Return an answer that is an event stream. Follow redirects. */
     private function open(): Answer
     {
+        $token = $this->ops->tokens->fresh();
         $deadline = Clock::now() + $this->timeout;
         $headers = ['Accept: text/event-stream', 'Cache-Control: no-cache'];
         if ($this->position !== '') {
@@ -141,7 +145,8 @@ final class Consumer
         }
         $to = $this->ops;
         for ($redirects = 0; $redirects <= self::MAX_REDIRECTS; $redirects++) {
-            $answer = new Answer('GET', $to, [...$headers, ...$this->ops->authorization($to)], '', $deadline, $this->stop, 0);
+            $authorized = [...$headers, ...$this->ops->authorization($to, $token)];
+            $answer = new Answer('GET', $to, $authorized, '', $deadline, $this->stop, 0);
             if (!in_array($answer->status, [301, 302, 303, 307, 308], true)) {
                 return $this->checked($answer, $deadline);
             }
@@ -163,8 +168,8 @@ final class Consumer
                 "HTTP $answer->status with the content type '$type' is not an event stream: is it an agent?"
             );
         }
-        $said = $answer->describe($answer->body(self::MAX_ERROR_BYTES, $deadline));
-        throw $answer->isTemporary()
+        $said = $this->ops->tokens->refusal($answer, $answer->body(self::MAX_ERROR_BYTES, $deadline));
+        throw $answer->isTemporary() || $answer->status === 401 && $this->ops->tokens->isFunction()
             ? new RetryLaterException($said, $answer->retryAfter())
             : new RefusedException("the agent refuses: $said");
     }

@@ -62,6 +62,39 @@ final class HttpDelivery implements Delivery
     }
 
     /**
+     * Send a request, and again with a fresh token if the agent refuses the token of a function. Return the answer and its body.
+     *
+     * @return array{Answer, string}
+     */
+    private function authorized(string $body, Stop $stop, float $grace): array
+    {
+        $tokens = $this->ops->tokens;
+        $token = $tokens->current();
+        $found = $this->ask($body, $token, $stop, $grace);
+        return $found[0]->status === 401 && $tokens->isFunction()
+            ? $this->ask($body, $tokens->current($token), $stop, $grace)
+            : $found;
+    }
+
+    /**
+     * Send a request. Return the answer and its body.
+     *
+     * @return array{Answer, string}
+     */
+    private function ask(string $body, string $token, Stop $stop, float $grace): array
+    {
+        $deadline = Clock::now() + $this->timeout;
+        $headers = ['Content-Type: application/x-ndjson', 'Content-Length: ' . strlen($body)];
+        $headers = [...$headers, ...$this->ops->authorization($this->ops, $token)];
+        $answer = new Answer('POST', $this->ops, $headers, $body, $deadline, $stop, $grace);
+        try {
+            return [$answer, $answer->body(self::MAX_ANSWER_BYTES, $deadline)];
+        } finally {
+            $answer->close();
+        }
+    }
+
+    /**
      * Send a request, and remove the operations that the answer settles from the queue.
      *
      * Throw RetryLaterException, RefusedException or StoppedException.
@@ -70,16 +103,7 @@ final class HttpDelivery implements Delivery
      */
     private function post(array $batch, Stop $stop, float $grace): void
     {
-        $deadline = Clock::now() + $this->timeout;
-        $body = implode("\n", array_column($batch, 1));
-        $headers = ['Content-Type: application/x-ndjson', 'Content-Length: ' . strlen($body)];
-        $headers = [...$headers, ...$this->ops->authorization($this->ops)];
-        $answer = new Answer('POST', $this->ops, $headers, $body, $deadline, $stop, $grace);
-        try {
-            $said = $answer->body(self::MAX_ANSWER_BYTES, $deadline);
-        } finally {
-            $answer->close();
-        }
+        [$answer, $said] = $this->authorized(implode("\n", array_column($batch, 1)), $stop, $grace);
         $count = count($batch);
         $status = $answer->status;
         $document = json_decode($said, true);
@@ -105,7 +129,7 @@ final class HttpDelivery implements Delivery
             ($this->rejected)($batch[$first][0], $refused[$first], count($refused));
             $this->settle($count, array_values(array_diff_key($batch, $refused)));
         } else {
-            throw new RefusedException('the agent refuses: ' . $answer->describe($said));
+            throw new RefusedException('the agent refuses: ' . $this->ops->tokens->refusal($answer, $said));
         }
     }
 

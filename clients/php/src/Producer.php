@@ -29,6 +29,8 @@ final class Producer
      * @param ?callable(string, string, int): void $rejected receives the label and the reason of the first operation that
      *     the agent rejects in a request, and the number of rejected ones; null: they are logged
      * @param Stop $stop after this request operations that wait are sent for at most 30 s
+     * @param string|callable(): string|null $token instead of a password; a function returns a fresh token, and is called before
+     *     the first request, and again if the agent refuses its token; if it throws an \Exception, it is tried again after a pause
      */
     public function __construct(
         string $url,
@@ -38,8 +40,9 @@ final class Producer
         ?callable $log = null,
         ?callable $rejected = null,
         private readonly Stop $stop = new Stop(),
+        string|callable|null $token = null,
     ) {
-        $address = Address::parse($url, ['udp', 'http', 'https'], $password)
+        $address = Address::parse($url, ['udp', 'http', 'https'], $password, new Tokens($token))
             ?? throw new \InvalidArgumentException('the address must be udp://host:port, http://host:port or https://host:port');
         if (!($timeout > 0)) {
             throw new \InvalidArgumentException('timeout must be above 0');

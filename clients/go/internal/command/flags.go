@@ -2,6 +2,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -54,6 +55,21 @@ func Seconds(flags *flag.FlagSet, name string, value time.Duration, usage string
 		return err
 	})
 	return &value
+}
+
+// TokenFile defines the flag -token-file. The result returns a function that reads the file, or the password in
+// OPLOG_PASSWORD if the flag is not given.
+func TokenFile(flags *flag.FlagSet) func() (password string, token func(context.Context) (string, error)) {
+	path := flags.String("token-file", "", "`file` with a token, instead of OPLOG_PASSWORD; it is read again for each fresh token")
+	return func() (string, func(context.Context) (string, error)) {
+		if *path == "" {
+			return os.Getenv("OPLOG_PASSWORD"), nil
+		}
+		return "", func(context.Context) (string, error) {
+			token, err := os.ReadFile(*path)
+			return string(token), err
+		}
+	}
 }
 
 // Backoff defines the flag -backoff.

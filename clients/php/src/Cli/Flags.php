@@ -5,6 +5,7 @@ declare(strict_types=1);
 namespace Oplog\Cli;
 
 use Oplog\Backoff;
+use Oplog\OplogException;
 
 /** Flags of a command line. A mistake ends the program with status 2 and one sentence. */
 final class Flags
@@ -46,6 +47,17 @@ final class Flags
             Program::usage("--$flag: give a number of seconds above 0 and up to 1000000");
         }
         return (float) $text;
+    }
+
+    /**
+     * Return a function that reads the token in a file, or null without a file. Its exception names the file.
+     *
+     * @return ?\Closure(): string
+     */
+    public static function tokenFile(string $path): ?\Closure
+    {
+        return $path === '' ? null : fn (): string => @file_get_contents($path)
+            ?: throw new OplogException("cannot read '$path', or it is empty");
     }
 
     /** Return the pauses of --backoff=FIRST,LAST. */

@@ -13,6 +13,7 @@ from oplogc.follow.format import StreamFormat
 from oplogc.follow.wake_up import check_no_loop
 from oplogc.http.address import stream_endpoint
 from oplogc.http.backoff import BACKOFF
+from oplogc.http.token import Token, token_source
 from oplogc.wire.errors import RefusedError
 from oplogc.wire.events import POSITION, Event, is_known, position_of, read
 from oplogc.wire.sse import MAX_BLOCK_BYTES
@@ -39,8 +40,10 @@ class Consumer(Following[Event]):
       then be acknowledged with ``ack``, ``Reset`` and ``Live`` too: the saved position is before
       the oldest unacknowledged event. Iteration waits while ``max_unacked`` events are
       unacknowledged. The consumer locks the file until it is closed.
-    - ``password``: overrides user and password of the URL. ``proxy``: URL of an HTTP proxy. None:
-      the environment's.
+    - ``password``: overrides user and password of the URL. ``token``: instead of a password. Or a
+      function, plain or async, that returns a fresh token. It is called before each connection. If
+      it fails, or the agent refuses its token, the consumer tries again like after a lost
+      connection. ``proxy``: URL of an HTTP proxy. None: the environment's.
     - ``timeout``: seconds until the agent must have answered. ``heartbeat_timeout``: seconds of
       silence until a connection counts as dead. Agents send something at least every 25 s.
     - ``backoff``: first and longest pause between attempts in seconds; pauses double, with jitter.
@@ -64,6 +67,7 @@ class Consumer(Following[Event]):
         name: str | None = None,
         state_file: str | Path | None = None,
         password: str | None = None,
+        token: Token | None = None,
         proxy: str | None = None,
         timeout: float = 10.0,
         heartbeat_timeout: float = 40.0,
@@ -75,11 +79,12 @@ class Consumer(Following[Event]):
         for filter_, values in filters.items():
             if isinstance(values, str) or not all(values):
                 raise ValueError(f"{filter_}: give a list of names, none of them empty")
+        source = token_source(token, password=password)
         options = FollowOptions(
             state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
         )
         super().__init__(
-            [stream_endpoint(url, password, types, parents, name, ids=ids, events=events)],
+            [stream_endpoint(url, password, types, parents, name, source, ids=ids, events=events)],
             _FORMAT,
             position_of(start) if start is not None else "",
             options,

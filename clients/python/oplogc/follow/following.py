@@ -13,10 +13,12 @@ from oplogc.follow.acks import Acks
 from oplogc.follow.format import E, StreamFormat
 from oplogc.follow.receiver import Receiver
 from oplogc.follow.state_file import Saver, StateFile
+from oplogc.follow.stream import DisconnectedError
 from oplogc.follow.wake_up import WakeUp, check_no_loop
 from oplogc.http.address import Endpoint, check_proxy
 from oplogc.http.answers import password_problem
 from oplogc.http.backoff import Backoff
+from oplogc.http.token import TokenSource
 from oplogc.wire.errors import OplogError
 from oplogc.wire.events import Checkpoint
 
@@ -60,11 +62,14 @@ class Following(Generic[E]):
         options: FollowOptions,
     ) -> None:
         waits = Backoff(*options.backoff)
-        has_password = any(each.auth is not None for each in endpoints)
+        is_authorized = any(each.auth is not None for each in endpoints)
+        token = next((each.auth for each in endpoints if isinstance(each.auth, TokenSource)), None)
 
         def refused(status: int, detail: str) -> OplogError:
             if status == 401:
-                detail = password_problem(detail, has_password, "password")
+                detail = password_problem(detail, is_authorized, "password", token is not None)
+                if token is not None and token.is_function:
+                    return DisconnectedError(f"{detail} (HTTP 401)")
             return stream_format.refused(status, detail)
 
         self._max_unacked = options.max_unacked

@@ -9,8 +9,9 @@ import httpx
 
 from oplogc.follow.format import E, StreamFormat
 from oplogc.http.address import Endpoint, shown
-from oplogc.http.answers import AGENT, describe, printable, read_answer
+from oplogc.http.answers import AGENT, describe, no_token, printable, read_answer
 from oplogc.http.client import hide_query
+from oplogc.http.token import TokenSource
 from oplogc.wire.errors import OplogError, ProtocolError
 from oplogc.wire.events import Checkpoint
 from oplogc.wire.sse import BlockParser
@@ -120,16 +121,20 @@ async def open_stream(
     timeout: float,
     refused: Callable[[int, str], OplogError],
 ) -> httpx.Response:
-    """Ask for the stream. ``timeout``: seconds until the agent has answered, redirects included.
+    """Ask for the stream, with a fresh token if the endpoint has a function for it.
+
+    ``timeout``: seconds until the agent has answered, redirects included, and until the function
+    has returned.
 
     Raises DisconnectedError, ProtocolError, and the error of ``refused`` for a refusal.
     """
     headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity", "Cache-Control": "no-cache"}
     if last_event_id:
         headers["Last-Event-ID"] = last_event_id
+    auth = await _auth(endpoint, timeout)
     try:
         async with asyncio.timeout(timeout):
-            response = await _ask(client, endpoint, headers)
+            response = await _ask(client, endpoint.url, auth, headers)
             try:
                 await _check(response, refused)
             except BaseException:
@@ -156,12 +161,25 @@ def named_store(response: httpx.Response) -> str | None:
     return store
 
 
+async def _auth(endpoint: Endpoint, timeout: float) -> httpx.Auth | None:
+    """Return the credentials for a connection. Raises DisconnectedError if there is no token."""
+    if not isinstance(endpoint.auth, TokenSource):
+        return endpoint.auth
+    limit = asyncio.timeout(timeout)
+    try:
+        async with limit:
+            return await endpoint.auth.fresh()
+    except Exception as error:
+        late = f"no token within {timeout:g} s"
+        raise DisconnectedError(late if limit.expired() else no_token(error)) from error
+
+
 async def _ask(
-    client: httpx.AsyncClient, endpoint: Endpoint, headers: dict[str, str]
+    client: httpx.AsyncClient, url: httpx.URL, auth: httpx.Auth | None, headers: dict[str, str]
 ) -> httpx.Response:
-    """Follow redirects. The password goes to addresses of the same scheme, host and port only."""
-    request = hide_query(client.build_request("GET", endpoint.url, headers=headers))
-    response = await client.send(request, stream=True, auth=endpoint.auth)
+    """Follow redirects. Credentials go to addresses of the same scheme, host and port only."""
+    request = hide_query(client.build_request("GET", url, headers=headers))
+    response = await client.send(request, stream=True, auth=auth)
     for _ in range(MAX_REDIRECTS):
         following = response.next_request
         if following is None:
@@ -175,7 +193,7 @@ async def _ask(
     if response.next_request is None:
         return response
     await response.aclose()
-    raise ProtocolError(f"{shown(endpoint.url)} redirects without end")
+    raise ProtocolError(f"{shown(url)} redirects without end")
 
 
 def origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from oplogc.http.token import TokenSource
+
 DEFAULT_PORT = 8042
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 
@@ -19,7 +21,7 @@ class Endpoint(NamedTuple):
     """URL of ``/ops`` without user and password, which stand in ``auth``."""
 
     url: httpx.URL
-    auth: httpx.BasicAuth | None
+    auth: httpx.BasicAuth | TokenSource | None
 
 
 def is_udp(url: str) -> bool:
@@ -62,10 +64,10 @@ def agent_urls(url: str | Sequence[str]) -> tuple[str, ...]:
     return urls
 
 
-def base_endpoint(url: str, password: str | None) -> Endpoint:
+def base_endpoint(url: str, password: str | None, token: TokenSource | None = None) -> Endpoint:
     """Return an agent's base address, without ``/ops`` at its end. Raise ValueError.
 
-    ``password`` takes precedence over a password in ``url``.
+    ``password`` takes precedence over a password in ``url``. ``token``: instead of a password.
     """
     try:
         parts = urlsplit(url)
@@ -78,11 +80,12 @@ def base_endpoint(url: str, password: str | None) -> Endpoint:
         raise _no_address(url, "an agent, such as http://localhost:8042")
     path = base.path.rstrip("/").removesuffix("/ops")
     password = password or base.password
-    # Any user name will do.
-    return Endpoint(
-        base.copy_with(userinfo=b"", path=path or "/", fragment=None),
-        httpx.BasicAuth(base.username, password) if password or base.username else None,
-    )
+    auth: httpx.BasicAuth | TokenSource | None = token
+    if password or base.username:  # any user name will do
+        if token is not None:
+            raise ValueError("token and the password of the address exclude each other")
+        auth = httpx.BasicAuth(base.username, password)
+    return Endpoint(base.copy_with(userinfo=b"", path=path or "/", fragment=None), auth)
 
 
 def below(base: Endpoint, path: str) -> Endpoint:
@@ -90,9 +93,9 @@ def below(base: Endpoint, path: str) -> Endpoint:
     return base._replace(url=base.url.copy_with(path=base.url.path.rstrip("/") + path))
 
 
-def ops_endpoint(url: str, password: str | None) -> Endpoint:
+def ops_endpoint(url: str, password: str | None, token: TokenSource | None = None) -> Endpoint:
     """Return ``/ops`` below an agent's base address, see ``base_endpoint``. Raise ValueError."""
-    return below(base_endpoint(url, password), "/ops")
+    return below(base_endpoint(url, password, token), "/ops")
 
 
 def check_consumer_name(name: str) -> str:
@@ -113,6 +116,7 @@ def stream_endpoint(
     types: Sequence[str],
     parents: Sequence[str],
     name: str | None = None,
+    token: TokenSource | None = None,
     *,
     ids: Sequence[str] = (),
     events: Sequence[str] = (),
@@ -127,7 +131,7 @@ def stream_endpoint(
             query[filter_] = [*values, values[0]]
         elif values:
             query[filter_] = ",".join(values)
-    ops, auth = ops_endpoint(url, password)
+    ops, auth = ops_endpoint(url, password, token)
     return Endpoint(ops.copy_merge_params(httpx.QueryParams(query)), auth)
 
 

@@ -41,7 +41,8 @@ class Answer(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
     """Names in lower case. Look-ups in the headers of a real answer ignore case."""
     authorized: bool = False
-    """Whether the request had a password."""
+    """Whether the request had a password or a token."""
+    had_token: bool = False
 
     @property
     def passes(self) -> bool:
@@ -92,19 +93,27 @@ async def read_answer(response: httpx.Response, max_bytes: int = MAX_BODY_BYTES)
         shown(target.url) if target is not None else "",
         response.headers,
         "authorization" in response.request.headers,
+        response.request.headers.get("authorization", "").startswith("Bearer "),
     )
 
 
-def password_problem(detail: str, authorized: bool, option: str) -> str:
+def password_problem(detail: str, authorized: bool, option: str, had_token: bool = False) -> str:
     """Return a sentence for a 401.
 
-    ``detail``: the agent's sentence. ``authorized``: whether the request had a password.
-    ``option``: name of the option for it.
+    ``detail``: the agent's sentence. ``authorized``: whether the request had a password or a token.
+    ``option``: name of the option for a password. ``had_token``: whether it had a token.
     """
     advice = f"wrong password: look at {option}"
-    if not authorized:
+    if had_token:
+        advice = "the token was refused: look at token"
+    elif not authorized:
         advice = f"the agent needs a password: give {option}"
     return f"{advice}; the agent says: {detail}"
+
+
+def no_token(error: Exception) -> str:
+    """Return why a token function gave no token."""
+    return printable(f"no token: {type(error).__name__}: {error}"[:_MAX_DETAIL])
 
 
 def describe(error: httpx.RequestError, server: str = "") -> str:

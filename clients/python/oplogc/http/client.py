@@ -11,6 +11,7 @@ import httpx
 
 from oplogc.http.address import Endpoint
 from oplogc.http.answers import MAX_BODY_BYTES, Answer, describe, read_answer
+from oplogc.http.token import Bearer, TokenSource
 from oplogc.wire.errors import OplogError
 
 _LOOK_AT = "look at proxy=, HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR"
@@ -78,19 +79,54 @@ class Http:
         self._server = server
         self._options = options
         self._client: httpx.AsyncClient | None = None
+        self._getting_token = asyncio.Lock()
 
     async def ask(
         self, method: str, to: Endpoint, content: bytes | None, headers: dict[str, str]
     ) -> Answer | NoAnswer:
-        """Send a request once. Raises no error: errors would end the task of the caller."""
+        """Send a request once. After a 401 send it again with a fresh token of a function.
+
+        Raises only errors of a token function: others would end the task of the caller.
+        """
+        if not isinstance(to.auth, TokenSource):
+            return await self._send(method, to.url, to.auth, content, headers)
+        if (token := await self._token(to.auth)) is None:
+            return self._no_token()
+        answer = await self._send(method, to.url, token, content, headers)
+        if to.auth.is_function and isinstance(answer, Answer) and answer.status == 401:
+            if (token := await self._token(to.auth, refused=token)) is None:
+                return self._no_token()
+            answer = await self._send(method, to.url, token, content, headers)
+        return answer
+
+    async def _token(self, source: TokenSource, refused: Bearer | None = None) -> Bearer | None:
+        """Return a token for a request, None if it takes too long. Raises the function's errors."""
+        limit = asyncio.timeout(self._timeout)
+        try:
+            async with limit, self._getting_token:  # requests at the same time share a fresh token
+                return await source.current(refused)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return None
+
+    def _no_token(self) -> NoAnswer:
+        return NoAnswer(f"no token within {self._timeout:g} s", False)
+
+    async def _send(
+        self,
+        method: str,
+        url: httpx.URL,
+        auth: httpx.Auth | None,
+        content: bytes | None,
+        headers: dict[str, str],
+    ) -> Answer | NoAnswer:
         try:
             if self._client is None:
                 self._client = http_client(self._proxy, **self._options)
             async with asyncio.timeout(self._timeout):
-                request = self._client.build_request(
-                    method, to.url, content=content, headers=headers
-                )
-                response = await self._client.send(hide_query(request), stream=True, auth=to.auth)
+                request = self._client.build_request(method, url, content=content, headers=headers)
+                response = await self._client.send(hide_query(request), stream=True, auth=auth)
                 try:
                     return await read_answer(response, self._max_body_bytes)
                 finally:

@@ -6,6 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 from oplogc.http.address import Endpoint, check_proxy, is_udp, ops_endpoint
 from oplogc.http.backoff import BACKOFF, Backoff
+from oplogc.http.token import Token, token_source
 from oplogc.producers.outbox import OVERFLOWS, Counters, OperationOutbox, Overflow
 
 CLOSED = "the producer is closed"
@@ -53,6 +54,7 @@ class ProducerBase(Generic[W]):
         url: str = "udp://localhost:8042",
         *,
         password: str | None = None,
+        token: Token | None = None,
         proxy: str | None = None,
         timeout: float = 30.0,
         batch_size: int = 1000,
@@ -65,7 +67,10 @@ class ProducerBase(Generic[W]):
         """``url``: ``udp://host:8042`` or ``http://host:8042``. The rest is for HTTP only.
 
         - ``password``: the agent's ingest password. User and password of the URL count, too.
-          ``proxy``: the URL of an HTTP proxy. None: the environment's.
+        - ``token``: instead of a password. Or a function, plain or async, that returns a fresh
+          token. It is called before the first request, and again if the agent refuses its token
+          (401). If it fails, the operations wait and are tried again.
+        - ``proxy``: the URL of an HTTP proxy. None: the environment's.
         - ``timeout``: seconds for a request in total. ``batch_size``: operations in a request at
           most.
         - ``max_buffered``, ``max_buffered_bytes``: limits of the buffer. ``overflow``: policy of
@@ -82,7 +87,7 @@ class ProducerBase(Generic[W]):
             self._way = self._udp(url)
             return
         options = ProducerOptions(
-            ops_endpoint(url, password),
+            ops_endpoint(url, password, token_source(token, password=password)),
             proxy,
             timeout,
             batch_size,

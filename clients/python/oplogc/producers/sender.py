@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from oplogc.http.answers import AGENT, password_problem
+from oplogc.http.answers import AGENT, no_token, password_problem
 from oplogc.http.client import Http, NoAnswer
 from oplogc.producers.options import CLOSED, ProducerOptions
 from oplogc.producers.outbox import Counters
@@ -88,14 +88,19 @@ class HttpWay:
             await self._http.aclose()
 
     async def _post(self, batch: list[bytes]) -> Verdict:
+        to = self._options.endpoint
         try:
-            to = self._options.endpoint
             answer = await self._http.ask("POST", to, b"\n".join(batch), _HEADERS)
+        except Exception as error:
+            return Later(no_token(error))
+        try:
             if isinstance(answer, NoAnswer):
                 return Later(answer.reason)
             verdict = judge(answer, len(batch))
             if isinstance(verdict, Later) and verdict.status == 401:
-                reason = password_problem(verdict.reason, answer.authorized, "password")
+                reason = password_problem(
+                    verdict.reason, answer.authorized, "password", answer.had_token
+                )
                 return dataclasses.replace(verdict, reason=reason)
             return verdict
         except Exception as error:

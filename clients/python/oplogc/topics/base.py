@@ -7,6 +7,7 @@ from typing import Self
 
 from oplogc.http.address import agent_urls
 from oplogc.http.backoff import BACKOFF
+from oplogc.http.token import Token
 from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation
 from oplogc.topics.consumer import TopicConsumer
@@ -19,6 +20,7 @@ class TopicsBase:
         *,
         password: str | None = None,
         ingest_password: str | None = None,
+        token: Token | None = None,
         proxy: str | None = None,
         timeout: float = 30.0,
         retry_for: float = 60.0,
@@ -32,7 +34,12 @@ class TopicsBase:
 
         - ``password``: for reading. It overrides user and password of the URL.
           ``ingest_password``: for publishing, creating, changing, deleting and transactions. None:
-          the same. ``proxy``: URL of an HTTP proxy. None: the environment's.
+          the same.
+        - ``token``: instead of passwords. Or a function, plain or async, that returns a fresh
+          token. It is called before the first request, again if an agent refuses its token (401),
+          and before each connection of a stream. A request raises its errors. A plain function
+          holds up other requests.
+        - ``proxy``: URL of an HTTP proxy. None: the environment's.
         - ``timeout``: seconds for one attempt in total. ``retry_for``: seconds for all attempts of
           a call. ``backoff``: seconds between attempts, the first and the longest. They double,
           with jitter. A ``Retry-After`` of the agent is heeded.
@@ -52,6 +59,7 @@ class TopicsBase:
             batch_size,
             max_buffered,
             max_buffered_bytes,
+            token,
         )
         self._begin()
 
@@ -89,6 +97,7 @@ class TopicsBase:
             name=name,
             state_file=state_file,
             password=options.password,
+            token=options.token,
             proxy=options.proxy,
             timeout=options.timeout,
             heartbeat_timeout=heartbeat_timeout,

@@ -10,6 +10,7 @@ from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
 from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below, stream_query
 from oplogc.http.backoff import BACKOFF
+from oplogc.http.token import Token, TokenSource, token_source
 from oplogc.topics.calls.topics import READ_COMMITTED, Isolation, check_isolation, refused
 from oplogc.topics.messages.message import ID, ReceivedMessage, decode
 from oplogc.topics.messages.names import OPLOG, TopicName, topic_name
@@ -59,6 +60,7 @@ class TopicConsumer(Following[TopicEvent]):
         name: str | None = None,
         state_file: str | Path | None = None,
         password: str | None = None,
+        token: Token | None = None,
         proxy: str | None = None,
         timeout: float = 10.0,
         heartbeat_timeout: float = 40.0,
@@ -69,7 +71,8 @@ class TopicConsumer(Following[TopicEvent]):
         followed = topic_name(topic)
         # Older agents read uncommitted by default.
         query = stream_query(name) | {"isolation": check_isolation(isolation)}
-        endpoints = [_stream(each, followed, password, query) for each in agent_urls(url)]
+        source = token_source(token, password=password)
+        endpoints = [_stream(each, followed, password, source, query) for each in agent_urls(url)]
         positions = _OPLOG_POSITION if followed == OPLOG else _POSITION
         stored = isolation if followed != OPLOG and isolation == READ_COMMITTED else ""
         options = FollowOptions(
@@ -114,8 +117,14 @@ def is_known(block: Block) -> bool:
     return block.event in ("message", "reset", "live", *EVENTS) or not (block.event or block.data)
 
 
-def _stream(url: str, topic: TopicName, password: str | None, query: dict[str, str]) -> Endpoint:
-    endpoint = below(base_endpoint(url, password), f"{topic.path}/stream")
+def _stream(
+    url: str,
+    topic: TopicName,
+    password: str | None,
+    token: TokenSource | None,
+    query: dict[str, str],
+) -> Endpoint:
+    endpoint = below(base_endpoint(url, password, token), f"{topic.path}/stream")
     return endpoint._replace(url=endpoint.url.copy_merge_params(query))
 
 

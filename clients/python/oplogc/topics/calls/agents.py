@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from oplogc.http.address import Endpoint, base_endpoint, below, check_proxy, shown
-from oplogc.http.answers import AGENT, Answer
+from oplogc.http.answers import AGENT, Answer, no_token
 from oplogc.http.backoff import BACKOFF, Backoff
 from oplogc.http.client import Http, NoAnswer
+from oplogc.http.token import Token, token_source
 from oplogc.topics.calls.call import Call
 from oplogc.topics.calls.transactions import refusal
 from oplogc.wire.errors import UnavailableError
@@ -35,6 +36,7 @@ class ClientOptions:
     batch_size: int = 1000
     max_buffered: int = 100_000
     max_buffered_bytes: int = 64 * 1024 * 1024
+    token: Token | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_proxy(self.proxy)
@@ -51,8 +53,11 @@ class Agents:
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         writing = options.ingest_password or options.password
-        self._reading = [base_endpoint(url, options.password) for url in options.urls]
-        self._writing = [base_endpoint(url, writing) for url in options.urls]
+        token = token_source(
+            options.token, password=options.password, ingest_password=options.ingest_password
+        )
+        self._reading = [base_endpoint(url, options.password, token) for url in options.urls]
+        self._writing = [base_endpoint(url, writing, token) for url in options.urls]
         self._http = Http(options.proxy, options.timeout, _MAX_ANSWER_BYTES, AGENT)
         self._current = 0
 
@@ -66,7 +71,8 @@ class Agents:
         """Send a request once. Return the answer, and the address asked.
 
         If the agent is unreachable or busy, the next request goes to the next agent. ``until``:
-        ``time.monotonic()`` after which the answer is not awaited.
+        ``time.monotonic()`` after which the answer is not awaited. Raises the errors of a token
+        function, as all requests do.
         """
         agent = self._current
         to = below((self._writing if call.writes else self._reading)[agent], call.path)
@@ -74,10 +80,13 @@ class Agents:
             to = to._replace(url=to.url.copy_merge_params(call.query))
         headers = {**HEADERS, **call.headers}
         answer: Answer | NoAnswer
+        limit = asyncio.timeout(None if until is None else until - time.monotonic())
         try:
-            async with asyncio.timeout(None if until is None else until - time.monotonic()):
+            async with limit:
                 answer = await self._http.ask(call.method, to, call.body, headers)
         except TimeoutError:
+            if not limit.expired():
+                raise
             answer = NoAnswer("no answer in time")
         is_away = isinstance(answer, NoAnswer) or answer.passes
         if self._current == agent and is_away:
@@ -127,7 +136,12 @@ class Agents:
         lost = False
         logged = ""
         while True:
-            answer, to = await self.ask_once(call, until)
+            try:
+                answer, to = await self.ask_once(call, until)
+            except Exception as error:  # of a token function
+                if lost:
+                    raise UnavailableError(no_token(error)) from error
+                raise
             if isinstance(answer, NoAnswer):
                 lost |= answer.sent
                 reason = answer.reason

@@ -170,7 +170,8 @@ def refusal(call: Call[Any], answer: Answer) -> OplogError | None:
         return TopicAlreadyExists(status, answer.detail())
     if status == 401:
         option = "ingest_password" if call.writes else "password"
-        return refused(status, password_problem(answer.detail(), answer.authorized, option))
+        problem = password_problem(answer.detail(), answer.authorized, option, answer.had_token)
+        return refused(status, problem)
     return refused(status, answer.detail())
 
 

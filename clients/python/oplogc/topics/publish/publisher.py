@@ -99,9 +99,13 @@ class MessagePublisher:
         try:
             while messages := queue.batch():
                 call = topics.publish(name, messages)
-                async with self._slots:
-                    answer, sent = await self._agents.ask_each(call)
-                pause = self._apply(call, queue, answer, sent)
+                try:
+                    async with self._slots:
+                        answer, sent = await self._agents.ask_each(call)
+                except Exception as error:  # of a token function
+                    pause = queue.refused(error)
+                else:
+                    pause = self._apply(call, queue, answer, sent)
                 self._changes.notify()
                 await self._pause(queue, pause)
         finally:

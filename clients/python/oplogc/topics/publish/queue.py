@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from oplogc.http.backoff import Backoff
 from oplogc.topics.messages.batch import BATCH_BYTES
 from oplogc.topics.publish.publication import Publication, fail, is_wanted
-from oplogc.wire.errors import BadRequestError, OplogError, TopicNotFound, UnavailableError
+from oplogc.wire.errors import BadRequestError, TopicNotFound, UnavailableError
 
 _NAMED = re.compile(r"messages\[([0-9]{1,9})\]")
 logger = logging.getLogger("oplogc")
@@ -56,7 +56,7 @@ class PublishQueue:
         self._batch: list[Publication] = []
         self.trouble = ""
         """Why the batch in flight is not delivered yet."""
-        self.refusal: OplogError | None = None
+        self.refusal: Exception | None = None
         """The refusal for which messages without ``until`` wait."""
         self._logged_rejection = ""
 
@@ -99,8 +99,8 @@ class PublishQueue:
             logger.info("messages for %s are delivered again", self._topic)
         self._recovered()
 
-    def refused(self, error: OplogError) -> float:
-        """Apply a refusal. Return the seconds until the next request."""
+    def refused(self, error: Exception) -> float:
+        """Apply a refusal, or a token function's error. Return seconds until the next request."""
         if isinstance(error, BadRequestError):
             return self._bad(error)
         keep = not isinstance(error, TopicNotFound)
@@ -177,7 +177,7 @@ class PublishQueue:
             left -= len(each.messages)
         return None
 
-    def _reject(self, publication: Publication, error: OplogError) -> None:
+    def _reject(self, publication: Publication, error: Exception) -> None:
         if publication.until is None and self._logged_rejection != str(error):  # once an episode
             self._logged_rejection = str(error)
             logger.warning("messages for %s are lost: %s", self._topic, error)

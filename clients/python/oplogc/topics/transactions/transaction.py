@@ -219,7 +219,7 @@ class AsyncTransaction:
                 self._waiting.popleft()
             try:
                 await self._agents.fetch(calls.write(self.id, batch), self._until, first)
-            except OplogError as error:
+            except Exception as error:  # also of a token function
                 self._fail(self._not_committed(str(error), error))
                 return
             first += len(batch)
@@ -228,11 +228,11 @@ class AsyncTransaction:
 
     async def _commit(self) -> None:
         call = calls.commit(self.id, len(self._futures))
-        lost = True
+        lost = False
         until = max(self._until, time.monotonic()) + self._agents.options.retry_for
         try:
             answer, lost = await self._agents.ask(call, until)
-            error = calls.refusal(call, answer)
+            error: Exception | None = calls.refusal(call, answer)
             if error is None:
                 lost = True
                 self._committed = call.read(answer)
@@ -242,7 +242,7 @@ class AsyncTransaction:
             return self._fail(repeated)
         except UnavailableError as unavailable:
             error, lost = unavailable, unavailable.lost
-        except OplogError as no_agent:
+        except Exception as no_agent:  # or an error of a token function
             error = no_agent
         if self._committed is not None:
             for future, id_ in zip(self._futures, self._committed.records, strict=True):
@@ -268,7 +268,7 @@ class AsyncTransaction:
         until = time.monotonic() + min(ABORT_SECONDS, self._agents.options.retry_for)
         try:
             await self._agents.confirmed(calls.abort(self.id), until)
-        except OplogError as error:
+        except Exception as error:  # also of a token function
             logger.warning(
                 "transaction %s is not aborted before its time is over: %s", self.id, error
             )
