@@ -51,7 +51,7 @@ func main() {
 	options := oplog.ConsumerOptions{
 		Types: names("types", *types), Parents: names("parents", *parents), Start: *start, Name: *name,
 		Password: password, TokenFunc: token,
-		Timeout:  *timeout, HeartbeatTimeout: *heartbeat, Backoff: *backoff,
+		Timeout: *timeout, HeartbeatTimeout: *heartbeat, Backoff: *backoff,
 	}
 	// Without the state file an error is a mistake in the command line.
 	if _, err := oplog.NewConsumer(*url, options); err != nil {
