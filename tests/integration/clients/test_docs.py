@@ -14,6 +14,7 @@ import pytest
 
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.clients.restart import agent_on
+from tests.kits.clients.tokens import Issuer
 from tests.kits.documents import pages, strict
 from tests.kits.paths import ROOT
 from tests.kits.processes import forked
@@ -133,14 +134,20 @@ def test_the_snippets_of_a_page_run_and_again_after_the_agent_was_restarted(
     assert language in {each.language for each in shown}
     # All other consumers would replicate what this one sends.
     large = [each for each in shown if MANY in each.code]
+    closed = [each for each in shown if "token" in each.code and each.language != "sh"]
     with Commands(tmp_path / "bin", commands):
-        for name, some in (("few", [each for each in shown if each not in large]), ("many", large)):
+        for name, some in (
+            ("few", [each for each in shown if each not in large + closed]),
+            ("many", large),
+        ):
             if not some:
                 continue
             with agent_with_videos(tmp_path / name) as restarted:
                 play_all(restarted, tmp_path, some)
                 restarted.restart()
                 play_all(restarted, tmp_path, some)
+        for snippet in closed:
+            play_with_token(tmp_path, snippet)
 
 
 def play_all(restarted: Restarted, folder: Path, shown: list[Snippet]) -> None:
@@ -149,13 +156,21 @@ def play_all(restarted: Restarted, folder: Path, shown: list[Snippet]) -> None:
         mine.mkdir(exist_ok=True)
         if not (mine / "clients").exists():
             (mine / "clients").symlink_to(CLIENTS)
-        play(restarted, mine, snippet)
+        play(restarted.port, mine, snippet)
 
 
-def play(restarted: Restarted, folder: Path, snippet: Snippet) -> None:
-    here = snippet._replace(
-        code=snippet.code.replace("localhost:8042", f"127.0.0.1:{restarted.port}")
-    )
+def play_with_token(folder: Path, snippet: Snippet) -> None:
+    """Run a snippet that reads the file ``token``, with an agent that refuses all without one."""
+    mine = folder / f"{snippet.line}"
+    mine.mkdir()
+    issuer = Issuer(mine)
+    (mine / "token").write_text(issuer.token())
+    with issuer.agent() as agent:
+        play(agent.port, mine, snippet)
+
+
+def play(port: int, folder: Path, snippet: Snippet) -> None:
+    here = snippet._replace(code=snippet.code.replace("localhost:8042", f"127.0.0.1:{port}"))
     path = f"{folder.parent / 'bin'}{os.pathsep}{os.environ['PATH']}"
     run = forked.run if snippet.language == "python" else subprocess.run
     done = run(
