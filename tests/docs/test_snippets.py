@@ -42,6 +42,10 @@ ELSEWHERE = {
         ("sh", "yaml"), "tests/integration/spark/pipe/test_command.py"
     ),
     "docs/internals/design.md": {"": "tests/docs/test_layers.py"},
+    "docs/reference/rights.md": {
+        **dict.fromkeys(("toml", "json"), "tests/unit/access/test_docs.py"),
+        "sh": "tests/contract/wire/flags/test_jwt.py",
+    },
     "docs/reference/ingest.md": {"json": "tests/docs/test_docs.py"},
     "docs/reference/passwords.md": {
         "sh": "tests/docs/test_docs.py",

@@ -9,9 +9,11 @@ from starlette.requests import Request
 from oplogd.model.event_id import Mark, format_id
 from oplogd.store import Store
 from oplogd.store.objects import ObjectsPage, ObjectState, Selection
-from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import Framer
-from oplogd.web.access.authentication import ReadAuthenticator
+from oplogd.web.access.caller import Caller
+from oplogd.web.access.right_bodies import right_of
+from oplogd.web.access.rights import READ_ALL
+from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.http.cursors import NEXT, cursor
 from oplogd.web.http.problem import Problem
 from oplogd.web.oplog.objects import POSITION, Objects
@@ -23,11 +25,13 @@ HEAD = Mark(7, 1_700_000_000_123)
 class _Readers:
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.right = READ_ALL
 
-    def require(self, request: Request) -> None:
+    async def caller(self, request: Request) -> Caller:
         self.asked.append(request.url.path)
         if request.url.path.endswith("/secret"):
             raise Problem(401, "no")
+        return Caller("user:ada", self.right)
 
 
 class _Bounds:
@@ -48,6 +52,7 @@ class _Store:
         self.calls: list[str] = []
         self.limits: list[int] = []
         self.passes = True
+        self.hidden: set[str] = set()
         self.objects = self
 
     async def checkpoint(self) -> Mark:
@@ -64,7 +69,8 @@ class _Store:
         self.limits.append(limit)
         past = [state for state in self.states if state.key > after]
         found, rest = past[:limit], past[limit:]
-        return ObjectsPage(found if self.passes else [], found[-1].key if rest else None)
+        passing = [each for each in found if self.passes and each.key not in self.hidden]
+        return ObjectsPage(passing, found[-1].key if rest else None)
 
     async def find(self, type_: str, id_: str) -> ObjectState | None:
         self.calls.append("find")
@@ -115,16 +121,27 @@ async def test_an_object_is_read_behind_the_checkpoint() -> None:
         await answers.objects.find(_request("/x", type="video", id="9"))
 
 
-async def test_an_object_outside_of_the_filter_of_its_reader_is_not_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_object_outside_of_the_right_of_its_reader_is_not_there() -> None:
     answers = _Answers(_Store(5))
     request = _request("/x", type="video", id="00003")
     assert (await answers.objects.find(request)).status_code == 200
-    others = Filter(parents=frozenset({"y"}))
-    monkeypatch.setattr(answers.objects, "_filter", lambda *_: others)
+    answers.readers.right = right_of({"parents": ["y"]})
     with pytest.raises(Problem, match=r"^there is no such object$"):
         await answers.objects.find(request)
+
+
+async def test_the_cursor_of_a_narrow_reader_names_only_objects_that_it_sees() -> None:
+    store = _Store(25_000)
+    seen = ["video/00007", "video/22000", "video/24000"]
+    store.hidden = {state.key for state in store.states} - set(seen)
+    answers = _Answers(store)
+    count, after, position = await answers.page("limit=2")
+    assert count == 1
+    assert after not in (None, *(cursor([position, key]) for key in seen)), "a bounded look"
+    answers.readers.right = right_of({"parents": ["x"]})
+    place = cursor([position, seen[1]])
+    assert await answers.page("limit=2") == (2, place, position)
+    assert await answers.page(f"limit=2&after={place}") == (1, None, position)
 
 
 async def test_nothing_is_read_for_who_may_not_read() -> None:

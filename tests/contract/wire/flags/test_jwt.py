@@ -1,6 +1,7 @@
 """Tokens that an application signs itself, and tokens narrowed by POST /token."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.kits.contract.wire import (
     said,
     wait_until,
 )
+from tests.kits.paths import ROOT
 from tests.kits.sse.heads import pairs_of
 
 store_kind = kinds_of_store(EACH_DRIVER)
@@ -250,6 +252,15 @@ def test_a_token_is_narrowed_to_what_its_maker_has_and_asks_for(house: House) ->
     own = house.get_token(None, basic(READER))["token"]
     assert house.ask("GET", "/v1/namespaces", None, bearer(own)).status == 200
     assert house.ask("POST", "/ops", body, bearer(own)).status == 401
+
+
+@on_one_store
+def test_the_request_for_a_token_in_the_reference_is_answered(house: House) -> None:
+    text = (ROOT / "docs/reference/rights.md").read_text(encoding="utf-8")
+    body = re.search(r"curl -X POST -u :secret [^\n]* -d '([^']+)' \S+/token\n", text)
+    assert body is not None
+    reply = house.get_token(json.loads(body[1]), basic(READER))
+    assert (reply["seconds"], reply["right"]["parents"]) == (600, ["user/ada"])
 
 
 @on_one_store

@@ -77,6 +77,8 @@ STREAM = {"Accept": "text/event-stream"}
 ROWS: dict[str, Row] = {
     "GET /": Row(200, 403, headers=STREAM),
     "GET /ops": Row(200, 403, headers=STREAM),
+    "GET /objects": Row(200, 403),
+    "GET /objects/{type}/{id}": Row(404, 403, path="/objects/thing/none"),
     "POST /": Row(204, 403, body=OPERATION),
     "POST /ops": Row(204, 403, body=OPERATION),
     f"PUT {TOPIC}": topic("", 409, 403, 409, body={}),
