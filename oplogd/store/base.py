@@ -17,11 +17,17 @@ from oplogd.store.topics import Topics
 from oplogd.store.transactions import Transactions
 
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
+SECRET_BYTES = 32
 
 
 def sound_identity(found: object) -> str | None:
     """Return the identity found in a store. None: it is damaged."""
     return found if isinstance(found, str) and _IDENTITY.fullmatch(found) else None
+
+
+def sound_secret(found: object) -> bytes | None:
+    """Return the secret found in a store. None: it is damaged."""
+    return found if isinstance(found, bytes) and len(found) == SECRET_BYTES else None
 
 
 def decode_stored(text: str) -> Data:
@@ -154,6 +160,14 @@ class Store(Protocol):
         """32 hexadecimal digits, made once and saved in the store. A backup has the same.
 
         None: the store has not opened yet, or its identity is damaged.
+        """
+
+    @property
+    def secret(self) -> bytes | None:
+        """32 random bytes, made once and saved in the store, for keys that sign. Never shown.
+
+        All agents on a store have the same. So has a backup, and a new epoch. None: the store has
+        not opened yet, or its secret is damaged.
         """
 
     async def open(self) -> None: ...

@@ -120,6 +120,10 @@ class MongoStore:
     def identity(self) -> str | None:
         return self.setup.identity
 
+    @property
+    def secret(self) -> bytes | None:
+        return self.setup.secret
+
     async def open(self) -> None:
         """Wait until the log is set up, at most five seconds; then continue in the background.
 

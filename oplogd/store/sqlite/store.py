@@ -80,6 +80,7 @@ class SqliteStore:
     ) -> None:
         self._path = path
         self.identity: str | None = None
+        self.secret: bytes | None = None
         self._values = (max_bytes, new_bytes, topic_ttl, topics_max_bytes)
         self.clock = GuardedClock(clock)
         self._clock = dataclasses.replace(clock, now_ms=self.clock.now_ms)
@@ -238,11 +239,11 @@ class SqliteStore:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         log.prepare(db, self._path, self.clock, *self._values)
-        self.identity = log.read_identity(db)
+        self.identity, self.secret = log.read_identity(db), log.read_secret(db)
 
     def _replaced(self, db: sqlite3.Connection, path: Path) -> None:
         log.record_replacement(db, path)
-        self.identity = log.read_identity(db)
+        self.identity, self.secret = log.read_identity(db), log.read_secret(db)
 
     def _wake(self) -> None:
         """Let the followers of the log and of the topics look for entries. Called in a thread."""

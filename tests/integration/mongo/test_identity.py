@@ -1,14 +1,15 @@
-"""The identity of a store in MongoDB: late, damaged, gone, made by many at once."""
+"""Identity and secret of a store in MongoDB: late, damaged, gone, made by many at once."""
 
 import asyncio
 from pathlib import Path
 
+import pytest
 from pymongo import AsyncMongoClient
 from pymongo.database import Database
 
 from oplogd.store.mongo import Timing
 from oplogd.store.mongo.link.layout import IDENTITY, META, Document
-from oplogd.store.mongo.setup.take_over import read_identity
+from oplogd.store.mongo.setup.take_over import read_own
 from tests.integration.mongo.test_failures import AWAY
 from tests.kits.agents.agent import DEADLINE, Agent
 from tests.kits.clock.waiting import attempts
@@ -41,13 +42,33 @@ def test_an_agent_names_its_store_as_soon_as_it_has_reached_mongodb(
             assert agent.status()["store"] == {"kind": "mongodb", "identity": named}
 
 
-async def test_many_that_make_the_identity_at_once_get_the_same(plain_url: str) -> None:
+@pytest.mark.parametrize("has_identity", [False, True])
+async def test_many_that_make_identity_and_secret_at_once_get_the_same(
+    plain_url: str, has_identity: bool
+) -> None:
+    """An agent of the version before has made the identity alone."""
     async with AsyncMongoClient[Document](plain_url) as client:
         for round_ in range(10):
             meta = client.get_default_database()[f"{META}{round_}"]
-            found = await asyncio.gather(*(read_identity(meta) for _ in range(8)))
+            if has_identity:
+                await meta.insert_one({"_id": IDENTITY, "identity": "a" * 32})
+            found = await asyncio.gather(*(read_own(meta) for _ in range(8)))
             assert len(set(found)) == 1
-            assert found[0] is not None
+            ((identity, secret), *_) = found
+            assert identity is not None
+            assert (identity == "a" * 32) == has_identity
+            assert secret is not None
+            row = await meta.find_one({"_id": IDENTITY})
+            assert row == {"_id": IDENTITY, "identity": identity, "secret": secret}
+
+
+async def test_a_damaged_secret_is_not_used(plain_url: str) -> None:
+    async with AsyncMongoClient[Document](plain_url) as client:
+        meta = client.get_default_database()[META]
+        identity, _ = await read_own(meta)
+        for damaged in (None, b"", b"x" * 31, "x" * 32, 1):
+            await meta.update_one({"_id": IDENTITY}, {"$set": {"secret": damaged}})
+            assert await read_own(meta) == (identity, None)
 
 
 async def test_an_identity_that_is_damaged_or_gone_is_noticed_while_the_store_is_open(
@@ -74,3 +95,18 @@ async def test_an_identity_that_is_damaged_or_gone_is_noticed_while_the_store_is
     row = meta.find_one({"_id": IDENTITY})
     assert row is not None
     await until(row["identity"])
+
+
+async def test_an_older_agent_that_makes_the_identity_gets_a_secret_of_this_one(
+    plain_url: str, make_store: MakeStore, database: Database[Document]
+) -> None:
+    store = make_store(plain_url, "plain", timing=SOON)
+    await store.open()
+    identity, secret = store.identity, store.secret
+    assert secret is not None
+    database[META].update_one({"_id": IDENTITY}, {"$unset": {"secret": ""}})
+    async with asyncio.timeout(DEADLINE):
+        while store.secret == secret:
+            await asyncio.sleep(0.01)
+    row = database[META].find_one({"_id": IDENTITY})
+    assert row == {"_id": IDENTITY, "identity": identity, "secret": store.secret}

@@ -53,7 +53,7 @@ LEASE = f"{LOG}:lease"
 # The row of the guarded time in ``oplog_meta``: the members of ``Saved``.
 CLOCK = f"{LOG}:clock"
 
-# The document ``{identity}`` in ``oplog_meta``.
+# The document ``{identity, secret}`` in ``oplog_meta``.
 IDENTITY = f"{LOG}:store"
 
 # The unique index on ``n``. Only the holder of the lease creates it. A log without it must not be

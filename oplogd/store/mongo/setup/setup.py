@@ -18,7 +18,7 @@ from oplogd.store.mongo.link.timing import LONG_SECONDS
 from oplogd.store.mongo.log.log import LOST_STATES, Log, LogRow
 from oplogd.store.mongo.setup.repair import SET_ASIDE_PREFIX, WITHOUT_INDEX_PREFIX, Repair
 from oplogd.store.mongo.setup.states import StatesKeeper, date_states
-from oplogd.store.mongo.setup.take_over import create_row, read_identity, set_first_log_aside
+from oplogd.store.mongo.setup.take_over import create_row, read_own, set_first_log_aside
 from oplogd.store.mongo.topics.setup import TopicsSetup
 
 DEFAULT_CAP_BYTES = 256 * 1024 * 1024
@@ -37,8 +37,8 @@ logger = logging.getLogger("oplogd.store")
 class Setup:
     """See ``MongoStore`` for the parameters. The constructor raises StoreFlagError.
 
-    ``warnings``: problems for a person, each under a key for its kind. ``identity``: see ``Store``.
-    The last ``check`` or ``keep`` has read it.
+    ``warnings``: problems for a person, each under a key for its kind. ``identity`` and ``secret``:
+    see ``Store``. The last ``check`` or ``keep`` has read them.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Setup:
         self._states = StatesKeeper(link)
         self.warnings: dict[str, str] = {}
         self.identity: str | None = None
+        self.secret: bytes | None = None
         if kind == "capped" and max_bytes is not None and max_bytes < LEAST_CAPPED_BYTES:
             raise StoreFlagError(
                 "--capped-collection-size: a capped collection needs at least"
@@ -67,7 +68,7 @@ class Setup:
             )
 
     async def check(self) -> bool:
-        """Return whether the log is set up. Change nothing but a missing identity.
+        """Return whether the log is set up. Change nothing but a missing identity or secret.
 
         Raises StoreError for a collection of the wrong kind.
         """
@@ -81,7 +82,7 @@ class Setup:
             return False
         if self._topics is not None:
             await self._topics.apply()
-        self.identity = await read_identity(self._link.meta)
+        self.identity, self.secret = await read_own(self._link.meta)
         return True
 
     async def keep(self, hold: HoldLease) -> bool:
@@ -115,7 +116,7 @@ class Setup:
         self._warn_lost_states(await self._link.meta.find_one({"_id": LOG}, {"states_lost": 1}))
         if self._topics is not None:
             is_whole &= await self._topics.keep(hold)
-        self.identity = await read_identity(self._link.meta)
+        self.identity, self.secret = await read_own(self._link.meta)
         return is_whole
 
     async def look_for_first_server(self) -> None:

@@ -1,4 +1,4 @@
-"""Taking over a database: a new one, or the first server's. Its identity."""
+"""Taking over a database: a new one, or the first server's. Its identity and secret."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError
 
 from oplogd.errors import StoreUnavailableError
-from oplogd.store.base import sound_identity
+from oplogd.store.base import SECRET_BYTES, sound_identity, sound_secret
 from oplogd.store.mongo.link.damage import offset_of
 from oplogd.store.mongo.link.errors import translating
 from oplogd.store.mongo.link.layout import FIRST_SERVERS_LOG, IDENTITY, LOG, Document
@@ -61,22 +61,35 @@ async def create_row(link: Link, max_bytes: int) -> None:
         await link.meta.insert_one(row)
 
 
-async def read_identity(meta: AsyncCollection[Document]) -> str | None:
-    """Return the identity. Make it if the store has none: all agents then get the same one.
+async def read_own(meta: AsyncCollection[Document]) -> tuple[str | None, bytes | None]:
+    """Return identity and secret. Make what the store lacks: all agents then get the same ones.
 
-    A majority has it when this returns. None: the document is damaged.
+    A majority has them when this returns. None: it is damaged.
     """
     chosen = {"_id": IDENTITY}
     found = await meta.find_one(chosen)
     if found is None:
-        made = {"$setOnInsert": {"identity": secrets.token_hex(16)}}
-        try:
-            found = await meta.find_one_and_update(
-                chosen, made, upsert=True, return_document=ReturnDocument.AFTER
-            )
-        except DuplicateKeyError:  # another agent was faster
-            found = await meta.find_one(chosen)
-    return sound_identity(found and found.get("identity"))
+        made = {"identity": secrets.token_hex(16), "secret": secrets.token_bytes(SECRET_BYTES)}
+        found = await _change(meta, chosen, {"$setOnInsert": made}, upsert=True)
+    if found is not None and "secret" not in found:  # of an agent of a version before
+        lacking = {**chosen, "secret": {"$exists": False}}
+        found = await _change(
+            meta, lacking, {"$set": {"secret": secrets.token_bytes(SECRET_BYTES)}}
+        )
+    found = found or {}
+    return sound_identity(found.get("identity")), sound_secret(found.get("secret"))
+
+
+async def _change(
+    meta: AsyncCollection[Document], chosen: Document, change: Document, *, upsert: bool = False
+) -> Document | None:
+    """Change the document of the identity. Return it, also if another agent was faster."""
+    found: Document | None = None
+    with contextlib.suppress(DuplicateKeyError):
+        found = await meta.find_one_and_update(
+            chosen, change, upsert=upsert, return_document=ReturnDocument.AFTER
+        )
+    return await meta.find_one({"_id": IDENTITY}) if found is None else found
 
 
 async def look_for_log(url: str) -> tuple[str, bool]:

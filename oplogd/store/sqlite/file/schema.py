@@ -169,8 +169,8 @@ CREATE_PURGES = """
 # the log with this number from `first` to `offset` were written at `ms`. Only for entries whose
 # stamps were ahead then. `repaired`: spans of ms with ids from before a repair of topics ahead.
 # `ended_ahead`: by name, a stamp past all in a deleted topic whose stamps were ahead. `identity`:
-# one row, 32 hexadecimal digits. `txn_owners`: the owners of transactions, no row
-# without one.
+# one row, 32 hexadecimal digits. `secret`: one row, 32 random bytes. `txn_owners`: the owners of
+# transactions, no row without one.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS guarded_clock (
         id INTEGER PRIMARY KEY, wall INTEGER NOT NULL, times INTEGER NOT NULL,
@@ -189,6 +189,7 @@ ADDED = (
     """CREATE TABLE IF NOT EXISTS identity (store TEXT NOT NULL)""",
     """INSERT INTO identity SELECT lower(hex(randomblob(16)))
         WHERE NOT EXISTS (SELECT * FROM identity)""",
+    """CREATE TABLE IF NOT EXISTS secret (store BLOB NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS txn_owners (txn INTEGER PRIMARY KEY, owner TEXT NOT NULL)""",
     """CREATE TRIGGER IF NOT EXISTS txn_owners_leave AFTER DELETE ON txns BEGIN
         DELETE FROM txn_owners WHERE txn = OLD.id;

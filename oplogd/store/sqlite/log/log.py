@@ -4,6 +4,7 @@ Batches go in as JSON and come out as one string: see ``statements``.
 """
 
 import contextlib
+import secrets
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from oplogd.errors import LogReplacedError
 from oplogd.model.event_id import MAX_MS, Mark
 from oplogd.model.operation import Operation
 from oplogd.store.base import (
+    SECRET_BYTES,
     Entry,
     FencedBatch,
     LogBounds,
@@ -23,6 +25,7 @@ from oplogd.store.base import (
     StateCursor,
     StatesPage,
     sound_identity,
+    sound_secret,
 )
 from oplogd.store.corrections import Correction, CorrectionResult, LastOperation, judged
 from oplogd.store.sqlite.file import statements as sql
@@ -54,6 +57,7 @@ def prepare(
     """
     with transaction(db):
         migrate(db, path)
+        _make_secret(db)
         clock.begin(clock_rows.find(db))
         if db.execute(sql.HEAD).fetchone() is None:
             now = clock.now_ms()
@@ -77,6 +81,7 @@ def record_replacement(db: sqlite3.Connection, path: Path) -> None:
     with transaction(db):
         db.execute(sql.HEAD)
         migrate(db, path)
+        _make_secret(db)
         db.execute(sql.OPENED)
 
 
@@ -152,6 +157,18 @@ def find_identity(db: sqlite3.Connection) -> str | None:
         "SELECT count(*) FROM sqlite_master WHERE name = 'identity'"
     ).fetchone()
     return read_identity(db) if has_table else None
+
+
+def read_secret(db: sqlite3.Connection) -> bytes | None:
+    return sound_secret(db.execute(sql.SECRET).fetchone()[0])
+
+
+def _make_secret(db: sqlite3.Connection) -> None:
+    """Make the secret, unless the file has one, in the caller's transaction.
+
+    SQLite's own random numbers are not made for keys.
+    """
+    db.execute(sql.MAKE_SECRET, (secrets.token_bytes(SECRET_BYTES),))
 
 
 def read_head(db: sqlite3.Connection) -> Mark:
