@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             name=settings.name,
             state_file=settings.state_file,
             password=settings.password,
+            token=settings.token_file,
             proxy=settings.proxy,
         )
     except (ValueError, OSError) as error:

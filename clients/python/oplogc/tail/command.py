@@ -28,8 +28,8 @@ _ABOUT = (
 _NOTES = """\
 URL comes from the command line, else from OPLOG_TAIL_URL, else from OPLOG_URL, else it is \
 http://localhost:8042. Other values come from the flag, else from the variable. \
-OPLOG_PASSWORD is used if no other password is given. An empty variable is not set. An unknown \
-variable that begins with OPLOG_TAIL_ is refused.
+OPLOG_PASSWORD is used if no other password and no token is given. An empty variable is not set. \
+An unknown variable that begins with OPLOG_TAIL_ is refused.
 
 TIME is a duration before now (90s, 10m, 12h, 7d), RFC 3339 (2026-01-31T12:00:00Z) or \
 milliseconds since 1970. ID is an event id, 0 for a replication of all objects, milliseconds \
@@ -84,20 +84,22 @@ def _settings(context: click.Context, environ: Mapping[str, str]) -> TailSetting
     options = {option.name: option for option in context.command.params}
     given = {name: value for name, value in context.params.items() if was_given(name, context)}
     sources = {name: source_of(options[name], context) for name in given}
-    for group in (("from", "since", "replicate"), ("password", "password_file")):
+    for group in (("from", "since", "replicate"), ("password", "password_file", "token_file")):
         names = [sources[name] for name in group if given.get(name)]
         if len(names) > 1:
             raise click.UsageError(f"{names[0]} and {names[1]} exclude each other")
     replicate = "0" if given.pop("replicate", False) else None
     from_, since = given.pop("from", None), given.pop("since", None)
-    passwords = (given.pop("password", None), given.pop("password_file", None))
+    passwords = [given.pop("password", None), given.pop("password_file", None)]
+    if "token_file" not in given:
+        passwords.append(environ.get("OPLOG_PASSWORD"))
     url = given.pop("url", "") or environ.get("OPLOG_TAIL_URL") or environ.get("OPLOG_URL")
     for name in {"types", "parents", "ids", "events"} & given.keys():
         given[name] = _names(sources[name], given[name])
     return TailSettings(
         url=agent_url(url or DEFAULT_URL),
         start=from_ or since or replicate,
-        password=next(filter(None, passwords), None) or environ.get("OPLOG_PASSWORD") or None,
+        password=next(filter(None, passwords), None),
         **given,
     )
 

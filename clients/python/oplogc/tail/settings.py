@@ -16,6 +16,7 @@ from oplogc.terminal.values import (
     moment,
     password_in_file,
     state_file_path,
+    token_in_file,
     zoned_time,
 )
 
@@ -152,6 +153,11 @@ FLAGS = (
         "Read --password from this file. One newline at its end is ignored. Excludes --password.",
     ),
     TailFlag(
+        "Connection", "--token-file", None, "PATH", token_in_file,
+        "Send the token in this file instead of a password. The file is read again at each"
+        " connection. Excludes --password and --password-file.",
+    ),
+    TailFlag(
         "Connection", "--name", None, "NAME", check_consumer_name,
         "Name of this consumer in the agent's /status and /metrics: 1 to 100 ASCII letters, digits,"
         " '.', '_' or '-'.",
@@ -180,4 +186,6 @@ class TailSettings:
     color: str = "auto"
     quiet: bool = False
     password: str | None = dataclasses.field(default=None, repr=False)
+    token_file: Callable[[], str] | None = None
+    """Reads the token."""
     proxy: str | None = None

@@ -3,7 +3,10 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+
+from oplogc.http.token import Bearer
 
 DEFAULT_URL = "http://localhost:8042"
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -117,3 +120,10 @@ def password_in_file(text: str) -> str:
     if not password:
         raise ValueError(f"{text!r} is empty")
     return password
+
+
+def token_in_file(text: str) -> Callable[[], str]:
+    """Return a function that reads the token in a file. Raise ValueError if it fails now."""
+    read = partial(password_in_file, text)
+    Bearer(read())
+    return read

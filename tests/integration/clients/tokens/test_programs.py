@@ -1,7 +1,9 @@
 """Tokens of programs in Go, PHP and JavaScript, which read a file when their package wants one."""
 
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,6 +128,49 @@ def test_a_producer_asks_for_a_token_again_after_a_failure_and_a_refusal(
         assert done.returncode == 1
         assert "the agent refuses: the token was refused: HTTP 401" in done.stderr
         assert issuer.shows_none(done.stderr + file.log.read_text())
+
+
+def test_oplog_tail_reads_the_file_at_each_connection(issuer: Issuer, file: TokenFile) -> None:
+    file.give()
+    with issuer.agent() as agent, file.log.open("w") as log:
+        assert agent.post(videos(0, 1), issuer.authorize()) == 200
+        command = [sys.executable, "-m", "oplogc.tail", agent.url, "--replicate"]
+        environ = {**os.environ, "OPLOG_PASSWORD": "geheim"}
+        flags = ["--token-file", str(file.path)]
+        following = Following([*command, *flags], stderr=log, env=environ)
+        assert len(following.take(3)) == 3
+        file.path.unlink()
+        issuer.end_tokens()
+        file.wait_log("no token: ValueError: cannot read '.*': No such file or directory; trying")
+        assert agent.post(videos(1, 1), issuer.authorize()) == 200
+        file.give()
+        assert "video/ä/1" in following.take(1)[0]
+        following.kill()
+        assert issuer.shows_none(file.log.read_text())
+        both = forked.run(
+            [*command, *flags, "--password", "geheim"], capture_output=True, text=True
+        )
+        assert (both.returncode, both.stdout) == (2, "")
+        assert "--password and --token-file exclude each other" in both.stderr
+
+
+def test_oplogctl_sends_the_token_in_a_file(issuer: Issuer, file: TokenFile) -> None:
+    def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "oplogc.ctl", *arguments, "--token-file", str(file.path)]
+        environ = {**os.environ, "OPLOGCTL_URL": agent.url, "OPLOG_PASSWORD": "geheim"}
+        return forked.run(command, capture_output=True, text=True, env=environ)
+
+    with issuer.agent() as agent:
+        file.give()
+        assert run("topic", "create", "t").returncode == 0
+        assert run("topic", "publish", "t", "first").returncode == 0
+        followed = run("topic", "follow", "t", "--from", "0", "--count", "1")
+        assert (followed.returncode, followed.stdout.count("first")) == (0, 1)
+        file.give(-1)
+        for done in (run("topic", "list"), run("topic", "create", "u")):
+            assert done.returncode == 1
+            assert "the token was refused by the agent (HTTP 401)" in done.stderr
+            assert issuer.shows_none(done.stderr)
 
 
 _PHP = """

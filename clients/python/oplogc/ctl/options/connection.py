@@ -51,12 +51,19 @@ class AgentConnection:
         """Raises click.UsageError for a bad address, StateFileError."""
         given = self.options
         return TopicConsumer(
-            given.urls, topic, password=given.password, proxy=given.proxy, **options
+            given.urls,
+            topic,
+            password=given.password,
+            token=given.token,
+            proxy=given.proxy,
+            **options,
         )
 
     def password_problem(self, writes: bool) -> str:
-        """Return a sentence on a wrong or missing password."""
+        """Return a sentence on a refused token, or a wrong or missing password."""
         given = self.options
+        if given.token is not None:
+            return "the token was refused by the agent (HTTP 401): look at --token-file"
         chosen = (given.ingest_password or given.password) if writes else given.password
         if chosen or urlsplit(given.urls[0]).password:
             return "wrong password: the agent refuses it (HTTP 401)"

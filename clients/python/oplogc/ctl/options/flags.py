@@ -11,7 +11,14 @@ from click.core import ParameterSource
 from oplogc.ctl.options.connection import BACKOFF, PREFIX, AgentConnection, Failed, usage_errors
 from oplogc.ctl.options.values import listed
 from oplogc.terminal.options import Converted, VariableOption, source_of
-from oplogc.terminal.values import DEFAULT_URL, agent_url, duration, given_text, password_in_file
+from oplogc.terminal.values import (
+    DEFAULT_URL,
+    agent_url,
+    duration,
+    given_text,
+    password_in_file,
+    token_in_file,
+)
 from oplogc.topics import Isolation, NotAllowed
 from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.call import MAX_LIST
@@ -118,6 +125,12 @@ _FLAGS: tuple[Callable[[Any], Any], ...] = (
         envvar="OPLOGCTL_INGEST_PASSWORD_FILE",
     ),
     option(
+    "--token-file PATH", token_in_file,
+        "File with a token, to be sent instead of passwords. It is read again at each connection of"
+        " a stream, and when the agent refuses the token.",
+        envvar="OPLOGCTL_TOKEN_FILE",
+    ),
+    option(
     "--proxy URL", given_text,
         "HTTP proxy. Not set: the proxy of HTTP_PROXY or HTTPS_PROXY.",
         envvar="OPLOGCTL_PROXY",
@@ -177,16 +190,25 @@ def connected(
             url: str,
             password_file: str | None,
             ingest_password_file: str | None,
+            token_file: Callable[[], str] | None,
             proxy: str | None,
             retry_for: float,
             **rest: Any,
         ) -> Any:
-            password = _password("", password_file) or _environ().get("OPLOG_PASSWORD") or None
+            password = _password("", password_file)
+            if token_file is None:
+                password = password or _environ().get("OPLOG_PASSWORD") or None
             ingest_password = _password("INGEST_", ingest_password_file)
             retry_for = max(retry_for, 0.001)
             with usage_errors():
                 options = ClientOptions(
-                    (url,), password, ingest_password, proxy, retry_for=retry_for, backoff=BACKOFF
+                    (url,),
+                    password,
+                    ingest_password,
+                    proxy,
+                    retry_for=retry_for,
+                    backoff=BACKOFF,
+                    token=token_file,
                 )
             agent = AgentConnection(options)
             try:
