@@ -61,7 +61,7 @@ def create_web(agent: Agent) -> Web:
     clock, workers = agent.clock, agent.worker.workers
     refused = agent.worker.tallies.requests_refused
     sources = Sources(settings)
-    keeper = Keeper(sources, clock, agent.worker)
+    keeper = Keeper(sources, clock, agent.worker, lambda: agent.store.secret)
     readers = ReadAuthenticator(keeper, allowed_hosts, clock, refused.cell("read"), workers=workers)
     writers = WriteAuthenticator(
         keeper, allowed_hosts, clock, refused.cell("write"), workers=workers

@@ -2,13 +2,14 @@
 
 import hashlib
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from oplogd.errors import StoreUnavailableError
 from oplogd.web.access.caller import SHARED, SUBJECT, Caller
+from oplogd.web.access.claims import Asked, claims_of, narrowed
 from oplogd.web.access.content import Content
 from oplogd.web.access.keys.principals import Principal
 from oplogd.web.access.keys.scrypt import Hash
@@ -23,8 +24,8 @@ from oplogd.web.access.keys.tokens import (
     signed,
 )
 from oplogd.web.access.keys.verdicts import Verdicts
-from oplogd.web.access.right_bodies import body_of, right_of
-from oplogd.web.access.rights import READ_ALL, WRITE_ALL, Right
+from oplogd.web.access.right_bodies import body_of
+from oplogd.web.access.rights import READ_ALL, WRITE_ALL
 
 # Reading, or writing and managing: each has passwords of its own.
 Subject = Literal["reading", "writing"]
@@ -44,13 +45,6 @@ _LONGEST = {Purpose.COOKIE: COOKIE_SECONDS + 60, Purpose.TOKEN: MAX_SECONDS + 60
 _SIGNING = b"oplog signing key of a principal 1"
 
 
-class Asked(NamedTuple):
-    """A token as it was asked for. ``issued``: seconds since 1970."""
-
-    right: Right
-    issued: int
-
-
 class ByPassword(NamedTuple):
     """What let a client in: a shared password, by its digest."""
 
@@ -66,27 +60,33 @@ class ByPrincipal(NamedTuple):
 
 
 class Maker(NamedTuple):
-    """A password with which signed values are made. ``hash``: of a principal's password."""
+    """A password with which signed values are made. ``hash``: of a principal's password.
+
+    ``signer``: None while the secret of the store is not known.
+    """
 
     caller: Caller
-    signer: ExpiringSigner
+    signer: ExpiringSigner | None
     hash: Hash | None = None
 
 
 class Credentials:
     """A snapshot. ``digest`` returns a keyed digest of a password.
 
-    ``before``: the snapshot before this one. Checks whose outcome cannot have changed need not be
-    repeated.
+    ``secret`` returns the store's secret, None while it is not known. It signs for principals, so
+    that their file is not enough to sign. ``before``: the snapshot before this one. Checks whose
+    outcome cannot have changed need not be repeated.
     """
 
     def __init__(
         self,
         content: Content,
         digest: Callable[[bytes], bytes],
+        secret: Callable[[], bytes | None] = lambda: None,
         before: "Credentials | None" = None,
     ) -> None:
         self.content = content
+        self._secret = secret
         # Callers with a shared password, by its digest.
         self.shared: dict[Subject, dict[bytes, Caller]] = {"reading": {}, "writing": {}}
         self._makers: dict[str, list[Maker]] = {"": []}
@@ -168,7 +168,10 @@ class Credentials:
             raw = self.content.principals.get(name)
             if raw is None:
                 return []
-            makers = self._makers[name] = _makers(msgspec.msgpack.decode(raw, type=Principal))
+            secret = self._secret()
+            makers = _makers(msgspec.msgpack.decode(raw, type=Principal), secret)
+            if secret is not None:
+                self._makers[name] = makers
         return makers
 
     def _again(self, known: Caller) -> Caller | None:
@@ -182,10 +185,10 @@ class Credentials:
     def signed(self, purpose: Purpose, value: str, now: float) -> Caller | None:
         """Return the client with a signed value. None: it is invalid, or has expired."""
         for maker in self._makers_of(principal_in(value)) if value else ():
-            until = maker.signer.expiry(purpose, value, now)
+            until = None if maker.signer is None else maker.signer.expiry(purpose, value, now)
             if until is not None and until <= now + _LONGEST[purpose]:
                 caller = maker.caller._replace(until=until, life=_LIFE[purpose])
-                return _narrowed(caller, claims_in(value))
+                return narrowed(caller, claims_in(value))
         return None
 
     def token(self, value: str, now: float, *, has_claims: bool = False) -> Caller:
@@ -216,11 +219,11 @@ class Credentials:
 
         ``caller``: a client that gave its password or a JWT. ``asked``: the right of the value and
         the time of its making; None: the right to read all that ``caller`` may. Raises KeyError if
-        the credential is gone, and TokenError if there is no key to sign with.
+        the credential is gone, StoreUnavailableError, and TokenError without a key to sign with.
         """
         if isinstance(caller.credential, TokenKey):
             return self._sign_jwt(caller, caller.credential, expires, asked)
-        claims = "" if asked is None else _claims(asked)
+        claims = "" if asked is None else claims_of(asked)
         match caller.credential:
             case ByPrincipal(principal):
                 makers = self._makers_of(principal.name)
@@ -228,6 +231,8 @@ class Credentials:
                 makers = self._makers[""]
         for maker in makers:
             if maker.caller.credential == caller.credential:
+                if maker.signer is None:
+                    raise StoreUnavailableError("the secret of the store is not known yet")
                 return maker.signer.sign(purpose, expires, claims)
         raise KeyError(caller.name)
 
@@ -269,25 +274,13 @@ class Credentials:
         )
 
 
-def _makers(principal: Principal) -> list[Maker]:
+def _makers(principal: Principal, secret: bytes | None) -> list[Maker]:
     found = []
     for each in principal.hashes:
         caller = Caller(f"user:{principal.name}", principal.right, ByPrincipal(principal, each))
-        key = hmac.digest(each.key, _SIGNING + each.salt, "sha256")
-        found.append(Maker(caller, ExpiringSigner(key, principal.name), each))
+        signer = None
+        if secret is not None:
+            key = hmac.digest(secret, _SIGNING + each.salt + each.key, "sha256")
+            signer = ExpiringSigner(key, principal.name)
+        found.append(Maker(caller, signer, each))
     return found
-
-
-def _claims(asked: Asked) -> str:
-    body = msgspec.json.encode({CLAIM: body_of(asked.right), "iat": asked.issued})
-    return urlsafe_b64encode(body).decode().rstrip("=")
-
-
-def _narrowed(caller: Caller, claims: str) -> Caller:
-    """Return the maker of a value as the client with it. ``claims`` are ours: they are signed."""
-    if not claims:
-        return caller
-    given = msgspec.json.decode(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    right = caller.right.narrowed(right_of(given[CLAIM]))
-    name = f"token:{hashlib.sha256(claims.encode()).hexdigest()}"
-    return caller._replace(name=name, right=right, life=(caller.until or 0) - given["iat"])

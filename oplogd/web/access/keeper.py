@@ -24,11 +24,19 @@ logger = logging.getLogger("oplogd.password")
 class Keeper:
     """The present credentials. One worker looks at the files, and all have its content at once."""
 
-    def __init__(self, sources: Sources, clock: Clock, worker: Worker | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        clock: Clock,
+        worker: Worker | None = None,
+        secret: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """``secret``: returns that of the store, None while it is not known."""
         worker = worker or Worker.alone()
         self.checks = Checks()
         self._sources = sources
         self._clock = clock
+        self._secret = secret
         self._number = worker.number
         self._role = worker.workers.passwords_role
         self._key = worker.workers.secret_of("passwords")
@@ -94,7 +102,7 @@ class Keeper:
         """Replace the content."""
         self._content = snapshot
         content = msgspec.msgpack.decode(snapshot, type=Content)
-        self._credentials = Credentials(content, self.digest, self._credentials)
+        self._credentials = Credentials(content, self.digest, self._secret, self._credentials)
 
     def apply(self, change: bytes) -> None:
         """Replace the content."""

@@ -9,7 +9,7 @@ from starlette.requests import HTTPConnection
 from oplogd.web.access.authentication import REFUSED_TOKEN, SESSION, Authenticator
 from oplogd.web.access.caller import ANY_READER, ANY_WRITER, Caller
 from oplogd.web.access.carried import COOKIE, is_local
-from oplogd.web.access.credentials import Asked
+from oplogd.web.access.claims import Asked
 from oplogd.web.access.keys.signing import Purpose
 from oplogd.web.access.keys.tokens import TokenError
 from oplogd.web.access.origin import is_from_page

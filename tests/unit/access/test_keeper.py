@@ -5,13 +5,15 @@ import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from starlette.requests import HTTPConnection
 
 from oplogd.config.command import parse
+from oplogd.errors import StoreUnavailableError
 from oplogd.web.access.authentication import Authenticator
+from oplogd.web.access.caller import Caller
 from oplogd.web.access.credentials import Credentials
 from oplogd.web.access.guesses.attempts import ADDRESS
 from oplogd.web.access.keeper import LOOK_SECONDS, Keeper
@@ -45,10 +47,11 @@ class Bench:
         self.file.write_text(RIGHTS)
         self.clock = VirtualClock()
         self.settings = parse(["--rights", str(self.file), *flags], {})
+        self.secret: bytes | None = b"of the store"
         self.keeper = self.worker(None)
 
     def worker(self, worker: Worker | None) -> Keeper:
-        return Keeper(Sources(self.settings), self.clock.clock, worker)
+        return Keeper(Sources(self.settings), self.clock.clock, worker, lambda: self.secret)
 
     def readers(self, keeper: Keeper | None = None) -> ReadAuthenticator:
         return ReadAuthenticator(keeper or self.keeper, (), self.clock.clock)
@@ -216,6 +219,22 @@ def test_signed_values_of_a_principal_name_it_and_nobody_else(bench: Bench) -> N
         assert credentials.signed(purpose, value.replace(".ada.", "."), 99) is None
         assert credentials.signed(purpose, value.replace(".ada.", "..ada."), 99) is None
         assert credentials.sign(bob, purpose, 100) != value
+
+
+def test_the_file_of_principals_is_not_enough_to_sign(tmp_path: Path) -> None:
+    benches = [Bench(tmp_path), Bench(tmp_path)]
+    benches[1].secret = b"of another store"
+    callers = [each.keeper.credentials.check("ada", b"ada's") for each in benches]
+    value = benches[0].keeper.credentials.sign(cast(Caller, callers[0]), Purpose.COOKIE, 100)
+    signed = [each.keeper.credentials.signed(Purpose.COOKIE, value, 99) for each in benches]
+    assert [each is None for each in signed] == [False, True]
+    early = Bench(tmp_path)
+    early.secret = None
+    assert early.keeper.credentials.signed(Purpose.COOKIE, value, 99) is None
+    with pytest.raises(StoreUnavailableError):
+        early.keeper.credentials.sign(cast(Caller, callers[0]), Purpose.COOKIE, 100)
+    early.secret = b"of the store"
+    assert early.keeper.credentials.signed(Purpose.COOKIE, value, 99) is not None
 
 
 async def test_a_change_that_one_worker_has_seen_holds_at_all_at_once(tmp_path: Path) -> None:
