@@ -134,7 +134,7 @@ class MongoBackend:
             async def open_pointers() -> list[OpenPointer]:
                 return [each.open for each in await rows.select(MOST_POINTERS, None, log)]
 
-            made = await link.meta.find_one({"_id": IDENTITY})
+            made = await link.meta.find_one({"_id": IDENTITY}, {"identity": 1})
             store = sound_identity(made and made.get("identity"))
             yield OpenTopic(topics.log(found), open_pointers, store)
 
