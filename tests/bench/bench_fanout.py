@@ -19,8 +19,9 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -30,7 +31,7 @@ from oplogd.server import raise_file_limit
 from tests.bench import filters, kit
 from tests.kits.agents.agent import Agent
 
-_REQUEST = b"GET /ops HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+REQUEST = b"GET /ops HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
 
 
 class FanoutResult(NamedTuple):
@@ -47,8 +48,9 @@ class FanoutResult(NamedTuple):
 class FanoutReader(asyncio.Protocol):
     """Counts events and records their age. ``crc`` is the checksum of all bytes."""
 
-    def __init__(self, bench: "FanoutRun") -> None:
+    def __init__(self, bench: "FanoutRun", request: bytes) -> None:
         self.bench = bench
+        self.request = request
         self.events = 0
         self.crc = 0
         self.open = False
@@ -58,7 +60,7 @@ class FanoutReader(asyncio.Protocol):
         self.partial = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).write(_REQUEST)
+        cast(asyncio.Transport, transport).write(self.request)
 
     def data_received(self, data: bytes) -> None:
         if not self.open:
@@ -118,16 +120,23 @@ class FanoutRun:
 
 
 async def measure(
-    http_port: int, udp_port: int, pid: int, args: argparse.Namespace
+    http_port: int,
+    udp_port: int,
+    pid: int,
+    args: argparse.Namespace,
+    request: Callable[[int], bytes] = lambda number: REQUEST,
 ) -> FanoutResult:
+    """``request``: that of a consumer, by its number."""
     operations = int(args.rate * args.seconds)
     bench = FanoutRun(args.consumers, operations)
     loop = asyncio.get_running_loop()
     readers: list[FanoutReader] = []
     for begin in range(0, args.consumers, 100):
         made = [
-            loop.create_connection(lambda: FanoutReader(bench), "127.0.0.1", http_port)
-            for _ in range(min(100, args.consumers - begin))
+            loop.create_connection(
+                partial(FanoutReader, bench, request(number)), "127.0.0.1", http_port
+            )
+            for number in range(begin, min(begin + 100, args.consumers))
         ]
         readers += [reader for _, reader in await asyncio.gather(*made)]
     await asyncio.wait_for(bench.all_open.wait(), 60)
