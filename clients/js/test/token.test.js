@@ -47,9 +47,10 @@ test("a constant token is sent, and its refusal ends the iteration", async (t) =
   assert.deepEqual(sent(server), ["Bearer old", "Bearer old"]);
 });
 
-test("stop ends the wait for a token", async (t) => {
+test("stop ends the wait for a token", { timeout: 10_000 }, async (t) => {
   const server = await scripted(t, stream(LIVE));
   const consumer = follow(server.url, {
+    timeout: 3600,
     token: () => {
       setImmediate(() => consumer.stop());
       return new Promise(() => {});
