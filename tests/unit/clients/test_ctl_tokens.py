@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from oplogc.ctl import cli
-from oplogd.web.access.credentials import Asked, _claims
+from oplogd.web.access.claims import Asked, claims_of
 from oplogd.web.access.keys.signing import ExpiringSigner, Purpose
 from oplogd.web.access.keys.tokens import TokenKeys, keys_in
 from oplogd.web.access.right_bodies import body_of, right_of
@@ -358,7 +358,7 @@ def test_a_text_that_is_no_token_is_not_repeated(command: Command, text: str) ->
 def test_a_token_of_an_agent_is_shown(command: Command, name: str) -> None:
     signer = ExpiringSigner(b"k" * 32, name)
     right = right_of({"parents": ["user/ada"]})
-    narrowed = signer.sign(Purpose.TOKEN, int(NOW) + 60, _claims(Asked(right, int(NOW))))
+    narrowed = signer.sign(Purpose.TOKEN, int(NOW) + 60, claims_of(Asked(right, int(NOW))))
     plain = signer.sign(Purpose.TOKEN, int(NOW) - 1)
     assert command.shown(narrowed) == {
         "kind": "agent",
