@@ -120,7 +120,7 @@ class View(Listing):
         runs = [(posting, posting.after(max(after, self.start))) for posting in self.postings]
         runs = [(posting, first) for posting, first in runs if first < len(posting.offsets)]
         count = sum(len(posting.offsets) - first for posting, first in runs)
-        if len(runs) > 1 and self.filter.parents:
+        if len(runs) > 1 and (self.filter.parents or self.filter.within):
             if count <= _MAX_COUNTED:
                 count = len({offset for posting, first in runs for offset in posting.run(first)})
             count = min(count, window.end - window.after(after))
