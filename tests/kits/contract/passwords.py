@@ -7,6 +7,8 @@ from tests.kits.contract.wire import JSON, Target
 
 READER, WRITER = "read: mé", "write"
 BROWSER_CHALLENGE = 'OplogSession realm="oplog"'
+# A hash of the password "sesame" for a file of principals, cheap: of one block.
+SESAME = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$o1gT9OTyaPciygsW3Z+tJc3QzmSQS9+q9Dgg0HPXoXM"
 LOGIN = {"password": READER}
 
 # Deeper nesting than Python decodes.

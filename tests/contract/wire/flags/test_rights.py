@@ -10,32 +10,30 @@ import pytest
 
 from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, signing_key
 from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
-from tests.kits.contract.passwords import READER, WRITER, basic
+from tests.kits.contract.passwords import READER, SESAME, WRITER, basic
 from tests.kits.contract.wire import JSON, SSE, Reply, Target, wait_until
 from tests.kits.paths import ROOT
 
 store_kind = kinds_of_store(EACH_DRIVER)
 
-# Of the password "sesame", cheap: of one block.
-HASH = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$o1gT9OTyaPciygsW3Z+tJc3QzmSQS9+q9Dgg0HPXoXM"
 RIGHTS = f"""
 [full]
-password_hash = "{HASH}"
+password_hash = "{SESAME}"
 read = ["*"]
 write = ["*"]
 manage = ["*"]
 leases = ["*"]
 [narrow]
-password_hash = "{HASH}"
+password_hash = "{SESAME}"
 read = ["mine/*"]
 write = ["mine/*"]
 manage = ["mine/*"]
 leases = ["mine*"]
 [second]
-password_hash = "{HASH}"
+password_hash = "{SESAME}"
 write = ["mine/*"]
 [powerless]
-password_hash = "{HASH}"
+password_hash = "{SESAME}"
 """
 FULL, NARROW, SECOND, POWERLESS = (
     basic("sesame", name) for name in ("full", "narrow", "second", "powerless")

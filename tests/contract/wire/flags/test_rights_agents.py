@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.kits.contract.passwords import basic
+from tests.kits.contract.passwords import SESAME, basic
 from tests.kits.contract.wire import JSON, Reply, Target
 from tests.kits.servers.stores import new_place
 
-# Of the password "sesame", cheap: of one block.
-HASH = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$o1gT9OTyaPciygsW3Z+tJc3QzmSQS9+q9Dgg0HPXoXM"
 RIGHTS = f"""
 [ada]
-password_hash = "{HASH}"
+password_hash = "{SESAME}"
 read = ["shop/*", "system/oplog"]
 write = ["shop/*", "system/oplog"]
 manage = ["shop/*"]
 leases = ["ada*"]
 [bob]
-password_hash = "{HASH}"
+password_hash = "{SESAME}"
 read = ["system/oplog"]
 write = ["shop/*"]
 parents = ["user/bob"]
