@@ -159,7 +159,7 @@ class Hub:
                 pass_=pass_,
             )
             self.consumers.add(consumer)
-        if self._ending:
+        if self._ending or consumer.ends_at <= now:
             consumer.end()
         return consumer
 

@@ -29,7 +29,8 @@ class Pass(NamedTuple):
         if self.until is None:
             return float("inf")
         spread = min(_SPREAD_SECONDS, self.life * _SPREAD_PART)
-        early = random.uniform(tick, max(tick, spread))
+        soonest = 2 * tick  # a look may be late
+        early = random.uniform(soonest, max(soonest, spread))
         return max(0.0, self.until - now - early)
 
 

@@ -1,8 +1,8 @@
 """Authentication of requests.
 
 Passwords come by HTTP Basic. The user name of a principal chooses its password. Any other name
-stands for the shared password, because clients of the first server send any name. Reading is also
-possible with a signed cookie or token, which a client gets for the password.
+stands for the shared password, because clients of the first server send any name. Tokens come as
+Bearer. Reading is also possible with a cookie, or with a token in the URL.
 """
 
 import logging
@@ -23,6 +23,7 @@ from oplogd.web.access.credentials import Credentials, Subject
 from oplogd.web.access.guesses.attempts import AttemptLimiter
 from oplogd.web.access.guesses.shared_attempts import Limiter, SharedAttempts
 from oplogd.web.access.keeper import Keeper
+from oplogd.web.access.keys.signing import is_own
 from oplogd.web.access.keys.tokens import TokenError
 from oplogd.web.access.origin import is_own_host
 from oplogd.web.http.plain import PlainRequest
@@ -31,7 +32,7 @@ from oplogd.workers.workers import Workers
 
 REFUSED_TOKEN = "the token is invalid or has expired; get a new one"
 
-_BASIC = {"WWW-Authenticate": 'Basic realm="oplog", charset="UTF-8"'}
+BASIC = {"WWW-Authenticate": 'Basic realm="oplog", charset="UTF-8"'}
 
 _BEARER = {"WWW-Authenticate": 'Bearer realm="oplog", error="invalid_token"'}
 
@@ -117,12 +118,12 @@ class Authenticator:
             return self.anybody
         authorization = request.headers.get("authorization", "")
         token = bearer(authorization)
-        if token is not None and (self.is_closed or token[:1].isdecimal()):
+        if token is not None and (self.is_closed or is_own(token)):
             return self.with_token(request, token)
         given = basic(authorization)
         if given is None:
-            raise self.unauthorized(_BASIC)
-        return await self.check_password(request, given, _BASIC)
+            raise self.unauthorized(BASIC)
+        return await self.check_password(request, given, BASIC)
 
     async def check_password(
         self, request: HTTPConnection, given: Given, challenge: dict[str, str] = SESSION
@@ -152,11 +153,12 @@ class Authenticator:
         credentials = self.keeper.credentials
         if credentials.is_open(self.subject):
             return self.anybody
-        if b"token=" in request.query:  # which of the two counts is the business of ``caller``
-            return None
+        if b"token=" in request.query or b"%" in request.query:
+            return None  # which of the two counts is the business of ``caller``
         authorization = request.headers.get(b"authorization", b"").decode("latin-1")
         if (token := bearer(authorization)) is not None:
-            return self._plain_token(credentials, token)
+            has_claims = self.subject == "writing"
+            return credentials.known_token(token, self.now(), has_claims=has_claims)
         given = basic(authorization)
         if given is None:
             return None
@@ -170,22 +172,25 @@ class Authenticator:
 
     def with_token(self, request: HTTPConnection, token: str) -> Caller:
         """Return the client with a token. Raise Problem 401 if it is refused."""
+        has_claims = self.subject == "writing"
         try:
-            return self._with_token(self.keeper.credentials, token)
+            return self.keeper.credentials.token(token, self.now(), has_claims=has_claims)
         except TokenError as refusal:
-            address = request.client.host if request.client else ""
-            self._refused_tokens.occurred(address, str(refusal))
+            self.note_refused(request, refusal)
             raise Problem(401, REFUSED_TOKEN, _BEARER) from None
 
-    def _plain_token(self, credentials: Credentials, token: str) -> Caller | None:
-        try:
-            return self._with_token(credentials, token)
-        except TokenError:
-            return None
+    def note_refused(self, request: HTTPConnection, refusal: TokenError) -> None:
+        """Count a refused token. The first of an address and episode is logged with its reason."""
+        self._refused_tokens.occurred(request.client.host if request.client else "", str(refusal))
 
-    def _with_token(self, credentials: Credentials, token: str) -> Caller:
-        has_claims = self.subject == "writing"
-        return credentials.token(token, self.now(), has_claims=has_claims)
+    def require_still(self, caller: Caller) -> None:
+        """Raise Problem 401 if the credential of a client has ended since it was found.
+
+        Call it after a wait for a body, which may take long.
+        """
+        is_over = caller.until is not None and self.now() >= caller.until
+        if is_over or not self.keeper.credentials.is_valid(caller.credential):
+            raise self.unauthorized(SESSION)
 
     def now(self) -> float:
         """Return the time in seconds since 1970."""

@@ -13,7 +13,7 @@ from oplogd.web.access.claims import Asked, claims_of, narrowed
 from oplogd.web.access.content import Content
 from oplogd.web.access.keys.principals import Principal
 from oplogd.web.access.keys.scrypt import Hash
-from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, claims_in, principal_in
+from oplogd.web.access.keys.signing import ExpiringSigner, Purpose, claims_in, is_own, principal_in
 from oplogd.web.access.keys.tokens import (
     CLAIM,
     HMAC,
@@ -188,7 +188,7 @@ class Credentials:
             until = None if maker.signer is None else maker.signer.expiry(purpose, value, now)
             if until is not None and until <= now + _LONGEST[purpose]:
                 caller = maker.caller._replace(until=until, life=_LIFE[purpose])
-                return narrowed(caller, claims_in(value))
+                return narrowed(caller, value)
         return None
 
     def token(self, value: str, now: float, *, has_claims: bool = False) -> Caller:
@@ -196,21 +196,28 @@ class Credentials:
 
         ``has_claims``: take only a token that names its right.
         """
-        if len(value) > MAX_TOKEN_BYTES or not value.isascii():
+        if len(value) > MAX_TOKEN_BYTES or not value.isascii() or "=" in value:
             raise TokenError(f"it has more than {MAX_TOKEN_BYTES:,} bytes, or is no token")
-        is_own = value[:1].isdecimal()
-        if is_own and has_claims and not claims_in(value):
+        if has_claims and is_own(value) and not claims_in(value):
             raise TokenError("it is for reading")
         digest = hashlib.sha256(value.encode()).digest()
         caller = self._tokens.find(digest)
         if caller is None:
-            caller = self._own(value, now) if is_own else self._jwt(value, digest, now)
+            caller = self._own(value, now) if is_own(value) else self._jwt(value, digest, now)
             cost = 2_048 + 4 * len(value) + 200 * caller.right.parts
             self._tokens.keep(digest, caller, cost)
         elif caller.until is not None and now >= caller.until:
             self._tokens.forget(digest)
             raise TokenError("it has expired")
         return caller
+
+    def known_token(self, value: str, now: float, *, has_claims: bool = False) -> Caller | None:
+        """Return as ``token`` if its verdict is kept, else None. Costs no signature."""
+        if has_claims and is_own(value) and not claims_in(value):
+            return None
+        caller = self._tokens.find(hashlib.sha256(value.encode("utf-8", "replace")).digest())
+        is_over = caller is not None and caller.until is not None and now >= caller.until
+        return None if is_over else caller
 
     def sign(
         self, caller: Caller, purpose: Purpose, expires: int, asked: Asked | None = None

@@ -40,7 +40,7 @@ def right_of(value: Any) -> Right:
         raise RightError("right", "must be an object")
     try:
         body = msgspec.convert(value, RightBody)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:
         raise RightError(*_fault(str(error), value)) from None
     return checked(body)
 
@@ -73,6 +73,11 @@ def checked(body: RightBody) -> Right:
         types=types,
         parents=parents,
     )
+
+
+def require_bounded(right: Right) -> None:
+    """Raise RightError if a right has more patterns or values than one may."""
+    right_of(body_of(right))
 
 
 def body_of(right: Right) -> dict[str, list[str]]:
@@ -153,7 +158,11 @@ def _values(
         return None
     if not given or not all(given):
         raise RightError(field, "must be a list of one or more values, none of them empty")
-    if max(len(value.encode("utf-8", "surrogatepass")) for value in given) > max_bytes:
+    try:
+        longest = max(len(value.encode()) for value in given)
+    except UnicodeError:
+        raise RightError(field, "a value is no valid text") from None
+    if longest > max_bytes:
         raise RightError(field, f"a value has more than {max_bytes:,} bytes")
     return frozenset(map(convert, given))
 

@@ -132,10 +132,11 @@ class Right:
         return self.shows_others or name in self.leases
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing is granted."""
+    def leaves_nothing(self) -> bool:
+        """Whether no topic and no lease is granted, or no operation can pass."""
         no_topics = self.read == self.write == self.manage == NO_TOPICS
-        return no_topics and self.leases == NO_LEASES
+        is_blind = frozenset() in (self.types, self.parents)
+        return is_blind or (no_topics and self.leases == NO_LEASES)
 
     def narrowed(self, asked: "Right") -> "Right":
         """Return the part of ``asked`` that this right grants."""

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Hashable
-from contextlib import suppress
 
 from starlette.requests import HTTPConnection
 
-from oplogd.web.access.authentication import REFUSED_TOKEN, SESSION, Authenticator
+from oplogd.web.access.authentication import BASIC, REFUSED_TOKEN, SESSION, Authenticator
 from oplogd.web.access.caller import ANY_READER, ANY_WRITER, Caller
-from oplogd.web.access.carried import COOKIE, is_local
+from oplogd.web.access.carried import COOKIE, bearer, is_local
 from oplogd.web.access.claims import Asked
-from oplogd.web.access.keys.signing import Purpose
+from oplogd.web.access.keys.signing import Purpose, is_own
 from oplogd.web.access.keys.tokens import TokenError
 from oplogd.web.access.origin import is_from_page
+from oplogd.web.access.right_bodies import require_bounded
 from oplogd.web.access.rights import Right
 from oplogd.web.http.problem import Problem
 
@@ -39,14 +39,6 @@ class WriteAuthenticator(Authenticator):
             )
         return await super().caller(request)
 
-    def require_still(self, caller: Caller) -> None:
-        """Raise Problem 401 if the credential of a client is gone since it was found.
-
-        Call it after a wait for its body, which may take long.
-        """
-        if not self.keeper.credentials.is_valid(caller.credential):
-            raise self.unauthorized(SESSION)
-
 
 class ReadAuthenticator(Authenticator):
     """Finds the client of a request that reads. Also accepts a valid cookie or token."""
@@ -68,8 +60,14 @@ class ReadAuthenticator(Authenticator):
                 problem.detail = REFUSED_TOKEN
             raise
 
-    async def with_password(self, request: HTTPConnection) -> Caller:
-        """Accept only the password: a cookie or token must not give its holder another one."""
+    async def maker(self, request: HTTPConnection) -> Caller:
+        """Return the client that asks for a token. Accept only a password or a JWT.
+
+        A cookie, or a token that an agent has made, must not give its holder another one.
+        """
+        token = bearer(request.headers.get("authorization", ""))
+        if token is not None and is_own(token):
+            raise self.unauthorized(BASIC)
         return await super().caller(request)
 
     async def admitted(self, request: HTTPConnection) -> Caller | None:
@@ -95,12 +93,15 @@ class ReadAuthenticator(Authenticator):
             return None
         now = self.now()
         cookie, token = request.cookies.get(COOKIE, ""), request.query_params.get("token", "")
-        if cookie[:1].isdecimal() and (found := credentials.signed(Purpose.COOKIE, cookie, now)):
+        if is_own(cookie) and (found := credentials.signed(Purpose.COOKIE, cookie, now)):
             return found
-        for value in (cookie if not cookie[:1].isdecimal() else "", token):
+        for value in ("" if is_own(cookie) else cookie, token):
             if value:
-                with suppress(TokenError):
+                try:
                     return credentials.token(value, now)
+                except TokenError as refusal:
+                    if self.is_closed:
+                        self.note_refused(request, refusal)
         return None
 
     def sign(
@@ -110,9 +111,16 @@ class ReadAuthenticator(Authenticator):
 
         It is not valid for longer than the credential of ``caller``, which is a password or a
         token in Authorization. ``granted``: its right; None: reading all that the caller may.
-        Raises Problem 401 if this credential is gone, and 409 if its key cannot sign.
+        Raises Problem 401 if this credential is gone, 403 for a right to nothing, 409 if its key
+        cannot sign, and RightError for a right that is too large.
         """
         now = int(self.now())
+        if granted is None and caller.until is not None:
+            granted = caller.right.reading()
+        if granted is not None and granted.leaves_nothing:
+            raise Problem(403, "the client has no part of the right that it asks for")
+        if granted is not None:
+            require_bounded(granted)
         expires = int(min(now + seconds, caller.until or math.inf))
         asked = None if granted is None else Asked(granted, now)
         try:

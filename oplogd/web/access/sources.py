@@ -13,7 +13,7 @@ from oplogd.web.access.content import Content, FileState
 from oplogd.web.access.keys.principals import principals_in
 from oplogd.web.access.keys.scrypt import Hash
 from oplogd.web.access.keys.signing import signing_key
-from oplogd.web.access.keys.tokens import keys_in
+from oplogd.web.access.keys.tokens import keys_in, kind_of
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -25,7 +25,7 @@ class Sources:
         self._reading = _Passwords(settings.password)
         self._writing = _Passwords(settings.ingest_password)
         rights = [settings.rights] if settings.rights else []
-        self._token_keys = [_Watched(each, keys_in) for each in settings.token_key]
+        self._token_keys = [_Watched(each, keys_in, kind_of) for each in settings.token_key]
         self._audiences = list(settings.token_audience)
         self._rights = [_Watched(each, principals_in) for each in rights]
         files = [*self._reading.files, *self._writing.files, *self._rights, *self._token_keys]
@@ -86,11 +86,18 @@ class _Watched:
     A content counts after two equal looks, because it may be half written.
     """
 
-    def __init__(self, file: SecretFile, check: Callable[[bytes], object]) -> None:
+    def __init__(
+        self,
+        file: SecretFile,
+        check: Callable[[bytes], object],
+        kind: Callable[[bytes], str] = lambda content: "",
+    ) -> None:
+        """``kind``: of a content, which must stay the same."""
         self.file = file
         self.content = file.content
         self.error: str | None = None
         self._check = check
+        self._kind = kind
         self._seen: tuple[bytes | None, str | None] = file.content, None
 
     def check(self) -> None:
@@ -111,6 +118,9 @@ class _Watched:
         elif content is not None:
             try:
                 self._check(content)
+                # A public key that was damaged might be taken for a secret, which all know.
+                if (kind := self._kind(content)) != (before := self._kind(self.content)):
+                    raise ValueError(f"was a {before}, and now is a {kind}: needs a restart")
             except ValueError as fault:
                 error = f"{self.file.path.name!r} {fault}"
             else:

@@ -22,6 +22,7 @@ from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import OF_OBJECT, OF_OBJECTS
 from oplogd.web.describe.types import ObjectAnswer
 from oplogd.web.http.cursors import NEXT, cursor, key_in
+from oplogd.web.http.gone import while_connected
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.stream_request import FILTER_SLIPS, filter_of, refuse_slips
 
@@ -96,7 +97,8 @@ class Objects:
         filter_, is_narrow = await self._reader(request, query)
         limit = _limit_of(query)
         place = _place_of(query) or _Place(await self._position(), "")
-        states, after = await self._read(place.after, limit, filter_, is_narrow=is_narrow)
+        reading = self._read(place.after, limit, filter_, is_narrow=is_narrow)
+        states, after = await (while_connected(request, reading) if is_narrow else reading)
         headers = {**_HEADERS, POSITION: place.position}
         if after is not None:
             headers[NEXT] = cursor(place._replace(after=after))

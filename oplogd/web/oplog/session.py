@@ -104,14 +104,14 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         """
         if readers.is_open:
             raise Problem(409, "no password is set: the stream needs no token")
-        caller = await readers.with_password(request)
+        caller = await readers.maker(request)
         asked, seconds = await _read_token(request)
-        right = None
-        if asked is not None:
-            right = caller.right.narrowed(asked)
-            if right.is_empty or frozenset() in (right.types, right.parents):
-                raise Problem(403, "the client has no part of the right that it asks for")
-        value, expires = readers.sign(caller, Purpose.TOKEN, seconds, right)
+        readers.require_still(caller)
+        right = None if asked is None else caller.right.narrowed(asked)
+        try:
+            value, expires = readers.sign(caller, Purpose.TOKEN, seconds, right)
+        except RightError as error:
+            raise Problem(400, str(error)) from None
         if len(value) > MAX_TOKEN_BYTES:
             raise Problem(413, f"the token would have more than {MAX_TOKEN_BYTES:,} bytes")
         left = min(seconds, math.ceil(expires - readers.now()))

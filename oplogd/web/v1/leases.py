@@ -32,6 +32,7 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
     @app.post(LEASE)
     @described("leases", *BODY_ERRORS, body=rules.LeasePollBody, answer=rules.LeasePolled)
     async def poll_lease(
+        caller: Caller = Depends(api.writer),
         name: str = Depends(usable),
         asked: rules.LeasePollBody = json_body(api.bodies, rules.parse_poll, _MAX_BYTES),
     ) -> Response:
@@ -42,6 +43,7 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         it has another holder. The first poll creates the lease. The lease stays for ever, and its
         term never falls. A poll soon after the last one may leave the expiry as it is.
         """
+        api.require_still(caller)
         request = LeaseRequest(name, asked.holder, asked.ttl_ms, asked.refresh, asked.note)
         lease = await api.confirmed(store.leases.poll(request))
         counters.add_poll(asked.holder, lease)
@@ -86,6 +88,7 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         "leases", *BODY_ERRORS, 404, 409, body=rules.LeaseReleaseBody, answer=rules.LeaseReleased
     )
     async def release_lease(
+        caller: Caller = Depends(api.writer),
         name: str = Depends(usable),
         asked: rules.LeaseReleaseBody = json_body(api.bodies, rules.parse_release, _MAX_BYTES),
     ) -> Response:
@@ -94,6 +97,7 @@ def add_leases(app: FastAPI, api: Api, store: Store, counters: LeaseCounters) ->
         Any client may acquire it at once. Publishing with its term is refused. A repeated request
         gets the same answer until the lease is acquired again.
         """
+        api.require_still(caller)
         lease = await api.confirmed(store.leases.release(name, asked.holder, asked.term))
         counters.add_release(name)
         return answer(rules.released(lease))

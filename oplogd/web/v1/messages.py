@@ -36,6 +36,7 @@ from oplogd.web.describe.parameters import (
     TtlQuery,
 )
 from oplogd.web.http.bodies import BodyReader
+from oplogd.web.http.gone import while_connected
 from oplogd.web.http.headers import note_ignored, refuse_fence
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1.requests import (
@@ -202,9 +203,14 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
         caller.require_read(name)
         require_known(name)
         codec, asked = await read(request)
+        api.require_still_reading(caller)
         if name == OPLOG:
             right = caller.right
-            answer = await oplog.poll(asked, right.narrow(Filter()) if right.is_narrow else None)
+            if right.is_narrow:
+                polling = oplog.poll(asked, right.narrow(Filter()))
+                answer = await while_connected(request, polling)
+            else:
+                answer = await oplog.poll(asked)
         else:
             answer = await poller.poll(name, asked)
         content = codec.encode(answer.messages)

@@ -94,6 +94,7 @@ def add_pointers(
         caller: Caller = Depends(api.writer), names: list[TopicName] = report
     ) -> list[TopicName]:
         """Return the topics of a report, which are in its body. Raises Problem."""
+        api.require_still(caller)
         for name in names:
             caller.require_write(name)
             require_known(name)
@@ -143,6 +144,7 @@ def add_pointers(
         codec = codec_for(request)
         async with api.bodies.received(request, "keys") as raw:
             pointer, stamps = await api.bodies.work(codec.decode_rollback(raw))
+        api.require_still(caller)
         await api.confirmed(service.rollback(name, pointer, stamps, force=force))
         return Response(status_code=200, headers=HEADERS)
 

@@ -81,6 +81,10 @@ class Api:
         """Raise Problem 401 if the credential of a client went while it sent its body."""
         self._writers.require_still(caller)
 
+    def require_still_reading(self, caller: Caller) -> None:
+        """Raise as ``require_still``, for a request that reads."""
+        self._readers.require_still(caller)
+
     async def readable(
         self, request: Request, namespace: NamespacePart, topic: TopicPart
     ) -> TopicName:

@@ -66,26 +66,32 @@ def add_topics(
     @app.put(TOPIC)
     @described("topics", *(*ERRORS, 409, 413, 507), body=TopicProperties, answer=types.TopicAnswer)
     async def create_topic(
-        name: TopicName = Depends(manageable), given: CheckedProperties = body
+        caller: Caller = Depends(api.writer),
+        name: TopicName = Depends(manageable),
+        given: CheckedProperties = body,
     ) -> Response:
         """Create a topic.
 
         Without a time to live the topic has the store's default, without `pointer_timeout` the
         agent's `--pointer-timeout`.
         """
+        api.require_still(caller)
         create = topics.create(name, given.ttl, given.pointers, max_bytes=given.max_bytes)
         return answer(await show(await appends.confirmed(create)))
 
     @app.put(f"{TOPIC}/properties")
     @described("topics", *(*ERRORS, 404, 409, 413), body=TopicProperties, answer=types.TopicAnswer)
     async def change_topic(
-        name: TopicName = Depends(manageable), given: CheckedProperties = body
+        caller: Caller = Depends(api.writer),
+        name: TopicName = Depends(manageable),
+        given: CheckedProperties = body,
     ) -> Response:
         """Change the properties of a topic.
 
         Replaces all properties: an absent one gets its default. Pointers that are open keep their
         time-outs.
         """
+        api.require_still(caller)
         change = topics.change(name, given.ttl, given.pointers, max_bytes=given.max_bytes)
         topic = await appends.confirmed(change)
         known.forget(name)

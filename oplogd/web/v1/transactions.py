@@ -151,6 +151,7 @@ def add_transactions(
         missing, the transaction stays open. Repeated, the answer is the same. If another
         transaction has committed with the same number of a key, the answer is that of its commit.
         """
+        api.require_still(caller)
         if not caller.right.write.everything:
             for name in await service.topics_of(txn):
                 caller.require_write(name)

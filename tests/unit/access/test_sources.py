@@ -10,6 +10,7 @@ from oplogd.config.command import parse
 from oplogd.errors import SettingError
 from oplogd.web.access.content import Content
 from oplogd.web.access.sources import Sources
+from tests.kits.web.token_keys import private, public_pem
 
 CHEAP = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$JI3Qpr7Fqtxk5rLZMuIhJJqMcTzHBTq5w0dNY2Zo0ps"
 ADA = f'[ada]\npassword_hash = "{CHEAP}"\nread = ["shop/*"]\n'
@@ -153,6 +154,25 @@ def test_a_pipe_is_read_once(file: Path) -> None:
     file.unlink()
     assert looks(sources) == [None, None]
     assert sources.content().writing == ["one", "two"]
+
+
+def test_a_key_keeps_its_kind_until_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_bytes(public_pem(private("ES256")))
+    sources = Sources(parse(["--token-key", str(file)], {}))
+    for content in (b"upstream connect error or disconnect/reset before headers", b"x" * 40):
+        file.write_bytes(content)
+        found = looks(sources)[-1]
+        assert found is None or found.keys == sources.content().keys
+        assert [key.algorithm for key in sources.content().keys] == ["ES256"]
+    assert sources.content().errors == [
+        "--token-key: 'key' was a PEM, and now is a secret: needs a restart"
+        "; the content before it stays in use"
+    ]
+    file.write_bytes(public_pem(private("EdDSA")))
+    changed = looks(sources)[-1]
+    assert changed is not None
+    assert [key.algorithm for key in changed.keys] == ["EdDSA"]
 
 
 def test_principals_are_read_again_and_close_both_sides(tmp_path: Path) -> None:

@@ -214,6 +214,12 @@ def test_what_is_no_token_is_refused_cheaply() -> None:
     ("file", "expected"),
     [
         (b"", "is empty"),
+        (b" " * 40, "is empty"),
+        (b"<html><title>502 Bad Gateway</title></html>", "has neither a secret nor"),
+        (lambda: public_pem(private("ES256")).decode().encode("utf-16"), "has neither a secret"),
+        (lambda: jwks(jwk(private("RS256")))[1:], "has neither a secret nor a public key"),
+        (lambda: b"".join(public_pem(private("RS256")).splitlines()[1:-1]), "has neither a secret"),
+        (lambda: public_pem(private("RS256"))[5:], "has neither a secret nor a public key"),
         (b"\n", "is empty"),
         (SECRET[:31], "has a secret of fewer than 32 bytes"),
         (SECRET[:31] + b"\n", "has a secret of fewer than 32 bytes"),

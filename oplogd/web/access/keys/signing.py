@@ -71,6 +71,11 @@ class ExpiringSigner:
         return expires if now < expires else None
 
 
+def is_own(value: str) -> bool:
+    """Return whether a cookie or token may be one that an agent has signed, and no JWT."""
+    return value[:1].isdecimal()
+
+
 def principal_in(value: str) -> str:
     """Return the principal that a value names, empty without one. It may be any text."""
     return _middle(value).partition("~")[0]

@@ -20,6 +20,13 @@ _MAX_KID = 1_000
 _MAX_SUBJECT = 250
 _MAX_TIME = 10**12
 
+# Marks of pages, damaged public keys and other files that are no secret: everybody may know them.
+_MARKS = (b"-----", b"kty", b"PUBLIC KEY", b"P\0U\0B\0L\0I\0C", b"k\0t\0y", b"</")
+_BEGINS = (b"<", b"[", b'"', b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"MII", b"MFkw", b"MCow")
+
+# Keys that are tried for a token without the name of one. Each takes up to 0.6 ms.
+_MAX_TRIES = 4
+
 # The claim with the right.
 CLAIM = "oplog"
 HMAC, RSA, EC, EDWARDS = "HS256", "RS256", "ES256", "EdDSA"
@@ -107,7 +114,7 @@ class TokenKeys:
         ]
         if not fitting:
             raise TokenError("no key has its algorithm and kid")
-        for key, loaded in fitting:
+        for key, loaded in fitting[:_MAX_TRIES]:
             try:
                 claims = jwt.decode(
                     token,
@@ -139,18 +146,28 @@ def keys_in(content: bytes) -> list[TokenKey]:
 
     Raises ValueError. The message continues the name of the file, and repeats no secret.
     """
-    text = content.strip()
-    if text.startswith(b"-----BEGIN"):
+    kind = kind_of(content)
+    if kind == "PEM":
         return [_pem_key(content)]
-    if text.startswith(b"{"):
+    if kind == "JWKS":
         return _jwks(content)
+    if any(mark in content for mark in _MARKS) or content.strip().startswith(_BEGINS):
+        raise ValueError("has neither a secret nor a public key that is understood")
     secret = content.removesuffix(b"\n").removesuffix(b"\r")
-    if not secret:
+    if not secret.strip():
         raise ValueError("is empty")
     if len(secret) < MIN_SECRET_BYTES:
         raise ValueError(f"has a secret of fewer than {MIN_SECRET_BYTES} bytes")
     _require_secret(secret)
     return [TokenKey(HMAC, secret)]
+
+
+def kind_of(content: bytes) -> str:
+    """Return the kind of a file with a key: PEM, JWKS or secret."""
+    text = content.strip()
+    if text.startswith(b"-----BEGIN"):
+        return "PEM"
+    return "JWKS" if text.startswith(b"{") else "secret"
 
 
 def _require_secret(secret: bytes) -> None:

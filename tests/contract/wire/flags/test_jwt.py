@@ -40,6 +40,10 @@ def bearer(value: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {value}"}
 
 
+def right_in(value: str) -> Any:
+    return jwt.decode(value, options={"verify_signature": False})["oplog"]
+
+
 def granted(right: Any, seconds: float = 600, **claims: Any) -> dict[str, str]:
     return bearer(token(right, seconds, **claims))
 
@@ -239,6 +243,10 @@ def test_a_token_is_narrowed_to_what_its_maker_has_and_asks_for(house: House) ->
     assert again["expires"] <= narrowed["expires"], "never past the end of its maker"
     plain = house.get_token(None, maker)
     assert set(plain) == {"token", "expires", "seconds"}
+    assert right_in(plain["token"]) == {
+        "read": ["shop/*", "system/oplog"],
+        "types": ["a", "b"],
+    }
     read_only = bearer(plain["token"])
     path = "/v1/namespaces/shop/topics/t"
     assert house.ask("GET", path, None, read_only).status == 404
@@ -252,6 +260,32 @@ def test_a_token_is_narrowed_to_what_its_maker_has_and_asks_for(house: House) ->
     own = house.get_token(None, basic(READER))["token"]
     assert house.ask("GET", "/v1/namespaces", None, bearer(own)).status == 200
     assert house.ask("POST", "/ops", body, bearer(own)).status == 401
+
+
+def test_no_token_of_a_token_grants_more(house: House) -> None:
+    narrow = house.get_token({"parents": [ADA], "seconds": 60}, basic(READER))
+    whole = house.get_token(None, basic(READER))
+    for made in (narrow, whole):
+        for body in (None, {"seconds": 60}, ALL):
+            assert house.ask("POST", "/token", body, bearer(made["token"])).status == 401
+    maker = granted({"parents": [ADA]})
+    again = house.get_token(None, maker)
+    assert right_in(again["token"]) == narrow["right"]
+    for value in (narrow["token"], again["token"]):
+        assert house.ask("GET", "/v1/namespaces", None, bearer(value)).json == [
+            {"name": "system", "topics": 1}
+        ]
+        assert house.ask("GET", "/v1/namespaces/shop/topics/t", None, bearer(value)).status == 403
+    leases = [
+        granted({"leases": [f"{a}*", *(f"{b}{n}x*" for n in range(99))]}) for a, b in ("ab", "ba")
+    ]
+    asked = {"leases": ["b*", *(f"a{n}x*" for n in range(99))]}
+    assert house.ask("POST", "/token", asked, leases[0]).status == 400
+    writer = granted({"write": ["shop/*"]})
+    assert house.ask("POST", "/token", None, writer).status == 403
+    reader = granted({"read": ["shop/*"], "write": ["shop/*"], "manage": ["*"]})
+    plain = house.get_token(None, reader)["token"]
+    assert right_in(plain) == {"read": ["shop/*"]}
 
 
 @on_one_store
