@@ -11,6 +11,7 @@ from tests.browser.visit import Visit
 from tests.kits.agents.agent import Agent
 from tests.kits.agents.topics import Topic
 from tests.kits.clients.restart import agent_on
+from tests.kits.contract.passwords import SESAME, basic
 from tests.kits.servers.ports import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -178,6 +179,36 @@ async def test_a_wrong_password_is_refused_and_the_right_one_works_until_the_sig
         await page.reload()
         await expect_link(page, "Signed out")
         await expect(page.locator("#consumer-rows tr")).to_have_count(0)
+        await visit.leave()
+
+
+async def test_a_principal_signs_in_with_its_name_and_sees_its_own_operations(
+    visit: Visit, tmp_path: Path
+) -> None:
+    (tmp_path / "rights.toml").write_text(
+        f'[ada]\npassword_hash = "{SESAME}"\nread = ["system/oplog"]\nparents = ["user/ada"]\n'
+        f'[bob]\npassword_hash = "{SESAME}"\nread = ["shop/*"]\n'
+        f'[writer]\npassword_hash = "{SESAME}"\nwrite = ["system/oplog"]\n'
+    )
+    with Agent(tmp_path, "--rights", str(tmp_path / "rights.toml")) as agent:
+        page = await visit.open(f"{agent.url}/")
+        await expect_link(page, "Signed out")
+        await page.get_by_label("Name of a principal").fill("ada")
+        await page.get_by_label("Password", exact=True).fill("sesame")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect_link(page, "Live")
+        for id_, parent in (("other", "user/bob"), ("mine", "user/ada")):
+            made = operation("insert", id_, "video", parent)
+            assert agent.post(made, basic("sesame", "writer")) == 204
+        await expect_ids(page, "mine")
+        text = await page.content()
+        assert "user/bob" not in text
+        assert "127.0.0.1" not in await page.inner_text("#consumer-rows")
+        await page.get_by_role("button", name="Sign out").click()
+        await page.get_by_label("Name of a principal").fill("bob")
+        await page.get_by_label("Password", exact=True).fill("sesame")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect_link(page, "No right to read operations")
         await visit.leave()
 
 

@@ -108,6 +108,10 @@ class Authenticator:
         """Return whether there are clients with rights of their own: principals and tokens."""
         return self.keeper.credentials.is_closed
 
+    @property
+    def has_principals(self) -> bool:
+        return self.keeper.credentials.has_principals
+
     async def caller(self, request: HTTPConnection) -> Caller:
         """Return the client of a request.
 
@@ -232,9 +236,7 @@ class Authenticator:
 
     def unauthorized(self, challenge: dict[str, str]) -> Problem:
         """Return the refusal of a request without a password, or with a wrong one."""
-        users = (
-            "the name of a principal, or any" if self.keeper.credentials.has_principals else "any"
-        )
+        users = "the name of a principal, or any" if self.has_principals else "any"
         return Problem(
             401,
             f"{self.subject} needs the password: HTTP Basic authentication with {users} user name",

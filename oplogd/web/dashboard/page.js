@@ -84,7 +84,7 @@ loginForm.addEventListener("submit", async (event) => {
     const answer = await fetch("session", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ password: field.value }),
+      body: JSON.stringify({ user: loginForm.elements.user.value, password: field.value }),
     });
     if (answer.ok) {
       await begin();
@@ -132,10 +132,12 @@ async function begin() {
   figures ??= new Figures();
   figures.passwordNeeded = now.password_needed;
   await figures.poll();
+  byId("user").hidden = !now.principals;
   if (now.signed_in) {
     loginForm.reset();
     showLogin(false);
-    follow();
+    if (now.reads_operations) follow();
+    else link("off", "No right to read operations");
   } else {
     askForPassword();
   }

@@ -84,7 +84,9 @@ class StatusAnswer(Struct):
 
 class SessionAnswer(Struct):
     password_needed: Annotated[bool, example(True)]
+    principals: Annotated[bool, about("Whether there are clients with names.", False)]
     signed_in: Annotated[bool, example(False)]
+    reads_operations: Annotated[bool, about("Whether the caller may read operations.", False)]
     expires: Annotated[str | None, example(None)]
 
 

@@ -14,6 +14,7 @@ from oplog_kit.wording import shortened
 from oplogd.decode.media_types import JSON
 from oplogd.decode.typed import FAULTS, about
 from oplogd.errors import RightError
+from oplogd.model.names import OPLOG
 from oplogd.model.operation import format_ms
 from oplogd.web.access.carried import COOKIE, Given
 from oplogd.web.access.credentials import COOKIE_SECONDS, MAX_SECONDS, TOKEN_SECONDS
@@ -58,11 +59,15 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
 
         Needs no password.
         """
+        is_open = readers.is_open
+        caller = None if is_open else await readers.admitted(request)
         signed = readers.signed(request)
         until = signed and signed.until and int(signed.until)
         body = {
-            "password_needed": not readers.is_open,
-            "signed_in": readers.is_open or await readers.admitted(request) is not None,
+            "password_needed": not is_open,
+            "principals": readers.has_principals,
+            "signed_in": is_open or caller is not None,
+            "reads_operations": is_open or (caller is not None and OPLOG in caller.right.read),
             "expires": format_ms(until * 1000) if until else None,
         }
         return _json(body)

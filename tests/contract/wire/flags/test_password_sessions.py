@@ -66,7 +66,13 @@ def test_signing_out_deletes_the_cookie(guarded: Target) -> None:
     assert reply.header("Set-Cookie") == "oplog=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"
     for headers in ({}, {"Cookie": "oplog="}):
         session = guarded.request("GET", "/session", headers=headers).json
-        assert session == {"password_needed": True, "signed_in": False, "expires": None}
+        assert session == {
+            "password_needed": True,
+            "principals": False,
+            "signed_in": False,
+            "reads_operations": False,
+            "expires": None,
+        }
 
 
 @on_one_store
@@ -163,7 +169,13 @@ def test_without_a_password_there_is_nothing_to_sign_in_to(tmp_path: Path) -> No
             reply = target.request("POST", path, json.dumps(LOGIN).encode(), JSON)
             assert reply.status == 409
             assert "no password is set" in reply.problem()
-        expected = {"password_needed": False, "signed_in": True, "expires": None}
+        expected = {
+            "password_needed": False,
+            "principals": False,
+            "signed_in": True,
+            "reads_operations": True,
+            "expires": None,
+        }
         assert target.request("GET", "/session").json == expected
         assert target.request("GET", "/status").json["consumers"] == []
         for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via", "Origin"):
