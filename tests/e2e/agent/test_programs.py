@@ -56,8 +56,8 @@ SEND = (
     Program("docs/howto/search-index.md", "service.py", ("insert", "x1", "title")),
 )
 ASK_NO_AGENT = {("docs/howto/search-index.md", "search.py")}
-# test_howto_outbox.py, test_howto_pipe.py and test_cluster_docs.py run them:
-# they need a database, a pipe or Spark.
+# test_howto_outbox.py, test_howto_pipe.py, test_cluster_docs.py and test_user_pages.py run them:
+# they need a database, a pipe, Spark or a browser.
 SERVICES = {
     ("docs/howto/outbox.md", "embedded.py"),
     ("docs/howto/outbox.md", "service.py"),
@@ -65,6 +65,8 @@ SERVICES = {
     ("docs/howto/regions.md", "regions.py"),
     ("docs/howto/search-index.md", "api.py"),
     ("docs/howto/search-index.md", "titles.py"),
+    ("docs/howto/user-pages.md", "app.py"),
+    ("docs/howto/user-pages.md", "grant.py"),
     ("docs/operate/spark.md", "job.py"),
     ("docs/reference/pipe.md", "printing.py"),
     ("docs/reference/pipe.md", "shape.py"),

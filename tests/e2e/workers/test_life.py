@@ -68,7 +68,7 @@ async def fragile(self):
         os.remove(path)
         raise ValueError
     await start(self)
-    self._run("doomed task", doomed())
+    self.run("doomed task", doomed())
 Agent.start = fragile
 """
 

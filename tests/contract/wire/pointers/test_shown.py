@@ -247,7 +247,7 @@ def test_pointers_are_described_with_examples_that_work(target: Target) -> None:
     PointerClient(topic, 1732701600000000000).publish()
     for name in ("pointers", "entries"):
         described = paths[f"{of_topic}/{name}"]["get"]
-        assert {*described["responses"]} == {"200", "400", "401", "404", "429", "503"}
+        assert {*described["responses"]} == {"200", "400", "401", "403", "404", "429", "503"}
         (example,) = described["responses"]["200"]["content"]["application/json"]["example"]
         given = {**shown(topic, f"/{name}?limit=1")[0], "records": 1}
         assert given.keys() == {*example, "records"}
