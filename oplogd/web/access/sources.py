@@ -1,6 +1,6 @@
 """The flags and files that hold passwords and rights. Reads the files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -66,9 +66,7 @@ class Sources:
             reading=self._keys,
             writing=self._writing.passwords(),
             principals={name: _encode(each) for name, each in principals.items()},
-            decoys=list(
-                max(hashes, key=lambda each: sum(hash_.cost for hash_ in each), default=())
-            ),
+            decoys=list(max(hashes, key=_cost, default=())),
             keys=[key for each in self._token_keys for key in keys_in(each.content)],
             audiences=self._audiences,
             is_closed=self._is_closed,
@@ -76,7 +74,7 @@ class Sources:
         )
 
 
-def _cost(hashes: Sequence[Hash]) -> int:
+def _cost(hashes: Iterable[Hash]) -> int:
     return sum(each.cost for each in hashes)
 
 

@@ -327,6 +327,24 @@ async def test_a_worker_that_takes_the_role_keeps_the_content_in_use(tmp_path: P
         assert first.credentials.is_principal("bob"), "what the file says, also if it was so before"
 
 
+async def test_a_credential_that_ends_during_a_slow_body_is_refused(bench: Bench) -> None:
+    async with running(bench.keeper, bench.clock) as look:
+        writers = bench.writers()
+        bob = await writers.caller(request("bob", "bob's"))
+        writers.require_still(bob)
+        ending = bob._replace(until=bench.clock.now_ms() / 1000 + 5)
+        writers.require_still(ending)
+        bench.clock.move(5)
+        with pytest.raises(Problem) as expired:
+            writers.require_still(ending)
+        bench.file.write_text(RIGHTS.replace("[bob]", "[eve]"))
+        await look()
+        await look()
+        with pytest.raises(Problem) as gone:
+            writers.require_still(bob)
+        assert (expired.value.status, gone.value.status) == (401, 401)
+
+
 async def test_principals_that_stay_need_no_second_check(bench: Bench) -> None:
     async with running(bench.keeper, bench.clock) as look:
         readers = bench.readers()

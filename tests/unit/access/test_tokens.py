@@ -105,6 +105,14 @@ def test_several_keys_are_tried_and_a_removed_one_is_refused() -> None:
     assert reason(keys(new), jwt.encode(claims(), SECRET, "HS256")) == "its signature is wrong"
 
 
+def test_few_keys_are_tried_for_a_token_that_names_none() -> None:
+    made = [ec.generate_private_key(ec.SECP256R1()) for _ in range(5)]
+    of = keys(jwks(*(jwk(key, kid=str(number)) for number, key in enumerate(made))))
+    of.verify(jwt.encode(claims(), made[3], "ES256"), NOW)
+    assert reason(of, jwt.encode(claims(), made[4], "ES256")) == "its signature is wrong"
+    of.verify(jwt.encode(claims(), made[4], "ES256", headers={"kid": "4"}), NOW)
+
+
 def test_times_have_no_leeway() -> None:
     of = keys(SECRET)
     token = jwt.encode(claims(nbf=NOW - 10, iat=NOW - 20), SECRET, "HS256")
