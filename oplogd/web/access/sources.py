@@ -15,6 +15,9 @@ from oplogd.web.access.keys.scrypt import Hash
 from oplogd.web.access.keys.signing import signing_key
 from oplogd.web.access.keys.tokens import keys_in, kind_of
 
+# Each may have 1 MB, and workers share the content of all.
+_MAX_FILES = 12
+
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -29,6 +32,9 @@ class Sources:
         self._audiences = list(settings.token_audience)
         self._rights = [_Watched(each, principals_in) for each in rights]
         files = [*self._reading.files, *self._writing.files, *self._rights, *self._token_keys]
+        if len(files) > _MAX_FILES:
+            flags = " and ".join(dict.fromkeys(each.file.flag for each in files))
+            raise SettingError(f"{flags}: {len(files)} files, at most {_MAX_FILES} are possible")
         self._watched = [each for each in files if each.file.is_regular]
         self._is_closed = settings.is_closed
         for each in (*self._rights, *self._token_keys):

@@ -128,6 +128,15 @@ def test_flags_and_several_files_add_up(tmp_path: Path) -> None:
     assert (content.writing, list(content.reading)) == (["both", "a", "b"], ["x", "y"])
 
 
+def test_too_many_files_are_refused_with_their_flags(file: Path) -> None:
+    flags = ["--ingest-password-file", str(file)] * 12
+    assert Sources(parse(flags, {})).is_watched
+    with pytest.raises(
+        SettingError, match=r"^--password-file and --ingest.+: 13 files"
+    ):
+        Sources(parse([*flags, "--password-file", str(file)], {}))
+
+
 def test_the_key_of_a_password_is_derived_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     derived = []
 
