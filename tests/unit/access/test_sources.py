@@ -131,9 +131,7 @@ def test_flags_and_several_files_add_up(tmp_path: Path) -> None:
 def test_too_many_files_are_refused_with_their_flags(file: Path) -> None:
     flags = ["--ingest-password-file", str(file)] * 12
     assert Sources(parse(flags, {})).is_watched
-    with pytest.raises(
-        SettingError, match=r"^--password-file and --ingest.+: 13 files"
-    ):
+    with pytest.raises(SettingError, match=r"^--password-file and --ingest.+: 13 files"):
         Sources(parse([*flags, "--password-file", str(file)], {}))
 
 
