@@ -113,13 +113,14 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         asked, seconds = await _read_token(request)
         readers.require_still(caller)
         right = None if asked is None else caller.right.narrowed(asked)
+        now = readers.now()
         try:
             value, expires = readers.sign(caller, Purpose.TOKEN, seconds, right)
         except RightError as error:
             raise Problem(400, str(error)) from None
         if len(value) > MAX_TOKEN_BYTES:
             raise Problem(413, f"the token would have more than {MAX_TOKEN_BYTES:,} bytes")
-        left = min(seconds, math.ceil(expires - readers.now()))
+        left = min(seconds, math.ceil(expires - now))
         body = {"token": value, "expires": format_ms(expires * 1000), "seconds": left}
         return _json(body if right is None else {**body, "right": body_of(right)})
 
