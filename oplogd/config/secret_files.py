@@ -9,6 +9,7 @@ from oplogd.config import values
 # More is no rotation. Each password for reading costs 50 ms once.
 MAX_PASSWORDS = 32
 _MAX_BYTES = 4_096
+_MAX_FILE_BYTES = 256 * 1024
 
 
 class SecretFile:
@@ -58,6 +59,8 @@ def passwords_in(content: bytes) -> list[str]:
 
     The message continues the name of a file. Blank lines do not count.
     """
+    if len(content) > _MAX_FILE_BYTES:
+        raise ValueError(f"has more than {_MAX_FILE_BYTES:,} bytes")
     lines = [line.removesuffix("\r") for line in decoded(content).split("\n")]
     found = list(dict.fromkeys(line for line in lines if line.strip()))
     if not found:

@@ -44,6 +44,8 @@ class StreamConsumer:
     # The consumer's own name for itself; empty without one.
     name: str = ""
     pass_: Pass = FOR_EVER
+    # Whether the pass is over.
+    has_no_pass: bool = False
     connection: Connection = NOT_CONNECTED
     ending: bool = False
     # Whether ``take`` or ``pause`` waits for ``wake``.

@@ -39,6 +39,9 @@ _END_PAUSE_SECONDS = 0.01
 
 # A stalled stream is cut off when its end has been due for this long.
 END_GRACE_SECONDS = 10.0
+# A stream without a valid credential is cut off when its end has been due for this, even if its
+# consumer takes the last bytes slowly.
+END_MOST_SECONDS = 30.0
 
 # A stop waits this long for consumers to read to the end of their streams.
 END_WAIT_SECONDS = 2.0
@@ -225,7 +228,9 @@ class Hub:
         for consumer in [each for each in self.consumers if each.connection.is_full]:
             connection = consumer.connection
             stalled = connection.stalled_seconds(now, consumer.last_write)
-            overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
+            late = now - consumer.ends_at
+            overdue = min(stalled, late) >= END_GRACE_SECONDS
+            overdue = overdue or (consumer.has_no_pass and late >= END_MOST_SECONDS)
             if (overdue or stalled >= self.stall_timeout) and connection.abort():
                 reason = "its end was due" if overdue else "--stall-timeout"
                 taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
@@ -240,6 +245,7 @@ class Hub:
         for consumer in self.consumers:
             if consumer.pass_.until is not None and consumer.pass_.until <= soon:
                 consumer.ends_at = min(consumer.ends_at, self._clock.monotonic())
+                consumer.has_no_pass = True
 
     def end_without(self, is_valid: Callable[[Hashable], bool]) -> None:
         """End the streams whose credential is not valid any more, spread over a short time."""
@@ -248,6 +254,7 @@ class Hub:
             if not is_valid(consumer.pass_.credential):
                 ends_at = now + random.uniform(0, GONE_SPREAD_SECONDS)
                 consumer.ends_at = min(consumer.ends_at, ends_at)
+                consumer.has_no_pass = True
 
     async def end_all(self) -> None:
         """End the streams, spread over time so that consumers do not all reconnect at once.

@@ -1,5 +1,6 @@
 """The flags and files that hold passwords and rights. Reads the files."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -10,12 +11,14 @@ from oplogd.config.secret_files import SecretFile, passwords_in
 from oplogd.config.settings import Settings
 from oplogd.errors import SettingError
 from oplogd.web.access.content import Content, FileState
+from oplogd.web.access.keys.key_files import keys_in, kind_of
 from oplogd.web.access.keys.principals import principals_in
 from oplogd.web.access.keys.scrypt import Hash
 from oplogd.web.access.keys.signing import signing_key
-from oplogd.web.access.keys.tokens import keys_in, kind_of
+from oplogd.web.access.keys.tokens import MAX_TRIES
 
-# Each may have 1 MB, and workers share the content of all.
+# Workers share the content of all, twice: one file of principals may have 1 MB, each other one
+# 256 KB.
 _MAX_FILES = 12
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -39,8 +42,20 @@ class Sources:
         self._is_closed = settings.is_closed
         for each in (*self._rights, *self._token_keys):
             each.check()
+        self._require_few_nameless()
         # The keys of the passwords for reading.
         self._keys: dict[str, bytes] = {}
+
+    def _require_few_nameless(self) -> None:
+        """Raise SettingError if a token that names no key could not be tried with all of them."""
+        keys = [key for each in self._token_keys for key in keys_in(each.content)]
+        count = Counter(key.algorithm for key in keys if key.kid is None)
+        for algorithm, number in count.items():
+            if number > MAX_TRIES:
+                raise SettingError(
+                    f"--token-key: {number} keys of {algorithm} without a kid, at most {MAX_TRIES}"
+                    " are possible; give a JWKS with a kid for each"
+                )
 
     @property
     def is_watched(self) -> bool:
@@ -103,6 +118,8 @@ class _Watched:
         self._check = check
         self._kind = kind
         self._seen: tuple[bytes | None, str | None] = file.content, None
+        # A content that was refused beside ``content``, and the reason.
+        self._refused: tuple[bytes, bytes, str] | None = None
 
     def check(self) -> None:
         """Raise SettingError if the content at the start is not valid."""
@@ -119,21 +136,28 @@ class _Watched:
         content, error = seen
         if content == self.content:
             error = None
-        elif content is not None:
-            try:
-                self._check(content)
-                # A public key that was damaged might be taken for a secret, which all know.
-                if (kind := self._kind(content)) != (before := self._kind(self.content)):
-                    raise ValueError(f"was a {before}, and now is a {kind}: needs a restart")
-            except ValueError as fault:
-                error = f"{self.file.path.name!r} {fault}"
-            else:
-                self.content, self.error = content, None
-                return True
+        elif content is not None and (error := self._fault(content)) is None:
+            self.content, self.error = content, None
+            return True
         shown = error and f"{self.file.flag}: {error}; the content before it stays in use"
         has_changed = shown != self.error
         self.error = shown
         return has_changed
+
+    def _fault(self, content: bytes) -> str | None:
+        """Return why a content must not replace the present one. None: it may."""
+        if self._refused is not None and self._refused[:2] == (self.content, content):
+            return self._refused[2]
+        try:
+            self._check(content)
+            # A public key that was damaged might be taken for a secret, which all know.
+            if (kind := self._kind(content)) != (before := self._kind(self.content)):
+                raise ValueError(f"was a {before}, and now is a {kind}: needs a restart")
+        except ValueError as fault:
+            error = f"{self.file.path.name!r} {fault}"
+            self._refused = self.content, content, error
+            return error
+        return None
 
     def _read(self) -> tuple[bytes | None, str | None]:
         """Return the content, or the reason why there is none."""

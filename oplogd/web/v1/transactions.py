@@ -163,12 +163,14 @@ def add_transactions(
     async def abort_transaction(
         txn: int = Depends(open_to),
         _: None = json_body(api.bodies, rules.parse_abort, begin.MAX_BYTES),
+        caller: Caller = Depends(api.writer),
     ) -> Response:
         """Abort a transaction.
 
         Readers with `isolation` `read_committed` never see its records. Repeated, or after a
         time-out, the answer is the same.
         """
+        api.require_still(caller)
         return await show(await api.confirmed(service.abort(txn)))
 
     @app.get(TXN)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from oplogd.config.command import parse
+from oplogd.config.secret_files import passwords_in
 from oplogd.errors import SettingError
 from oplogd.web.access.content import Content
 from oplogd.web.access.sources import Sources
@@ -14,6 +15,7 @@ from tests.kits.web.token_keys import private, public_pem
 
 CHEAP = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$JI3Qpr7Fqtxk5rLZMuIhJJqMcTzHBTq5w0dNY2Zo0ps"
 ADA = f'[ada]\npassword_hash = "{CHEAP}"\nread = ["shop/*"]\n'
+SECRET = b"a secret of the application, of 32 bytes"
 KEPT = "; the content before it stays in use"
 
 
@@ -135,6 +137,37 @@ def test_too_many_files_are_refused_with_their_flags(file: Path) -> None:
         Sources(parse([*flags, "--password-file", str(file)], {}))
 
 
+def test_more_keys_without_a_name_than_are_tried_are_refused(tmp_path: Path) -> None:
+    flags: list[str] = []
+    for number in range(5):
+        file = tmp_path / str(number)
+        file.write_text(f"a secret of the application, number {number}")
+        flags += ["--token-key", str(file)]
+    assert len(Sources(parse(flags[:8], {})).content().keys) == 4
+    with pytest.raises(SettingError, match=r"^--token-key: 5 keys of HS256 without a kid, at most"):
+        Sources(parse(flags, {}))
+
+
+def test_a_refused_content_is_judged_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+
+    def judge(content: bytes) -> list[str]:
+        judged.append(content)
+        return passwords_in(content)
+
+    monkeypatch.setattr("oplogd.web.access.sources.passwords_in", judge)
+    sources = Sources(parse(["--ingest-password-file", str(file)], {}))
+    file.write_text("\n")
+    looks(sources, 5)
+    assert judged.count(b"\n") == 1
+    file.write_text("three")
+    looks(sources)
+    file.write_text("\n")
+    looks(sources, 5)
+    assert judged.count(b"\n") == 2
+    assert sources.content().writing == ["three"]
+
+
 def test_the_key_of_a_password_is_derived_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     derived = []
 
@@ -167,7 +200,10 @@ def test_a_key_keeps_its_kind_until_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(public_pem(private("ES256")))
     sources = Sources(parse(["--token-key", str(file)], {}))
-    for content in (b"upstream connect error or disconnect/reset before headers", b"x" * 40):
+    for content in (
+        b"upstream connect error or disconnect/reset before headers",
+        b"x" * 9 + SECRET,
+    ):
         file.write_bytes(content)
         found = looks(sources)[-1]
         assert found is None or found.keys == sources.content().keys

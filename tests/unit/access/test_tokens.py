@@ -1,9 +1,11 @@
 """JWTs: the key decides the algorithm, times have no leeway, and known attacks are refused."""
 
 import base64
+import gzip
 import hashlib
 import hmac
 import json
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +14,12 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
+from oplogd.web.access.keys.key_files import MAX_KEYS, keys_in
 from oplogd.web.access.keys.tokens import (
-    MAX_KEYS,
     MAX_TOKEN_BYTES,
     TokenError,
     TokenKey,
     TokenKeys,
-    keys_in,
     signed,
 )
 from tests.kits.web.token_keys import KINDS, private, private_pem, public_pem
@@ -51,6 +52,44 @@ def keys(*files: bytes, audiences: tuple[str, ...] = ()) -> TokenKeys:
     return TokenKeys([key for file in files for key in keys_in(file)], audiences)
 
 
+def in_other_forms() -> list[bytes]:
+    """Return a public key in forms that are no PEM and no JWKS."""
+    pem = public_pem(private("ES256"))
+    body = b"".join(pem.splitlines()[1:-1])
+    der = base64.b64decode(body)
+    return [
+        base64.b64encode(pem),
+        base64.urlsafe_b64encode(pem).rstrip(b"="),
+        base64.encodebytes(pem),
+        base64.b64encode(json.dumps(jwk(private("ES256"))).encode()),
+        der,
+        der.hex().encode(),
+        pem.hex().encode(),
+        base64.b64encode(base64.b64encode(der)),
+        b"KEY=" + body,
+        b"'" + body + b"'",
+        gzip.compress(pem),
+        b"https://login.example.com/.well-known/jwks.json",
+        b"\xef\xbb\xbf" + SECRET,
+    ]
+
+
+def test_a_public_key_in_another_form_is_no_secret() -> None:
+    for content in in_other_forms():
+        with pytest.raises(ValueError, match=r"^has neither a secret nor a public key"):
+            keys_in(content)
+
+
+def test_secrets_of_random_bytes_are_taken_whole() -> None:
+    source = random.Random(1)
+    for _ in range(2_000):
+        secret = source.randbytes(32)
+        if not secret.endswith(b"\n"):
+            assert [key.material for key in keys_in(secret)] == [secret]
+        for text in (secret.hex().encode(), base64.b64encode(secret)):
+            assert [key.material for key in keys_in(text + b"\n")] == [text]
+
+
 def reason(of: TokenKeys, token: str, now: float = NOW) -> str:
     with pytest.raises(TokenError) as refused:
         of.verify(token, now)
@@ -77,7 +116,8 @@ def test_a_secret_verifies_and_its_last_newline_does_not_count() -> None:
         found = keys(file).verify(token, NOW)
         assert (found.subject, found.expires, found.issued) == ("ada", NOW + 60, NOW - 5)
         assert found.right.read.namespaces == frozenset({"shop"})
-    assert reason(keys(SECRET + b"\n\n"), token) == "its signature is wrong"
+    for file in (SECRET + b"\n\n", SECRET + b"\r", SECRET + b"\n\r\n"):
+        assert reason(keys(file), token) == "its signature is wrong"
     binary = bytes(range(128, 160))
     assert keys(binary).verify(jwt.encode(claims(), binary, "HS256"), NOW).subject is None
 
@@ -96,7 +136,7 @@ def test_public_keys_verify_from_pem_and_from_a_jwks(kind: str) -> None:
 
 
 def test_several_keys_are_tried_and_a_removed_one_is_refused() -> None:
-    new = b"f" * 40
+    new = b"another secret of the application"
     both = keys(SECRET, new, *(public_pem(private(kind)) for kind in KINDS))
     for secret in (SECRET, new):
         both.verify(jwt.encode(claims(), secret, "HS256"), NOW)
@@ -111,6 +151,15 @@ def test_few_keys_are_tried_for_a_token_that_names_none() -> None:
     of.verify(jwt.encode(claims(), made[3], "ES256"), NOW)
     assert reason(of, jwt.encode(claims(), made[4], "ES256")) == "its signature is wrong"
     of.verify(jwt.encode(claims(), made[4], "ES256", headers={"kid": "4"}), NOW)
+
+
+def test_the_key_that_a_token_names_is_tried_before_those_without_a_name() -> None:
+    secrets = [bytes([65 + number]) * 8 + SECRET for number in range(4)]
+    named = jwks({"kty": "oct", "k": b64(SECRET), "kid": "z"})
+    of = keys(*secrets, named)
+    of.verify(jwt.encode(claims(), SECRET, "HS256", headers={"kid": "z"}), NOW)
+    of.verify(jwt.encode(claims(), secrets[2], "HS256", headers={"kid": "other"}), NOW)
+    assert reason(of, jwt.encode(claims(), SECRET, "HS256")) == "its signature is wrong"
 
 
 def test_times_have_no_leeway() -> None:
@@ -130,6 +179,7 @@ def test_times_have_no_leeway() -> None:
         ({"exp": None}, "its exp is no time"),
         ({"exp": "1900000000"}, "its exp is no time"),
         ({"exp": True}, "its exp is no time"),
+        ({"exp": 253_402_300_800}, "its exp is no time"),
         ({"exp": 10**15}, "its exp is no time"),
         ({"exp": 10**400}, "its exp is no time"),
         ({"iat": -(10**400)}, "its iat is no time"),
@@ -228,6 +278,10 @@ def test_what_is_no_token_is_refused_cheaply() -> None:
         (lambda: jwks(jwk(private("RS256")))[1:], "has neither a secret nor a public key"),
         (lambda: b"".join(public_pem(private("RS256")).splitlines()[1:-1]), "has neither a secret"),
         (lambda: public_pem(private("RS256"))[5:], "has neither a secret nor a public key"),
+        (b"\0" * 64, "has a secret of fewer than 8 different bytes"),
+        (b"a" * 64, "has a secret of fewer than 8 different bytes"),
+        (SECRET * 129, "has a secret of more than 4,096 bytes"),
+        (SECRET * 8_193, "has more than 262,144 bytes"),
         (b"\n", "is empty"),
         (SECRET[:31], "has a secret of fewer than 32 bytes"),
         (SECRET[:31] + b"\n", "has a secret of fewer than 32 bytes"),

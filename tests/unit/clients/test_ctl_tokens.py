@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from oplogc.ctl import cli
 from oplogd.web.access.claims import Asked, claims_of
+from oplogd.web.access.keys.key_files import keys_in
 from oplogd.web.access.keys.signing import ExpiringSigner, Purpose
-from oplogd.web.access.keys.tokens import TokenKeys, keys_in
+from oplogd.web.access.keys.tokens import TokenKeys
 from oplogd.web.access.right_bodies import body_of, right_of
 from tests.kits.web.token_keys import KINDS, private, private_pem, public_pem
 
@@ -188,6 +189,7 @@ def encrypted() -> bytes:
 UNUSABLE = {
     "short": (b"x" * 31, "the file has a secret of fewer than 32 bytes"),
     "empty": (b"\n", "the file has a secret of fewer than 32 bytes"),
+    "long": (b"x" * 4_097, "the file has a secret of more than 4,096 bytes"),
     "JWKS": (b'{"keys": []}', "the file has JSON, as a JWKS; give a secret, or a key in PEM"),
     "SSH": (b"ssh-ed25519 " + b"A" * 68, "the file has neither a secret nor a key in PEM"),
     "public": (

@@ -3,7 +3,7 @@
 from typing import Any
 
 from oplogd.stream.connection import StreamConnection
-from oplogd.stream.hub import END_GRACE_SECONDS, Hub
+from oplogd.stream.hub import END_GRACE_SECONDS, END_MOST_SECONDS, GONE_SPREAD_SECONDS, Hub
 from oplogd.stream.ring.filters import Filter
 from tests.kits.stream.worlds import World
 
@@ -77,4 +77,22 @@ async def test_an_overdue_stream_continues_while_its_consumer_takes_bytes(
         outlet.left -= 1
         hub.look(second)
     assert not outlet.aborts
+    hub.disconnect(consumer)
+
+
+async def test_a_stream_whose_pass_is_over_is_cut_off_although_its_consumer_takes_bytes(
+    world: World,
+) -> None:
+    hub, outlet, consumer = await stalling(world, stall_timeout=float("inf"), ends_at=float("inf"))
+    outlet.is_full = True
+    begun = world.hub._clock.monotonic()
+    hub.end_without(lambda _: False)
+    assert begun <= consumer.ends_at <= begun + GONE_SPREAD_SECONDS
+    for tenth in range(int(10 * END_MOST_SECONDS)):
+        outlet.left -= 1
+        hub.look(consumer.ends_at + tenth / 10)
+    assert not outlet.aborts
+    outlet.left -= 1
+    hub.look(consumer.ends_at + END_MOST_SECONDS)
+    assert outlet.aborts == ["aborted"]
     hub.disconnect(consumer)

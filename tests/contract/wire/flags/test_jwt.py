@@ -324,11 +324,11 @@ def test_keys_rotate_and_streams_of_a_removed_key_end(
     key = tmp_path / "key"
     key.write_text(SECRET)
     other = tmp_path / "other"
-    other.write_text("b" * 40)
+    other.write_text("b" + SECRET)
     flags = ("--token-key", str(key), "--token-key", str(other))
     with store_kind.agent(tmp_path, *flags) as agent:
         house = House(Target.of(agent), key, agent)
-        old, kept = granted(ALL), bearer(token(ALL, secret="b" * 40))
+        old, kept = granted(ALL), bearer(token(ALL, secret="b" + SECRET))
         with (
             house.target.follow(None, {**SSE, **old}) as ending,
             house.target.follow(None, {**SSE, **kept}) as going,
@@ -336,10 +336,10 @@ def test_keys_rotate_and_streams_of_a_removed_key_end(
             key.write_text("")
             agent.wait_log("is empty")
             assert house.ask("GET", "/v1/namespaces", None, old).status == 200
-            key.write_text("c" * 40)
+            key.write_text("c" + SECRET)
             agent.wait_log("have changed")
             assert house.ask("GET", "/v1/namespaces", None, old).status == 401
-            new = bearer(token(ALL, secret="c" * 40))
+            new = bearer(token(ALL, secret="c" + SECRET))
             assert house.ask("GET", "/v1/namespaces", None, new).status == 200
             assert ending.rest() == []
             reply = house.ask("POST", "/ops", operation("insert", "a", "thing"), new)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 HMAC, RSA, EC, EDWARDS = "HS256", "RS256", "ES256", "EdDSA"
 _MIN_SECRET_BYTES = 32
+_MAX_SECRET_BYTES = 4_096
 _MIN_RSA_BITS = 2048
 _KINDS = f"of RSA with {_MIN_RSA_BITS:,} bits or more, P-256 or Ed25519"
 _MISSING = (
@@ -54,9 +55,11 @@ def key_of(content: bytes) -> Key:
         return _pem_key(text)
     if text.startswith(b"{"):
         raise ValueError("the file has JSON, as a JWKS; give a secret, or a key in PEM")
-    secret = content.removesuffix(b"\n").removesuffix(b"\r")
+    secret = content.removesuffix(b"\r\n" if content.endswith(b"\r\n") else b"\n")
     if len(secret) < _MIN_SECRET_BYTES:
         raise ValueError(f"the file has a secret of fewer than {_MIN_SECRET_BYTES} bytes")
+    if len(secret) > _MAX_SECRET_BYTES:
+        raise ValueError(f"the file has a secret of more than {_MAX_SECRET_BYTES:,} bytes")
     try:
         from jwt import InvalidKeyError
         from jwt.algorithms import HMACAlgorithm

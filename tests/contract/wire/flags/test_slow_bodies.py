@@ -1,0 +1,80 @@
+"""A request whose credential ends while its body comes changes nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.wire.flags.test_jwt import ALL, SECRET, granted
+from tests.contract.wire.store_kinds import StoreKind, on_one_store
+from tests.kits.clock.moved import MovedClock
+from tests.kits.contract.wire import JSON, Target, operation
+from tests.kits.sse.heads import request_head
+
+SECONDS = 60
+TOPIC = "/v1/namespaces/shop/topics/orders"
+OWNED = {"sub": "shop"}
+MESSAGE = {"messages": [{"payload": "a"}]}
+
+
+def slow(target: Target, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
+    """Begin a request. Return how to end it, once the agent has asked for its body."""
+    raw = json.dumps(body).encode()
+    more = {"Expect": "100-continue", "Content-Length": str(len(raw)), "Connection": "close"}
+    sock = target.connect()
+    sock.sendall(request_head(method, path, target.host, {**JSON, **headers, **more}))
+    assert sock.recv(100).startswith(b"HTTP/1.1 100 ")
+
+    def end() -> int:
+        with sock:
+            sock.sendall(raw)
+            answer = b""
+            while chunk := sock.recv(1 << 16):
+                answer += chunk
+        return int(answer.split()[1])
+
+    return end
+
+
+@on_one_store
+@pytest.mark.parametrize("late", [True, False])
+def test_a_credential_that_ends_before_the_body_is_refused(
+    store_kind: StoreKind, tmp_path: Path, *, late: bool
+) -> None:
+    clock = MovedClock(tmp_path)
+    key = tmp_path / "key"
+    key.write_text(SECRET)
+    with store_kind.agent(tmp_path, "--token-key", str(key), clock=clock) as agent:
+        target = Target.of(agent)
+        long, short = granted(ALL, 86_400, **OWNED), granted(ALL, SECONDS, **OWNED)
+        assert target.request("PUT", TOPIC, b"{}", {**JSON, **long}).status == 200
+        begun = [
+            target.request("POST", "/v1/txns", b'{"topic": "shop/orders"}', {**JSON, **long})
+            for _ in range(3)
+        ]
+        records, commit, abort = (f"/v1/txns/{each.json['txn']}" for each in begun)
+        lease = {"holder": "a", "ttl_ms": 60_000}
+        record = {"lsn": 0, "topic": "shop/orders", "payload": "a"}
+        ends = {
+            path: slow(target, method, path, body, short)
+            for method, path, body in [
+                ("POST", "/ops", operation("insert", "a", "thing")),
+                ("PUT", "/v1/namespaces/shop/topics/other", {}),
+                ("POST", f"{TOPIC}/publish", MESSAGE),
+                ("POST", f"{TOPIC}/poll", {}),
+                ("POST", "/v1/txns", {"topic": "shop/orders"}),
+                ("POST", f"{records}/records", {"records": [record]}),
+                ("POST", f"{commit}/commit", {"records": 0}),
+                ("POST", f"{abort}/abort", {}),
+                ("POST", "/v1/leases/orders", lease),
+                ("POST", "/token", {"seconds": 60}),
+            ]
+        }
+        if late:
+            clock.move(SECONDS + 1)
+        statuses = {path: end() for path, end in ends.items()}
+        expected = dict.fromkeys(statuses, 401 if late else 200)
+        if not late:
+            expected |= {"/ops": 204, "/v1/txns": 201}
+        assert statuses == expected
