@@ -63,7 +63,7 @@ class Authenticator:
         *,
         workers: Workers | None = None,
     ) -> None:
-        """``refused`` counts requests refused for their password."""
+        """``refused`` counts requests refused for their password or token."""
         self._clock = clock
         self.keeper = keeper
         self._allowed_hosts = allowed_hosts
@@ -75,27 +75,18 @@ class Authenticator:
             cells = workers.secret_of(f"{self.subject}: cells of networks")
             journal = workers.attempts[self.subject]
             self._limiter = SharedAttempts(journal, cells, clock.monotonic)
-        self._refused = SenderEpisodes(
-            logger,
-            f"{self.subject}: refusing passwords from",
-            quiet=_QUIET_SECONDS,
-            clock=clock.monotonic,
-            counted=refused,
+        refusing = partial(
+            SenderEpisodes, logger, quiet=_QUIET_SECONDS, clock=clock.monotonic, counted=refused
         )
-        self._refused_tokens = SenderEpisodes(
-            logger,
-            f"{self.subject}: refusing tokens from",
-            quiet=_QUIET_SECONDS,
-            clock=clock.monotonic,
-            counted=refused,
-        )
+        self._refused = refusing(f"{self.subject}: refusing passwords from")
+        self._refused_tokens = refusing(f"{self.subject}: refusing tokens from")
         self._guessing = Episode(
             logger, f"{self.subject}: too many wrong passwords", quiet=_QUIET_SECONDS
         )
 
     @property
     def refused(self) -> int:
-        """Return the number of requests refused for their password."""
+        """Return the number of requests refused for their password or token."""
         return self._refused.count
 
     @property
@@ -115,8 +106,8 @@ class Authenticator:
     async def caller(self, request: HTTPConnection) -> Caller:
         """Return the client of a request.
 
-        Raise Problem 401 unless it carries a password. Raise Problem 429 after too many wrong
-        passwords from its address.
+        Raise Problem 401 unless it carries a valid password or token. Raise Problem 429 after too
+        many wrong passwords from its address, 503 while too many passwords wait for their check.
         """
         if self.is_open:
             return self.anybody
@@ -138,8 +129,7 @@ class Authenticator:
         attempt, found = self._known(credentials, given)
         if found is None:
             allow = partial(self._allow, address, attempt)
-            check = self.keeper.checks.run
-            found = (await check(credentials, attempt, given.user, given.password, allow),)
+            found = (await self.keeper.checks.run(credentials, attempt, given, allow),)
         (caller,) = found
         if wait := self._limiter.judge(address, attempt, is_right=caller is not None):
             raise self._too_many(address, wait)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from oplogd.web.access.caller import Caller
+from oplogd.web.access.carried import Given
 from oplogd.web.access.credentials import Credentials
 from oplogd.web.http.problem import Problem
 
@@ -22,43 +23,31 @@ class Checks:
         self._running: dict[tuple[Credentials, bytes], asyncio.Task[Caller | None]] = {}
 
     async def run(
-        self,
-        credentials: Credentials,
-        attempt: bytes,
-        name: str,
-        password: bytes,
-        allow: Callable[[], None],
+        self, credentials: Credentials, attempt: bytes, given: Given, allow: Callable[[], None]
     ) -> Caller | None:
-        """Return the caller with a password, None if it is wrong.
+        """Return the client with a password, None if it is wrong.
 
         ``attempt``: stands for the password. ``allow``: raises if it may not be checked now. It is
         called right before the check, because guesses may have failed since the request came.
         Raises Problem 503 if too many wait.
         """
+
+        async def check() -> Caller | None:
+            async with self._turns:
+                allow()
+                caller = await asyncio.to_thread(credentials.check, given.user, given.password)
+            credentials.keep(attempt, caller)
+            return caller
+
         allow()
         key = credentials, attempt
         task = self._running.get(key)
         if task is None:
             if len(self._running) >= _MAX_WAITING:
                 raise Problem(503, "too many passwords wait for their check", {"Retry-After": "1"})
-            checking = self._check(credentials, attempt, name, password, allow)
-            task = self._running[key] = asyncio.create_task(checking, name="check of a password")
+            task = self._running[key] = asyncio.create_task(check(), name="check of a password")
             task.add_done_callback(partial(self._ended, key))
         return await asyncio.shield(task)
-
-    async def _check(
-        self,
-        credentials: Credentials,
-        attempt: bytes,
-        name: str,
-        password: bytes,
-        allow: Callable[[], None],
-    ) -> Caller | None:
-        async with self._turns:
-            allow()
-            caller = await asyncio.to_thread(credentials.check, name, password)
-        credentials.keep(attempt, caller)
-        return caller
 
     def _ended(self, key: tuple[Credentials, bytes], task: "asyncio.Task[Caller | None]") -> None:
         del self._running[key]

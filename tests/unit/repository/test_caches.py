@@ -47,7 +47,7 @@ TABLE_BOUNDS = {
     "oplogd/watch/health.py: Health._parts": OF_THE_CODE,
     "oplogd/ingest/ignored.py: Ignored._names": "8 names of at most 64 characters",
     "oplogd/watch/lease_counters.py: LeaseCounters._held": "names of leases; dropped at their end",
-    "oplogd/web/access/checks.py: Checks._running": "digests; 64 at a time",
+    "oplogd/web/access/checks.py: Checks._running": "digests; 1,024 at a time",
     "oplogd/web/access/sources.py: Sources._keys": "passwords in use",
     "oplogd/web/access/credentials.py: Credentials._makers": "1,000 principals",
     "oplogd/web/access/keys/verdicts.py: Verdicts._kept": "digests; 4,096, or 16 MB of tokens",
