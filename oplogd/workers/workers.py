@@ -83,10 +83,8 @@ class Workers:
         self._secret = secrets.token_bytes(32)
         self.store = StoreWorkers(count) if count > 1 else None
         self.places = SharedPlaces(count, max_clients) if count > 1 else None
-        # The counted attempts of the passwords, by the subject of each.
-        self.attempts = (
-            {subject: Journal() for subject in ("reading", "writing")} if count > 1 else {}
-        )
+        # The counted attempts of the passwords, by the side of each.
+        self.attempts = {side: Journal() for side in ("reading", "writing")} if count > 1 else {}
 
         # The present passwords and rights, and the role of the worker that looks at their files.
         self.passwords = Journal(_PASSWORDS, _PASSWORDS) if count > 1 else None

@@ -19,7 +19,7 @@ from oplogd.host.logs import Episode
 from oplogd.host.senders import SenderEpisodes
 from oplogd.web.access.caller import Caller
 from oplogd.web.access.carried import Given, basic, bearer
-from oplogd.web.access.credentials import Credentials, Subject
+from oplogd.web.access.credentials import Credentials, Side
 from oplogd.web.access.guesses.attempts import AttemptLimiter
 from oplogd.web.access.guesses.shared_attempts import Limiter, SharedAttempts
 from oplogd.web.access.keeper import Keeper
@@ -47,11 +47,11 @@ logger = logging.getLogger("oplogd.password")
 class Authenticator:
     """Finds the client of a request. While no credential is needed, every request passes.
 
-    No message holds a password. ``subject`` names the protected thing in messages. ``workers``:
+    No message holds a password. ``side``: also names the protected thing in messages. ``workers``:
     they limit guesses together; None: there is one process.
     """
 
-    subject: ClassVar[Subject]
+    side: ClassVar[Side]
     anybody: ClassVar[Caller]
 
     def __init__(
@@ -72,16 +72,16 @@ class Authenticator:
         if workers.count == 1:
             self._limiter = AttemptLimiter(clock.monotonic)
         else:
-            cells = workers.secret_of(f"{self.subject}: cells of networks")
-            journal = workers.attempts[self.subject]
+            cells = workers.secret_of(f"{self.side}: cells of networks")
+            journal = workers.attempts[self.side]
             self._limiter = SharedAttempts(journal, cells, clock.monotonic)
         refusing = partial(
             SenderEpisodes, logger, quiet=_QUIET_SECONDS, clock=clock.monotonic, counted=refused
         )
-        self._refused = refusing(f"{self.subject}: refusing passwords from")
-        self._refused_tokens = refusing(f"{self.subject}: refusing tokens from")
+        self._refused = refusing(f"{self.side}: refusing passwords from")
+        self._refused_tokens = refusing(f"{self.side}: refusing tokens from")
         self._guessing = Episode(
-            logger, f"{self.subject}: too many wrong passwords", quiet=_QUIET_SECONDS
+            logger, f"{self.side}: too many wrong passwords", quiet=_QUIET_SECONDS
         )
 
     @property
@@ -92,7 +92,7 @@ class Authenticator:
     @property
     def is_open(self) -> bool:
         """Return whether no credential is needed."""
-        return self.keeper.credentials.is_open(self.subject)
+        return self.keeper.credentials.is_open(self.side)
 
     @property
     def is_closed(self) -> bool:
@@ -145,13 +145,13 @@ class Authenticator:
         Counts nothing in that case.
         """
         credentials = self.keeper.credentials
-        if credentials.is_open(self.subject):
+        if credentials.is_open(self.side):
             return self.anybody
         if b"token=" in request.query or b"%" in request.query:
             return None  # which of the two counts is the business of ``caller``
         authorization = request.headers.get(b"authorization", b"").decode("latin-1")
         if (token := bearer(authorization)) is not None:
-            has_claims = self.subject == "writing"
+            has_claims = self.side == "writing"
             return credentials.known_token(token, self.now(), has_claims=has_claims)
         given = basic(authorization)
         if given is None:
@@ -166,7 +166,7 @@ class Authenticator:
 
     def with_token(self, request: HTTPConnection, token: str) -> Caller:
         """Return the client with a token. Raise Problem 401 if it is refused."""
-        has_claims = self.subject == "writing"
+        has_claims = self.side == "writing"
         try:
             return self.keeper.credentials.token(token, self.now(), has_claims=has_claims)
         except TokenError as refusal:
@@ -182,8 +182,7 @@ class Authenticator:
 
         Call it after a wait for a body, which may take long.
         """
-        is_over = caller.until is not None and self.now() >= caller.until
-        if is_over or not self.keeper.credentials.is_valid(caller.credential):
+        if caller.is_over(self.now()) or not self.keeper.credentials.is_valid(caller.credential):
             raise self.unauthorized(SESSION)
 
     def now(self) -> float:
@@ -193,10 +192,10 @@ class Authenticator:
     def _known(
         self, credentials: Credentials, given: Given
     ) -> tuple[bytes, tuple[Caller | None] | None]:
-        """Return what stands for a password, and its caller if that costs no check."""
+        """Return what stands for a password, and the client with it if that costs no check."""
         if not credentials.is_principal(given.user):
             attempt = self.keeper.digest(given.password)
-            caller = credentials.shared[self.subject].get(attempt)
+            caller = credentials.shared[self.side].get(attempt)
             if caller is not None or not credentials.has_principals:
                 return attempt, (caller,)
         # A guess under another name is another guess, whether it is a principal's or not.
@@ -229,7 +228,7 @@ class Authenticator:
         users = "the name of a principal, or any" if self.has_principals else "any"
         return Problem(
             401,
-            f"{self.subject} needs the password: HTTP Basic authentication with {users} user name",
+            f"{self.side} needs the password: HTTP Basic authentication with {users} user name",
             challenge,
         )
 

@@ -75,8 +75,18 @@ class Caller(NamedTuple):
 
     def named(self, name: str) -> str:
         """Return the name of a consumer of this client: the subject of its token, else ``name``."""
-        is_subject = self.name is not None and self.name.startswith(SUBJECT)
-        return self.name.removeprefix(SUBJECT) if self.name and is_subject else name
+        return name if self.subject is None else self.subject
+
+    @property
+    def subject(self) -> str | None:
+        """The subject of the client's token. None: it has no token, or one without."""
+        if self.name is None or not self.name.startswith(SUBJECT):
+            return None
+        return self.name.removeprefix(SUBJECT)
+
+    def is_over(self, now: float) -> bool:
+        """Return whether the cookie or token has ended. ``now``: in seconds since 1970."""
+        return self.until is not None and now >= self.until
 
     @property
     def pass_(self) -> Pass:

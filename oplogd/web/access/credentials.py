@@ -1,4 +1,4 @@
-"""All credentials that an agent accepts at one moment: passwords and principals. No I/O."""
+"""All credentials that an agent accepts at one moment: passwords and keys of tokens. No I/O."""
 
 import hashlib
 import hmac
@@ -28,7 +28,7 @@ from oplogd.web.access.right_bodies import body_of
 from oplogd.web.access.rights import READ_ALL, WRITE_ALL
 
 # Reading, or writing and managing: each has passwords of its own.
-Subject = Literal["reading", "writing"]
+Side = Literal["reading", "writing"]
 
 # Checked passwords, and the bytes of valid tokens with their rights.
 _MAX_PASSWORDS = 4_096
@@ -48,7 +48,7 @@ _SIGNING = b"oplog signing key of a principal 1"
 class ByPassword(NamedTuple):
     """What let a client in: a shared password, by its digest."""
 
-    subject: Subject
+    side: Side
     attempt: bytes
 
 
@@ -88,7 +88,7 @@ class Credentials:
         self.content = content
         self._secret = secret
         # Callers with a shared password, by its digest.
-        self.shared: dict[Subject, dict[bytes, Caller]] = {"reading": {}, "writing": {}}
+        self.shared: dict[Side, dict[bytes, Caller]] = {"reading": {}, "writing": {}}
         self._makers: dict[str, list[Maker]] = {"": []}
         for password, key in content.reading.items():
             attempt = digest(password.encode())
@@ -119,9 +119,9 @@ class Credentials:
     def has_principals(self) -> bool:
         return bool(self.content.principals)
 
-    def is_open(self, subject: Subject) -> bool:
+    def is_open(self, side: Side) -> bool:
         """Return whether reading or writing needs no credential."""
-        return not (self.is_closed or self.shared[subject])
+        return not (self.is_closed or self.shared[side])
 
     def is_principal(self, name: str) -> bool:
         return name in self.content.principals
@@ -136,8 +136,8 @@ class Credentials:
             case ByPrincipal(principal):
                 makers = self._makers_of(principal.name)
                 return any(maker.caller.credential == credential for maker in makers)
-            case ByPassword(subject, attempt):
-                return attempt in self.shared[subject]
+            case ByPassword(side, attempt):
+                return attempt in self.shared[side]
         return False
 
     def verdict(self, attempt: bytes) -> tuple[Caller | None] | None:
@@ -175,7 +175,7 @@ class Credentials:
         return makers
 
     def _again(self, known: Caller) -> Caller | None:
-        """Return the present caller for a password of the snapshot before. None: it is gone."""
+        """Return the present client with a password of the snapshot before. None: it is gone."""
         if isinstance(known.credential, ByPrincipal):
             for maker in self._makers_of(known.credential.principal.name):
                 if maker.hash == known.credential.hash:
@@ -198,7 +198,7 @@ class Credentials:
         """
         if len(value) > MAX_TOKEN_BYTES or not value.isascii() or "=" in value:
             raise TokenError(f"it has more than {MAX_TOKEN_BYTES:,} bytes, or is no token")
-        if has_claims and is_own(value) and not claims_in(value):
+        if has_claims and _is_for_reading(value):
             raise TokenError("it is for reading")
         digest = hashlib.sha256(value.encode()).digest()
         caller = self._tokens.find(digest)
@@ -206,18 +206,17 @@ class Credentials:
             caller = self._own(value, now) if is_own(value) else self._jwt(value, digest, now)
             cost = 2_048 + 4 * len(value) + 200 * caller.right.parts
             self._tokens.keep(digest, caller, cost)
-        elif caller.until is not None and now >= caller.until:
+        elif caller.is_over(now):
             self._tokens.forget(digest)
             raise TokenError("it has expired")
         return caller
 
     def known_token(self, value: str, now: float, *, has_claims: bool = False) -> Caller | None:
         """Return as ``token`` if its verdict is kept, else None. Costs no signature."""
-        if has_claims and is_own(value) and not claims_in(value):
+        if has_claims and _is_for_reading(value):
             return None
         caller = self._tokens.find(hashlib.sha256(value.encode("utf-8", "replace")).digest())
-        is_over = caller is not None and caller.until is not None and now >= caller.until
-        return None if is_over else caller
+        return None if caller is None or caller.is_over(now) else caller
 
     def sign(
         self, caller: Caller, purpose: Purpose, expires: int, asked: Asked | None = None
@@ -231,21 +230,16 @@ class Credentials:
         if isinstance(caller.credential, TokenKey):
             return self._sign_jwt(caller, caller.credential, expires, asked)
         claims = "" if asked is None else claims_of(asked)
-        match caller.credential:
-            case ByPrincipal(principal):
-                makers = self._makers_of(principal.name)
-            case _:
-                makers = self._makers[""]
-        for maker in makers:
-            if maker.caller.credential == caller.credential:
+        credential = caller.credential
+        name = credential.principal.name if isinstance(credential, ByPrincipal) else ""
+        for maker in self._makers_of(name):
+            if maker.caller.credential == credential:
                 if maker.signer is None:
                     raise StoreUnavailableError("the secret of the store is not known yet")
                 return maker.signer.sign(purpose, expires, claims)
         raise KeyError(caller.name)
 
-    def _sign_jwt(
-        self, caller: Caller, key: TokenKey, expires: int, asked: Asked | None = None
-    ) -> str:
+    def _sign_jwt(self, caller: Caller, key: TokenKey, expires: int, asked: Asked | None) -> str:
         if key not in self._keys.keys:
             raise KeyError(caller.name)
         if key.algorithm != HMAC:
@@ -253,8 +247,8 @@ class Credentials:
         right = caller.right.reading() if asked is None else asked.right
         # Without iat: an agent whose clock is behind must accept it, too.
         claims: dict[str, Any] = {"exp": expires, CLAIM: body_of(right)}
-        if caller.name and caller.name.startswith(SUBJECT):
-            claims["sub"] = caller.name.removeprefix(SUBJECT)
+        if caller.subject is not None:
+            claims["sub"] = caller.subject
         if self.content.audiences:
             claims["aud"] = self.content.audiences[0]
         return signed(key, claims)
@@ -278,6 +272,11 @@ class Credentials:
             verified.expires,
             life=verified.expires - begin,
         )
+
+
+def _is_for_reading(value: str) -> bool:
+    """Return whether a token is one of ours that names no right."""
+    return is_own(value) and not claims_in(value)
 
 
 def _makers(principal: Principal, secret: bytes | None) -> list[Maker]:

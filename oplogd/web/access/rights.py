@@ -4,7 +4,6 @@ A right is the same object in a file of principals and in a token. It grants onl
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from oplogd.model.names import TopicName
 from oplogd.stream.ring.filters import Filter
@@ -65,7 +64,7 @@ NO_LEASES = Leases()
 ALL_LEASES = Leases(("",))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Right:
     """The things that a client may do.
 
@@ -83,7 +82,7 @@ class Right:
     parents: frozenset[str] | None = None
     sees_all: bool = False
 
-    @cached_property
+    @property
     def is_whole_reader(self) -> bool:
         """Whether nothing that can be read is hidden from the client."""
         return self.shows_others and self.read.everything and not self.is_narrow

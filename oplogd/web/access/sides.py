@@ -23,7 +23,7 @@ class WriteAuthenticator(Authenticator):
     Without a password it refuses web pages under an unknown host name.
     """
 
-    subject = "writing"
+    side = "writing"
     anybody = ANY_WRITER
 
     async def caller(self, request: HTTPConnection) -> Caller:
@@ -43,7 +43,7 @@ class WriteAuthenticator(Authenticator):
 class ReadAuthenticator(Authenticator):
     """Finds the client of a request that reads. Also accepts a valid cookie or token."""
 
-    subject = "reading"
+    side = "reading"
     anybody = ANY_READER
 
     async def caller(self, request: HTTPConnection) -> Caller:
@@ -89,7 +89,7 @@ class ReadAuthenticator(Authenticator):
     def signed(self, request: HTTPConnection) -> Caller | None:
         """Return the client with the cookie or token of a request. None: it has no valid one."""
         credentials = self.keeper.credentials
-        if credentials.is_open(self.subject):
+        if credentials.is_open(self.side):
             return None
         now = self.now()
         cookie, token = request.cookies.get(COOKIE, ""), request.query_params.get("token", "")

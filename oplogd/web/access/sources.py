@@ -168,7 +168,7 @@ class _Watched:
 
 
 class _Passwords:
-    """Passwords of one subject."""
+    """The passwords of one side."""
 
     def __init__(self, given: Sequence[Secret | SecretFile]) -> None:
         self._given = [each.reveal() for each in given if isinstance(each, Secret)]
