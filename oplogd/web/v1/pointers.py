@@ -24,10 +24,8 @@ from oplogd.web.describe.parameters import (
     AfterOffset,
     Force,
     Limit,
-    NamespacePart,
     Pointer,
     TimedOut,
-    TopicPart,
     TtlQuery,
 )
 from oplogd.web.http.cursors import key_in
@@ -46,7 +44,6 @@ from oplogd.web.v1.requests import (
     refuse_reserved,
     require_known,
     shown,
-    topic_name,
 )
 
 POINTERS = "/v1/pointers"
@@ -72,12 +69,8 @@ def add_pointers(
         refuse_reserved(name)
         return name
 
-    async def shows_pointers(
-        namespace: NamespacePart, topic: TopicPart, caller: Caller = Depends(api.reader)
-    ) -> TopicName:
+    async def with_pointers(name: TopicName = Depends(api.with_pointers)) -> TopicName:
         """Return a topic whose pointers may be shown. Raises Problem."""
-        name = topic_name(namespace, topic)
-        caller.require_pointers(name)
         return logged(name)
 
     async def readable(name: TopicName = Depends(api.readable)) -> TopicName:
@@ -177,7 +170,7 @@ def add_pointers(
     @app.get(f"{TOPIC}/pointers")
     @described("pointers", *ERRORS, 404, answer=list[types.PointerAnswer], headers=MORE)
     async def list_pointers(
-        name: TopicName = Depends(shows_pointers),
+        name: TopicName = Depends(with_pointers),
         has_timed_out: TimedOut = False,
         limit: Limit = DEFAULT_LIMIT,
         after: After = "",

@@ -1,6 +1,6 @@
 """The parts of requests common to endpoints under /v1: names, rights, bodies, and answers."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -50,7 +50,9 @@ class Api:
     """The parts common to all endpoints.
 
     ``reader`` and ``writer`` are dependencies that return the client of a request. The client
-    refuses what its right does not grant. Writes are refused while the agent stops.
+    refuses what its right does not grant. Writes are refused while the agent stops. ``readable``,
+    ``writable``, ``manageable``, ``visible`` and ``with_pointers`` are dependencies that return the
+    topic in a request's path. They raise Problem unless the client has this right to it.
     """
 
     def __init__(
@@ -66,6 +68,11 @@ class Api:
         self.bodies = bodies
         self.appends = appends
         self._is_stopping = is_stopping
+        self.readable = _topic_of(self.reader, Caller.require_read)
+        self.writable = _topic_of(self.writer, Caller.require_write)
+        self.manageable = _topic_of(self.writer, Caller.require_manage)
+        self.visible = _topic_of(self.reader, Caller.require_seen)
+        self.with_pointers = _topic_of(self.reader, Caller.require_pointers)
 
     async def reader(self, request: Request) -> Caller:
         """Return the client of a request that reads. Raises Problem."""
@@ -85,30 +92,6 @@ class Api:
         """Raise as ``require_still``, for a request that reads."""
         self._readers.require_still(caller)
 
-    async def readable(
-        self, request: Request, namespace: NamespacePart, topic: TopicPart
-    ) -> TopicName:
-        """Return a topic the client may read. Raises Problem."""
-        caller, name = await self.reader(request), topic_name(namespace, topic)
-        caller.require_read(name)
-        return name
-
-    async def writable(
-        self, request: Request, namespace: NamespacePart, topic: TopicPart
-    ) -> TopicName:
-        """Return a topic the client may write. Raises Problem."""
-        caller, name = await self.writer(request), topic_name(namespace, topic)
-        caller.require_write(name)
-        return name
-
-    async def manageable(
-        self, request: Request, namespace: NamespacePart, topic: TopicPart
-    ) -> TopicName:
-        """Return a topic the client may create, change or delete. Raises Problem."""
-        caller, name = await self.writer(request), topic_name(namespace, topic)
-        caller.require_manage(name)
-        return name
-
     async def confirmed(self, work: Coroutine[Any, Any, _T], then: str = CONTINUES) -> _T:
         """Return the result of work that writes. Raises Problem 503 if it is not confirmed.
 
@@ -116,6 +99,24 @@ class Api:
         """
         with continuing(then):
             return await self.appends.confirmed(work)
+
+
+def _topic_of(
+    client: Callable[[Request], Awaitable[Caller]], require: Callable[[Caller, TopicName], None]
+) -> Callable[..., Awaitable[TopicName]]:
+    """Return a dependency for a topic. ``client`` is asked once for all of a request.
+
+    ``require``: raises unless the client has the right to the topic.
+    """
+
+    async def allowed(
+        namespace: NamespacePart, topic: TopicPart, caller: Caller = Depends(client)
+    ) -> TopicName:
+        name = topic_name(namespace, topic)
+        require(caller, name)
+        return name
+
+    return allowed
 
 
 async def committing_whole(service: TransactionService, appends: Appends, asked: Begin) -> Commit:

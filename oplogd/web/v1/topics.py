@@ -23,7 +23,7 @@ from oplogd.web.access.caller import Caller
 from oplogd.web.access.rights import Right
 from oplogd.web.describe import types
 from oplogd.web.describe.document import ERRORS, described
-from oplogd.web.describe.parameters import NamespacePart, SchemaName, TopicPart
+from oplogd.web.describe.parameters import NamespacePart, SchemaName
 from oplogd.web.http.cursors import key_in
 from oplogd.web.http.problem import Problem
 from oplogd.web.v1 import requests
@@ -37,7 +37,6 @@ from oplogd.web.v1.requests import (
     json_body,
     refuse_reserved,
     require_known,
-    topic_name,
 )
 
 NAMESPACES = "/v1/namespaces"
@@ -114,16 +113,12 @@ def add_topics(
 
     @app.get(TOPIC)
     @described("topics", *ERRORS, 404, answer=types.TopicAnswer)
-    async def show_topic(
-        namespace: NamespacePart, topic: TopicPart, caller: Caller = Depends(api.reader)
-    ) -> Response:
+    async def show_topic(name: TopicName = Depends(api.visible)) -> Response:
         """Show a topic.
 
         Shows the time to live that counts, and the other properties that are not the default. The
         topic `system/oplog` holds the operations.
         """
-        name = topic_name(namespace, topic)
-        caller.require_seen(name)
         if name == OPLOG:
             return requests.shown(await show_oplog())
         require_known(name)
