@@ -12,8 +12,8 @@ from oplogc.ctl.token.rights import Right, RightError, right_of
 CLAIM = "oplog"
 MAX_TOKEN_BYTES = 8 * 1024
 MAX_SUBJECT = 250
-# Seconds since 1970: agents refuse a later exp.
-MAX_TIME = 10**12
+# The end of the year 9999, in seconds since 1970: agents refuse a later exp.
+_MAX_TIME = 253_402_300_799
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
 
 _OWN = re.compile(r"([0-9]{1,12})(?:\.([A-Za-z0-9._@-]{0,100})(?:~([\w-]+))?)?\.[\w-]{43}", re.A)
@@ -138,7 +138,7 @@ def _time(claims: dict[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if abs(value) <= MAX_TIME else None  # NaN is not
+    return value if abs(value) <= _MAX_TIME else None  # NaN is not
 
 
 def _json(part: str) -> Any:
