@@ -48,7 +48,7 @@ class ReadAuthenticator(Authenticator):
 
     async def caller(self, request: HTTPConnection) -> Caller:
         """Return as ``Authenticator.caller``, also for a valid cookie or token."""
-        signed = self.signed(request)
+        signed = self._signed(request)
         if signed is not None:
             return signed
         try:
@@ -86,7 +86,7 @@ class ReadAuthenticator(Authenticator):
         """Return whether a credential still lets its holder read, with the same right."""
         return self.keeper.credentials.is_valid(credential)
 
-    def signed(self, request: HTTPConnection) -> Caller | None:
+    def _signed(self, request: HTTPConnection) -> Caller | None:
         """Return the client with the cookie or token of a request. None: it has no valid one."""
         credentials = self.keeper.credentials
         if credentials.is_open(self.side):

@@ -61,14 +61,13 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         """
         is_open = readers.is_open
         caller = None if is_open else await readers.admitted(request)
-        signed = readers.signed(request)
-        until = signed and signed.until and int(signed.until)
+        until = None if caller is None else caller.until
         body = {
             "password_needed": not is_open,
             "principals": readers.has_principals,
             "signed_in": is_open or caller is not None,
             "reads_operations": is_open or (caller is not None and OPLOG in caller.right.read),
-            "expires": format_ms(until * 1000) if until else None,
+            "expires": None if until is None else format_ms(int(until) * 1000),
         }
         return _json(body)
 

@@ -200,6 +200,9 @@ def test_the_reason_of_a_refusal_is_in_the_log_and_counted(house: House) -> None
     house.ask("GET", "/v1/namespaces", None, bearer(REFUSED["expired"]))
     house.log.wait_log("refusing tokens from 127.0.0.1: it")
     assert house.target.status()["passwords_refused"]["read"] == before + 1
+    cookie = {"Cookie": f"oplog={REFUSED['expired']}"}
+    assert house.target.request("GET", "/session", headers=cookie).json["signed_in"] is False
+    assert house.target.status()["passwords_refused"]["read"] == before + 2
 
 
 @on_one_store
