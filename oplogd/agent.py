@@ -92,9 +92,9 @@ class Agent:
         self.spool = Spool.of(settings, number, count, self.health, self.counters, clock)
         self.latency = LatencyProbe(seconds=tallies.latency)
         self.turns = Turns(tallies.loop)
-        framer = Framer(settings.object_url or "")
+        self.framer = Framer(settings.object_url or "")
         waker = Waker()
-        self.ring = Ring(framer.route, settings.ring_size, settings.ring_bytes, waker.wake)
+        self.ring = Ring(self.framer.route, settings.ring_size, settings.ring_bytes, waker.wake)
         self.feeds = Feeds(
             store.topics,
             waker.wake,
@@ -107,7 +107,7 @@ class Agent:
         self.hub = Hub(
             store,
             self.ring,
-            framer,
+            self.framer,
             heartbeat=settings.heartbeat,
             max_connection_age=settings.max_connection_age,
             max_clients=settings.max_clients,

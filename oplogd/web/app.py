@@ -11,7 +11,6 @@ from oplogd import __version__
 from oplogd.agent import Agent
 from oplogd.ingest.budget import Budgets
 from oplogd.ingest.queue import Intake
-from oplogd.stream.ring.frames import Framer
 from oplogd.web.access.keeper import Keeper
 from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.access.sources import Sources
@@ -93,8 +92,7 @@ def create_web(agent: Agent) -> Web:
     add_poll(app, api, topics.poller, topics.oplog)
     streams = Streams(agent.hub, readers, is_stopping, settings.max_filter_values)
     add_stream(app, streams)
-    framer = Framer(settings.object_url or "")
-    add_objects(app, Objects(agent.store, framer, readers, settings.max_filter_values))
+    add_objects(app, Objects(agent.store, agent.framer, readers, settings.max_filter_values))
     add_monitoring(
         app,
         readers,
