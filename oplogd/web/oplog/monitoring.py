@@ -29,9 +29,9 @@ def add_monitoring(
         """Counters and the state of queue, ring and store.
 
         For requests with the password of the stream, also the connected consumers and the last
-        refused datagrams. If no password is set, they are shown on this machine only. With
-        --rights, other clients see numbers only. The lag of a consumer counts what was not yet
-        handed to its connection, not what it has not handled.
+        refused datagrams. If no password is set, they are shown on this machine only. With --rights
+        or --token-key, other clients see numbers only. The lag of a consumer counts what was not
+        yet handed to its connection, not what it has not handled.
         """
         body = await report.members(await shown_to(request))
         code = 200 if body["status"] == "OK" else 503
@@ -59,7 +59,8 @@ def add_monitoring(
     async def metrics(request: Request) -> Response:
         """The numbers of /status for Prometheus.
 
-        With --rights, names of topics and consumers are shown to the password of the stream only.
+        With --rights or --token-key, names of topics and consumers are shown only to the password
+        of the stream, and to clients that may read and manage all topics.
         """
         from oplogd.web.figures.metrics import render  # needs a library that nothing else needs
 

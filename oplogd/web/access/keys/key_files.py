@@ -8,7 +8,7 @@ from typing import Any
 
 from oplogd.web.access.keys.tokens import EC, EDWARDS, HMAC, RSA, TokenKey
 
-# Of all files together.
+# Of one JWKS.
 MAX_KEYS = 100
 MAX_FILE_BYTES = 256 * 1024
 MIN_SECRET_BYTES = 32

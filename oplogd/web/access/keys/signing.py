@@ -1,8 +1,9 @@
 """Signed values that give the right to read until they expire: cookies and tokens. No I/O.
 
-The key is derived from the password, or from the hash of a principal's password. So all agents
-with one password accept each other's values, also after a restart, and all of them are invalid when
-the password is gone. Nothing is stored, so a single value cannot be revoked.
+The key is derived from the password, or from the hash of a principal's password and the secret of
+the store. So all agents with one password, or with one file of principals on one store, accept each
+other's values, also after a restart. All values are invalid when the password is gone. No value is
+stored, so a single one cannot be revoked.
 """
 
 import hashlib
