@@ -53,12 +53,11 @@ class Claims:
         Raises TransactionConflictError if the key has another owner or a larger number has
         committed, and TooManyKeysError.
         """
-        row = await self._settled(once.key)
+        row = await self._own(once.key, owner)
         if row is None:
             if await self._keys.count() >= MAX_KEYS:
                 raise TooManyKeysError(too_many_keys())
             return None
-        await self._require_own(row, owner)
         if row.newest.number > once.number:
             raise number_over(once, row.newest.number)
         return await self._of(row, once) if row.newest.number == once.number else None
@@ -68,22 +67,18 @@ class Claims:
 
         Raises TransactionConflictError if the key has another owner.
         """
-        row = await self._settled(once.key)
-        if row is None:
+        row = await self._own(once.key, owner)
+        if row is None or row.newest.number != once.number:
             return None
-        await self._require_own(row, owner)
-        return await self._of(row, once) if row.newest.number == once.number else None
+        return await self._of(row, once)
 
     async def is_lost(self, once: OnceNumber, owner: str | None) -> bool:
         """Return whether a number, or a larger one, has committed.
 
         Raises TransactionConflictError if the key has another owner.
         """
-        row = await self._settled(once.key)
-        if row is None:
-            return False
-        await self._require_own(row, owner)
-        return row.newest.number >= once.number
+        row = await self._own(once.key, owner)
+        return row is not None and row.newest.number >= once.number
 
     async def claim(self, transaction: Transaction, once: OnceNumber) -> bool:
         """Claim the number of a transaction. Return False if it, or a larger one, has committed.
@@ -95,9 +90,7 @@ class Claims:
         began = time.monotonic()
         claim = Claim(once.number, transaction.id)
         while True:
-            row = await self._settled(once.key)
-            if row is not None:
-                await self._require_own(row, owner)
+            row = await self._own(once.key, owner)
             if row is not None and row.newest.number >= once.number:
                 return row.newest.txn == transaction.id
             if row is not None and row.claim == claim:
@@ -201,11 +194,16 @@ class Claims:
         except TransactionNotFoundError:
             return None
 
-    async def _require_own(self, row: KeyRow, owner: str | None) -> None:
-        """Raise TransactionConflictError if the key has another owner, or an unknown one."""
-        if owner is not None and row.newest.txn:
+    async def _own(self, key: str, owner: str | None) -> KeyRow | None:
+        """Return as ``_settled`` the row of a key that this owner may commit with.
+
+        Raises TransactionConflictError if the key has another owner, or an unknown one.
+        """
+        row = await self._settled(key)
+        if owner is not None and row is not None and row.newest.txn:
             found = await self._found(row.newest.txn)
-            require_own(row.key, owner, found and found.transaction.owner)
+            require_own(key, owner, found and found.transaction.owner)
+        return row
 
     async def _is_of(self, row: KeyRow, owner: str) -> bool:
         """Return whether the newest transaction of a key has this owner."""
