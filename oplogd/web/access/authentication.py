@@ -151,8 +151,7 @@ class Authenticator:
             return None  # which of the two counts is the business of ``caller``
         authorization = request.headers.get(b"authorization", b"").decode("latin-1")
         if (token := bearer(authorization)) is not None:
-            has_claims = self.side == "writing"
-            return credentials.known_token(token, self.now(), has_claims=has_claims)
+            return credentials.known_token(token, self.now(), self.side)
         given = basic(authorization)
         if given is None:
             return None
@@ -166,9 +165,8 @@ class Authenticator:
 
     def with_token(self, request: HTTPConnection, token: str) -> Caller:
         """Return the client with a token. Raise Problem 401 if it is refused."""
-        has_claims = self.side == "writing"
         try:
-            return self.keeper.credentials.token(token, self.now(), has_claims=has_claims)
+            return self.keeper.credentials.token(token, self.now(), self.side)
         except TokenError as refusal:
             self.note_refused(request, refusal)
             raise Problem(401, REFUSED_TOKEN, _BEARER) from None

@@ -191,14 +191,14 @@ class Credentials:
                 return narrowed(caller, value)
         return None
 
-    def token(self, value: str, now: float, *, has_claims: bool = False) -> Caller:
+    def token(self, value: str, now: float, side: Side) -> Caller:
         """Return the client with a token: one of ours, or a JWT. Raises TokenError.
 
-        ``has_claims``: take only a token that names its right.
+        Writing takes only a token that names its right.
         """
         if len(value) > MAX_TOKEN_BYTES or not value.isascii() or "=" in value:
             raise TokenError(f"it has more than {MAX_TOKEN_BYTES:,} bytes, or is no token")
-        if has_claims and _is_for_reading(value):
+        if side == "writing" and _is_for_reading(value):
             raise TokenError("it is for reading")
         digest = hashlib.sha256(value.encode()).digest()
         caller = self._tokens.find(digest)
@@ -211,9 +211,9 @@ class Credentials:
             raise TokenError("it has expired")
         return caller
 
-    def known_token(self, value: str, now: float, *, has_claims: bool = False) -> Caller | None:
+    def known_token(self, value: str, now: float, side: Side) -> Caller | None:
         """Return as ``token`` if its verdict is kept, else None. Costs no signature."""
-        if has_claims and _is_for_reading(value):
+        if side == "writing" and _is_for_reading(value):
             return None
         caller = self._tokens.find(hashlib.sha256(value.encode("utf-8", "replace")).digest())
         return None if caller is None or caller.is_over(now) else caller

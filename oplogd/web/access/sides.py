@@ -98,7 +98,7 @@ class ReadAuthenticator(Authenticator):
         for value in ("" if is_own(cookie) else cookie, token):
             if value:
                 try:
-                    return credentials.token(value, now)
+                    return credentials.token(value, now, self.side)
                 except TokenError as refusal:
                     if self.is_closed:
                         self.note_refused(request, refusal)
