@@ -17,9 +17,9 @@ ERRORS = (400, 401, 403, 429, 503)
 BODY_ERRORS = (*ERRORS, 408, 413, 415, 431)
 
 # Security schemes. One of them suffices.
-PASSWORD = ("password",)
-READ = (*PASSWORD, "token", "session")
-_WRITE = ("ingest-password",)
+AUTHORIZATION = ("password", "bearer")
+READ = (*AUTHORIZATION, "token", "session")
+_WRITE = ("ingest-password", "bearer")
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
@@ -60,12 +60,22 @@ _SCHEMES = {
         "scheme": "basic",
         "description": "--password with any user name, or a principal of --rights.",
     },
-    "token": {"type": "apiKey", "in": "query", "name": "token", "description": "Of POST /token."},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token: a JWT for a key of --token-key, or of POST /token.",
+    },
+    "token": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "token",
+        "description": "The same. It only reads.",
+    },
     "session": {
         "type": "apiKey",
         "in": "cookie",
         "name": "oplog",
-        "description": "Of POST /session.",
+        "description": "Of POST /session, or a JWT. It only reads.",
     },
 }
 _REF = "#/components/schemas/"
@@ -75,11 +85,11 @@ class Described(NamedTuple):
     """The description of an endpoint. Its docstring is the summary and the description.
 
     ``errors``: statuses of answers with a problem. ``faults``: the example of the member ``errors``
-    of a 400. ``answer``, ``body``: a type, or an example by
-    media type. ``needs_body``: also without a required member. ``status``, ``text``: of the answer.
-    ``also``: text and answer of other statuses. ``headers``: descriptions of its headers.
-    ``asks``: parameters of an endpoint that reads its request itself. ``rights``: security schemes,
-    None: those of reading for a GET, and of writing for others.
+    of a 400. ``answer``, ``body``: a type, or an example by media type. ``needs_body``: also
+    without a required member. ``status``, ``text``: of the answer. ``also``: text and answer of
+    other statuses. ``headers``: descriptions of its headers. ``asks``: parameters of an endpoint
+    that reads its request itself. ``rights``: security schemes, None: those of reading for a GET,
+    and of writing for others.
     """
 
     tag: str

@@ -24,7 +24,7 @@ from oplogd.web.access.right_bodies import RightBody, body_of, right_of
 from oplogd.web.access.rights import Right
 from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe import types
-from oplogd.web.describe.document import PASSWORD, described
+from oplogd.web.describe.document import AUTHORIZATION, described
 from oplogd.web.http.bodies import small_body
 from oplogd.web.http.headers import media_type
 from oplogd.web.http.problem import Problem
@@ -96,7 +96,7 @@ def add_session(app: FastAPI, readers: ReadAuthenticator) -> None:
         *(400, 401, 403, 409, 413, 429, 503),
         answer=types.TokenAnswer,
         body=TokenBody,
-        rights=PASSWORD,
+        rights=AUTHORIZATION,
     )
     async def token(request: Request) -> Response:
         """Get a token for following the stream from a page of another origin.

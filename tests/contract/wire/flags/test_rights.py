@@ -202,6 +202,10 @@ def test_every_endpoint_has_a_row_here_and_in_the_reference(house: House) -> Non
         for path, methods in document["paths"].items()
         for method in methods
     }
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            takes_tokens = {"bearer": []} in operation.get("security", ())
+            assert takes_tokens == ROWS[f"{method.upper()} {path}"].guarded, (method, path)
     # The pages, and the paths of the first server.
     pages = {"GET /", "POST /", "GET /openapi.json", "GET /docs", "GET /docs/oauth2-redirect"}
     assert set(ROWS) == described | pages
