@@ -222,11 +222,16 @@ class Authenticator:
         self._refused.ended()
 
     def unauthorized(self, challenge: dict[str, str]) -> Problem:
-        """Return the refusal of a request without a password, or with a wrong one."""
-        users = "the name of a principal, or any" if self.has_principals else "any"
+        """Return the refusal of a request without a credential, or with a wrong password."""
+        credentials = self.keeper.credentials
+        if not (credentials.has_principals or credentials.shared[self.side]):
+            return Problem(401, f"{self.side} needs a token: Authorization: Bearer", challenge)
+        users = "the name of a principal, or any" if credentials.has_principals else "any"
+        tokens = ", or a token: Authorization: Bearer" if credentials.takes_tokens else ""
         return Problem(
             401,
-            f"{self.side} needs the password: HTTP Basic authentication with {users} user name",
+            f"{self.side} needs the password: HTTP Basic authentication with {users} user name"
+            f"{tokens}",
             challenge,
         )
 

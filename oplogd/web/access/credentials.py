@@ -119,6 +119,11 @@ class Credentials:
     def has_principals(self) -> bool:
         return bool(self.content.principals)
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether there are keys of tokens."""
+        return bool(self._keys.keys)
+
     def is_open(self, side: Side) -> bool:
         """Return whether reading or writing needs no credential."""
         return not (self.is_closed or self.shared[side])
@@ -260,7 +265,7 @@ class Credentials:
         return found
 
     def _jwt(self, value: str, digest: bytes, now: float) -> Caller:
-        if not self._keys.keys:
+        if not self.takes_tokens:
             raise TokenError("there is no key for it")
         verified = self._keys.verify(value, now)
         begin = now if verified.issued is None else verified.issued
