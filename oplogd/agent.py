@@ -70,6 +70,9 @@ class Agent:
         tallies = worker.tallies
         self.inbox = Inbox(worker.workers.mailboxes, worker.number, clock)
         self.settings = settings
+        # Credentials end by the time of day, as their makers mean it, also while the store's guarded
+        # time does not follow a step.
+        self.time_of_day = clock.now_ms
         self.clock = clock = dataclasses.replace(clock, now_ms=store.clock.now_ms)
         self.clock_keeper = ClockKeeper(store, clock)
         self.store = store
@@ -115,6 +118,7 @@ class Agent:
             stall_timeout=settings.stall_timeout,
             feeds=self.feeds,
             clock=clock,
+            time_of_day=self.time_of_day,
             ages=store.clock.ages,
             places=worker.places,
             counters=tallies.streams,

@@ -1,6 +1,7 @@
 """One connected consumer: its phase, its heartbeats and its end."""
 
 import asyncio
+import math
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,8 @@ class StreamConsumer:
     # The consumer's own name for itself; empty without one.
     name: str = ""
     pass_: Pass = FOR_EVER
-    # Whether the pass is over.
-    has_no_pass: bool = False
+    # Monotonic time since when the pass is over; ``inf``: it is not.
+    pass_ended_at: float = math.inf
     connection: Connection = NOT_CONNECTED
     ending: bool = False
     # Whether ``take`` or ``pause`` waits for ``wake``.
@@ -119,6 +120,11 @@ class StreamConsumer:
         self.ending = True
         self.ends_at = min(self.ends_at, self.clock.monotonic())
         asyncio.get_running_loop().call_soon(self.wake)
+
+    def end_without_pass(self, at: float) -> None:
+        """End the stream at a monotonic time, because its pass is over then."""
+        self.ends_at = min(self.ends_at, at)
+        self.pass_ended_at = min(self.pass_ended_at, at)
 
     def close(self) -> None:
         """Stop waiting, and cancel the step that asks the store."""

@@ -39,8 +39,8 @@ _END_PAUSE_SECONDS = 0.01
 
 # A stalled stream is cut off when its end has been due for this long.
 END_GRACE_SECONDS = 10.0
-# A stream without a valid credential is cut off when its end has been due for this, even if its
-# consumer takes the last bytes slowly.
+# A stream is cut off when its pass has been over for this, even if its consumer takes the last bytes
+# slowly.
 END_MOST_SECONDS = 30.0
 
 # A stop waits this long for consumers to read to the end of their streams.
@@ -73,6 +73,7 @@ class Hub:
         stall_timeout: float = 0,
         feeds: Feeds | None = None,
         clock: Clock = SYSTEM,
+        time_of_day: Callable[[], int] | None = None,
         ages: Callable[[], Ages] = Ages,
         places: Places | None = None,
         counters: StreamCounters | None = None,
@@ -80,9 +81,11 @@ class Hub:
     ) -> None:
         """``feeds``: the feeds of the topics; None where the store has none.
 
+        ``time_of_day``: by which passes end, in ms since 1970; None: as ``clock`` has it.
         ``places``: those that the agent's processes share; None: there is one process.
         """
         self._clock = clock
+        self._time_of_day = time_of_day or clock.now_ms
         self._feed = Feed(ring, OplogBridge(store, framer))
         self._feeds = feeds
         self._tick = min(_TICK_SECONDS, heartbeat / 4)
@@ -145,7 +148,7 @@ class Hub:
                 feed.release(view)
                 raise
             self.counters.connections += 1
-            now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+            now = self._clock.monotonic()
             age = self._max_age * random.uniform(0.8, 1.2)
             consumer = StreamConsumer(
                 self.counters.connections,
@@ -154,9 +157,9 @@ class Hub:
                 phase,
                 heartbeat=self._heartbeat,
                 checkpoints=checkpoints,
-                ends_at=now + min(age, pass_.seconds(now_ms / 1000, self._tick)),
+                ends_at=now + min(age, pass_.seconds(self._time_of_day() / 1000, self._tick)),
                 clock=self._clock,
-                connected_at=now_ms / 1000,
+                connected_at=self._clock.now_ms() / 1000,
                 last_write=now,
                 name=name,
                 pass_=pass_,
@@ -228,9 +231,8 @@ class Hub:
         for consumer in [each for each in self.consumers if each.connection.is_full]:
             connection = consumer.connection
             stalled = connection.stalled_seconds(now, consumer.last_write)
-            late = now - consumer.ends_at
-            overdue = min(stalled, late) >= END_GRACE_SECONDS
-            overdue = overdue or (consumer.has_no_pass and late >= END_MOST_SECONDS)
+            overdue = min(stalled, now - consumer.ends_at) >= END_GRACE_SECONDS
+            overdue = overdue or now - consumer.pass_ended_at >= END_MOST_SECONDS
             if (overdue or stalled >= self.stall_timeout) and connection.abort():
                 reason = "its end was due" if overdue else "--stall-timeout"
                 taken = "consumer %d at %s took no byte for %.1f s (%s): cut off"
@@ -241,20 +243,18 @@ class Hub:
 
         ``ends_at`` does so, too, unless the time of day has jumped.
         """
-        soon = self._clock.now_ms() / 1000 + self._tick
+        soon = self._time_of_day() / 1000 + self._tick
+        now = self._clock.monotonic()
         for consumer in self.consumers:
             if consumer.pass_.until is not None and consumer.pass_.until <= soon:
-                consumer.ends_at = min(consumer.ends_at, self._clock.monotonic())
-                consumer.has_no_pass = True
+                consumer.end_without_pass(now)
 
     def end_without(self, is_valid: Callable[[Hashable], bool]) -> None:
         """End the streams whose credential is not valid any more, spread over a short time."""
         now = self._clock.monotonic()
         for consumer in self.consumers:
             if not is_valid(consumer.pass_.credential):
-                ends_at = now + random.uniform(0, GONE_SPREAD_SECONDS)
-                consumer.ends_at = min(consumer.ends_at, ends_at)
-                consumer.has_no_pass = True
+                consumer.end_without_pass(now + random.uniform(0, GONE_SPREAD_SECONDS))
 
     async def end_all(self) -> None:
         """End the streams, spread over time so that consumers do not all reconnect at once.

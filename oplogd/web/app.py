@@ -1,5 +1,6 @@
 """The FastAPI app: composes the endpoints of the wire contract."""
 
+import dataclasses
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -58,12 +59,15 @@ def create_web(agent: Agent) -> Web:
     private_files = (settings.store, settings.spool)
     allowed_hosts = settings.allowed_hosts or frozenset()
     clock, workers = agent.clock, agent.worker.workers
+    of_credentials = dataclasses.replace(clock, now_ms=agent.time_of_day)
     refused = agent.worker.tallies.requests_refused
     sources = Sources(settings)
     keeper = Keeper(sources, clock, agent.worker, lambda: agent.store.secret)
-    readers = ReadAuthenticator(keeper, allowed_hosts, clock, refused.cell("read"), workers=workers)
+    readers = ReadAuthenticator(
+        keeper, allowed_hosts, of_credentials, refused.cell("read"), workers=workers
+    )
     writers = WriteAuthenticator(
-        keeper, allowed_hosts, clock, refused.cell("write"), workers=workers
+        keeper, allowed_hosts, of_credentials, refused.cell("write"), workers=workers
     )
 
     def is_stopping() -> bool:

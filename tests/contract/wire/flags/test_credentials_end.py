@@ -1,15 +1,17 @@
-"""A request whose credential ends while its body comes changes nothing."""
+"""When credentials end: a request whose body still comes changes nothing, whatever the clock."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oplogd.model.operation import parse_timestamp
 from tests.contract.wire.flags.test_jwt import ALL, SECRET, granted
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
 from tests.kits.clock.moved import MovedClock
-from tests.kits.contract.wire import JSON, Target, operation
+from tests.kits.contract.wire import JSON, SSE, Target, operation
 from tests.kits.sse.heads import request_head
 
 SECONDS = 60
@@ -78,3 +80,24 @@ def test_a_credential_that_ends_before_the_body_is_refused(
         if not late:
             expected |= {"/ops": 204, "/v1/txns": 201}
         assert statuses == expected
+
+
+@on_one_store
+def test_tokens_end_by_the_time_of_day_although_the_guarded_time_does_not_follow_a_step(
+    store_kind: StoreKind, tmp_path: Path
+) -> None:
+    clock = MovedClock(tmp_path)
+    key = tmp_path / "key"
+    key.write_text(SECRET)
+    with store_kind.agent(tmp_path, "--token-key", str(key), clock=clock) as agent:
+        target = Target.of(agent)
+        now = time.time()
+        short, fresh = granted(ALL, SECONDS), granted(ALL, 7_200, iat=now + 3_600)
+        with target.follow(None, {**SSE, **short}) as stream:
+            assert target.request("GET", "/v1/namespaces", headers=fresh).status == 401
+            clock.set(3_600)
+            assert target.request("GET", "/v1/namespaces", headers=short).status == 401
+            assert target.request("GET", "/v1/namespaces", headers=fresh).status == 200
+            made = target.request("POST", "/token", b"{}", {**JSON, **fresh}).json
+            assert parse_timestamp(made["expires"]).timestamp() > now + 3_600
+            assert stream.rest() == []
