@@ -70,8 +70,8 @@ class Agent:
         tallies = worker.tallies
         self.inbox = Inbox(worker.workers.mailboxes, worker.number, clock)
         self.settings = settings
-        # Credentials end by the time of day, as their makers mean it, also while the store's guarded
-        # time does not follow a step.
+        # Credentials end by the time of day, as their makers mean it, also while the guarded time
+        # does not follow a step.
         self.time_of_day = clock.now_ms
         self.clock = clock = dataclasses.replace(clock, now_ms=store.clock.now_ms)
         self.clock_keeper = ClockKeeper(store, clock)

@@ -1,5 +1,6 @@
 """Files with secrets that an agent reads again when they change."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from oplogd.config import values
 MAX_PASSWORDS = 32
 _MAX_BYTES = 4_096
 _MAX_FILE_BYTES = 256 * 1024
+# What a proxy or a crash may leave in place of passwords. Everybody may know it.
+_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class SecretFile:
@@ -62,6 +66,10 @@ def passwords_in(content: bytes) -> list[str]:
     if len(content) > _MAX_FILE_BYTES:
         raise ValueError(f"has more than {_MAX_FILE_BYTES:,} bytes")
     lines = [line.removesuffix("\r") for line in decoded(content).split("\n")]
+    if _PAGE.match(content):
+        raise ValueError("has a page, and no passwords")
+    if any(_CONTROLS.search(line) for line in lines):
+        raise ValueError("has control characters, which no password has")
     found = list(dict.fromkeys(line for line in lines if line.strip()))
     if not found:
         raise ValueError("is empty")

@@ -39,8 +39,7 @@ _END_PAUSE_SECONDS = 0.01
 
 # A stalled stream is cut off when its end has been due for this long.
 END_GRACE_SECONDS = 10.0
-# A stream is cut off when its pass has been over for this, even if its consumer takes the last bytes
-# slowly.
+# A stream is cut off when its pass has been over for this, even if its consumer takes bytes slowly.
 END_MOST_SECONDS = 30.0
 
 # A stop waits this long for consumers to read to the end of their streams.

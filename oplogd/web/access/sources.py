@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -42,19 +43,28 @@ class Sources:
         self._is_closed = settings.is_closed
         for each in (*self._rights, *self._token_keys):
             each.check()
-        self._require_few_nameless()
+        for key_file in self._token_keys:
+            key_file.fits = partial(self._require_tries, key_file)
+            key_file.check()
         # The keys of the passwords for reading.
         self._keys: dict[str, bytes] = {}
 
-    def _require_few_nameless(self) -> None:
-        """Raise SettingError if a token that names no key could not be tried with all of them."""
-        keys = [key for each in self._token_keys for key in keys_in(each.content)]
-        count = Counter(key.algorithm for key in keys if key.kid is None)
-        for algorithm, number in count.items():
-            if number > MAX_TRIES:
-                raise SettingError(
-                    f"--token-key: {number} keys of {algorithm} without a kid, at most {MAX_TRIES}"
-                    " are possible; give a JWKS with a kid for each"
+    def _require_tries(self, changed: "_Watched", content: bytes) -> None:
+        """Raise ValueError if a token could not be tried with all keys that may have signed it.
+
+        ``content``: of the file ``changed``.
+        """
+        keys = [
+            (key.algorithm, key.kid)
+            for each in self._token_keys
+            for key in keys_in(content if each is changed else each.content)
+        ]
+        for (algorithm, kid), count in Counter(keys).items():
+            if count > MAX_TRIES:
+                alike = "without a kid" if kid is None else "with the same kid"
+                raise ValueError(
+                    f"would be one too many: {count} keys of {algorithm} {alike}, at most"
+                    f" {MAX_TRIES} are possible"
                 )
 
     @property
@@ -117,6 +127,8 @@ class _Watched:
         self.error: str | None = None
         self._check = check
         self._kind = kind
+        # Raises ValueError for a content that does not fit to those of other files.
+        self.fits: Callable[[bytes], None] = lambda content: None
         self._seen: tuple[bytes | None, str | None] = file.content, None
         # A content that was refused beside ``content``, and the reason.
         self._refused: tuple[bytes, bytes, str] | None = None
@@ -125,6 +137,7 @@ class _Watched:
         """Raise SettingError if the content at the start is not valid."""
         try:
             self._check(self.content)
+            self.fits(self.content)
         except ValueError as error:
             raise SettingError(f"{self.file.flag}: {str(self.file.path)!r} {error}") from None
 
@@ -157,6 +170,10 @@ class _Watched:
             error = f"{self.file.path.name!r} {fault}"
             self._refused = self.content, content, error
             return error
+        try:
+            self.fits(content)
+        except ValueError as fault:
+            return f"{self.file.path.name!r} {fault}"
         return None
 
     def _read(self) -> tuple[bytes | None, str | None]:

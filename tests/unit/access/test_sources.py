@@ -1,5 +1,6 @@
 """Files of passwords and rights are read again, and a broken one never opens or closes anything."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,17 @@ def test_a_content_that_changes_at_each_look_is_half_written(sources: Sources, f
             "'passwords' has 33 passwords, at most 32 are possible",
         ),
         (lambda file: (file.unlink(), file.mkdir()), "cannot read 'passwords': Is a directory"),
+        (written("\0" * 7), "'passwords' has control characters, which no password has"),
+        (written("one\ntwo\0\0"), "'passwords' has control characters, which no password has"),
+        (
+            lambda file: file.write_bytes("one\n".encode("utf-16-le")),
+            "'passwords' has control characters, which no password has",
+        ),
+        (
+            written("<html>\n<title>502 Bad Gateway</title>\n</html>"),
+            "'passwords' has a page, and no passwords",
+        ),
+        (written("\n" * 262_145), "'passwords' has more than 262,144 bytes"),
         (
             replaced_by_a_pipe,
             "cannot read 'passwords': it is no regular file",
@@ -144,8 +156,36 @@ def test_more_keys_without_a_name_than_are_tried_are_refused(tmp_path: Path) -> 
         file.write_text(f"a secret of the application, number {number}")
         flags += ["--token-key", str(file)]
     assert len(Sources(parse(flags[:8], {})).content().keys) == 4
-    with pytest.raises(SettingError, match=r"^--token-key: 5 keys of HS256 without a kid, at most"):
+    with pytest.raises(SettingError, match=r"^--token-key: .+: 5 keys of HS256 without a kid, at"):
         Sources(parse(flags, {}))
+
+
+def test_a_new_content_with_more_keys_than_are_tried_is_refused(tmp_path: Path) -> None:
+    secret, file = tmp_path / "secret", tmp_path / "keys"
+    secret.write_bytes(SECRET)
+
+    def write(count: int, **members: str) -> None:
+        keys = [{"kty": "oct", "k": f"{n}{SECRET.hex()}{n}00", **members} for n in range(count)]
+        file.write_text(json.dumps({"keys": keys}))
+
+    write(3)
+    sources = Sources(parse(["--token-key", str(secret), "--token-key", str(file)], {}))
+    write(4)
+    refused = looks(sources)[-1]
+    assert refused is not None
+    assert len(refused.keys) == 4
+    assert refused.errors == [
+        "--token-key: 'keys' would be one too many: 5 keys of HS256 without a kid, at most 4 are"
+        f" possible{KEPT}"
+    ]
+    write(5, kid="a")
+    again = looks(sources)[-1]
+    assert again is not None
+    assert ["5 keys of HS256 with the same kid" in each for each in again.errors] == [True]
+    write(4, kid="a")
+    taken = looks(sources)[-1]
+    assert taken is not None
+    assert (len(taken.keys), taken.errors) == (5, [])
 
 
 def test_a_refused_content_is_judged_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,9 @@
 """JWTs: the key decides the algorithm, times have no leeway, and known attacks are refused."""
 
 import base64
-import gzip
 import hashlib
 import hmac
 import json
-import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -40,7 +38,7 @@ def jwk(key: Any, **members: Any) -> dict[str, Any]:
     return {**found.to_jwk(public, as_dict=True), **members}
 
 
-def jwks(*keys: dict[str, Any]) -> bytes:
+def jwks(*keys: Any) -> bytes:
     return json.dumps({"keys": keys}).encode()
 
 
@@ -50,44 +48,6 @@ def claims(**others: Any) -> dict[str, Any]:
 
 def keys(*files: bytes, audiences: tuple[str, ...] = ()) -> TokenKeys:
     return TokenKeys([key for file in files for key in keys_in(file)], audiences)
-
-
-def in_other_forms() -> list[bytes]:
-    """Return a public key in forms that are no PEM and no JWKS."""
-    pem = public_pem(private("ES256"))
-    body = b"".join(pem.splitlines()[1:-1])
-    der = base64.b64decode(body)
-    return [
-        base64.b64encode(pem),
-        base64.urlsafe_b64encode(pem).rstrip(b"="),
-        base64.encodebytes(pem),
-        base64.b64encode(json.dumps(jwk(private("ES256"))).encode()),
-        der,
-        der.hex().encode(),
-        pem.hex().encode(),
-        base64.b64encode(base64.b64encode(der)),
-        b"KEY=" + body,
-        b"'" + body + b"'",
-        gzip.compress(pem),
-        b"https://login.example.com/.well-known/jwks.json",
-        b"\xef\xbb\xbf" + SECRET,
-    ]
-
-
-def test_a_public_key_in_another_form_is_no_secret() -> None:
-    for content in in_other_forms():
-        with pytest.raises(ValueError, match=r"^has neither a secret nor a public key"):
-            keys_in(content)
-
-
-def test_secrets_of_random_bytes_are_taken_whole() -> None:
-    source = random.Random(1)
-    for _ in range(2_000):
-        secret = source.randbytes(32)
-        if not secret.endswith(b"\n"):
-            assert [key.material for key in keys_in(secret)] == [secret]
-        for text in (secret.hex().encode(), base64.b64encode(secret)):
-            assert [key.material for key in keys_in(text + b"\n")] == [text]
 
 
 def reason(of: TokenKeys, token: str, now: float = NOW) -> str:
@@ -289,21 +249,21 @@ def test_what_is_no_token_is_refused_cheaply() -> None:
         (b"-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----", "has no public key (PEM)"),
         (lambda: public_pem(ec.generate_private_key(ec.SECP384R1())), "has no public key (PEM)"),
         (lambda: public_pem(rsa.generate_private_key(65_537, 1_024)), "has no public key (PEM)"),
-        (b"{", "begins as a JWKS, but is no JSON"),
-        (b"{" * 5_000, "begins as a JWKS, but is no JSON"),
+        (b'{"', "begins as a JWKS, but is no JSON"),
+        (b'{"a":' * 5_000, "begins as a JWKS, but is no JSON"),
         (b'{"keys": 1}', f"must have a list of at most {MAX_KEYS} keys"),
         (jwks(*[{"kty": "oct"}] * (MAX_KEYS + 1)), f"must have a list of at most {MAX_KEYS} keys"),
-        (jwks(), "has no key for HS256, RS256, ES256 or EdDSA"),
-        (jwks({"kty": "oct", "alg": "HS512", "k": "x"}), "has no key for"),
-        (jwks({"kty": "EC", "use": "enc"}), "has no key for"),
-        (b'{"keys": [1]}', "key 1: must be an object"),
-        (
-            lambda: jwks(jwk(private("ES256")), {"kty": "oct", "k": "c2hvcnQ"}),
-            "key 2: has fewer than 32",
-        ),
-        (jwks({"kty": "oct"}), "key 1: is invalid"),
-        (jwks({"kty": "RSA", "n": "!", "e": "AQAB"}), "key 1: is invalid"),
-        (lambda: jwks(jwk(private("ES256"), kid=5)), "key 1: kid must be a text"),
+        (jwks(), "has no usable key for HS256, RS256, ES256 or EdDSA"),
+        (jwks({"kty": "oct", "alg": "HS512", "k": "x"}), "has no usable key for"),
+        (jwks({"kty": "EC", "use": "enc"}), "has no usable key for"),
+        (b'{"keys": [1]}', "has no usable key for"),
+        (jwks({"kty": "oct", "k": "c2hvcnQ"}), "has no usable key for"),
+        (jwks({"kty": "oct", "k": b64(b"\0" * 40)}), "has no usable key for"),
+        (jwks({"kty": "oct", "k": b64(SECRET * 129)}), "has no usable key for"),
+        (lambda: jwks({"kty": "oct", "k": b64(public_pem(private("ES256")))}), "has no usable key"),
+        (jwks({"kty": "oct"}), "has no usable key for"),
+        (jwks({"kty": "RSA", "n": "!", "e": "AQAB"}), "has no usable key for"),
+        (lambda: jwks(jwk(private("ES256"), kid=5)), "has no usable key for"),
         (
             lambda: jwks({**jwk(private("ES256")), "d": "AAAA"}),
             "key 1: is a private key; give the agent the public one",
@@ -324,6 +284,11 @@ def test_the_keys_of_a_jwks_that_are_not_for_us_are_left_out() -> None:
             jwk(private("RS256"), alg="RS512"),
             jwk(private("EdDSA"), use="enc"),
             {"kty": "future"},
+            {"kty": "OKP", "crv": "X25519", "x": b64(SECRET)},
+            {"kty": "EC", "crv": "P-224", "x": "AA", "y": "AA"},
+            {"kty": "oct", "k": "c2hvcnQ"},
+            jwk(private("ES256"), kid=7),
+            "none",
             jwk(private("ES256"), alg="ES256", use="sig", kid="a"),
             {"kty": "oct", "k": b64(SECRET), "kid": "b"},
         )

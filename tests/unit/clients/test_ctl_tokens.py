@@ -189,6 +189,7 @@ def encrypted() -> bytes:
 UNUSABLE = {
     "short": (b"x" * 31, "the file has a secret of fewer than 32 bytes"),
     "empty": (b"\n", "the file has a secret of fewer than 32 bytes"),
+    "large": (b"x" * 262_145, "the file has more than 262,144 bytes"),
     "long": (b"x" * 4_097, "the file has a secret of more than 4,096 bytes"),
     "JWKS": (b'{"keys": []}', "the file has JSON, as a JWKS; give a secret, or a key in PEM"),
     "SSH": (b"ssh-ed25519 " + b"A" * 68, "the file has neither a secret nor a key in PEM"),
@@ -355,6 +356,12 @@ def test_the_help_fits_into_80_columns(command: Command) -> None:
 def test_a_text_that_is_no_token_is_not_repeated(command: Command, text: str) -> None:
     ended = command.run("show", stdin=text)
     assert ended == (1, "", "oplogctl: this is no token\n")
+
+
+def test_no_more_is_read_than_a_token_may_have(command: Command) -> None:
+    ended = command.run("show", stdin="x" * 65_537)
+    assert (ended.code, ended.out) == (2, "")
+    assert "stdin has more than 65,536 characters" in ended.err
 
 
 @pytest.mark.parametrize("name", ["", "ada.b@c"])

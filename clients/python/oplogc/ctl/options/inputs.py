@@ -67,11 +67,17 @@ def _text_in(text: str) -> str:
         raise ValueError(f"cannot read {text[1:]}: it is not UTF-8") from None
 
 
-def stdin_text() -> str:
-    """Return the text of stdin. Raise ValueError."""
+def stdin_text(most: int | None = None) -> str:
+    """Return the text of stdin. Raise ValueError.
+
+    ``most``: characters; None: any number.
+    """
     if sys.stdin is None:
         raise ValueError("stdin is closed: there is nothing to read")
     try:
-        return sys.stdin.read()
+        text = sys.stdin.read(-1 if most is None else most + 1)
     except UnicodeDecodeError:
         raise ValueError("stdin is not UTF-8") from None
+    if most is not None and len(text) > most:
+        raise ValueError(f"stdin has more than {most:,} characters")
+    return text

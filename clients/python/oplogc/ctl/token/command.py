@@ -30,6 +30,7 @@ from oplogc.terminal.values import count
 _DEFAULT_SECONDS = 900
 # Three thousand years: agents refuse later times, and set no limit themselves.
 _MAX_SECONDS = 10**11
+_MAX_STDIN = 64 * 1024
 
 
 @click.group(no_args_is_help=True)
@@ -213,7 +214,7 @@ def _given(token: str) -> str:
     if sys.stdin is not None and sys.stdin.isatty():
         print("Paste the token, then press Enter and Ctrl-D.", file=sys.stderr)
     try:
-        return stdin_text().strip()
+        return stdin_text(_MAX_STDIN).strip()
     except ValueError as error:
         raise click.UsageError(f"[TOKEN|-]: {error}") from None
 

@@ -1,11 +1,14 @@
 """Keys of tokens, and signatures with them. PyJWT is imported late: it is an extra."""
 
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HMAC, RSA, EC, EDWARDS = "HS256", "RS256", "ES256", "EdDSA"
 _MIN_SECRET_BYTES = 32
 _MAX_SECRET_BYTES = 4_096
+_MAX_FILE_BYTES = 256 * 1024
+_JSON = re.compile(rb'\{\s*"')
 _MIN_RSA_BITS = 2048
 _KINDS = f"of RSA with {_MIN_RSA_BITS:,} bits or more, P-256 or Ed25519"
 _MISSING = (
@@ -40,11 +43,14 @@ def key_in_file(path: str) -> Key:
     the content.
     """
     try:
-        content = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read the file: {error.strerror}") from None
     except ValueError:  # NUL
         raise ValueError("is no path of a file") from None
+    if len(content) > _MAX_FILE_BYTES:
+        raise ValueError(f"the file has more than {_MAX_FILE_BYTES:,} bytes")
     return key_of(content)
 
 
@@ -53,7 +59,7 @@ def key_of(content: bytes) -> Key:
     text = content.strip()
     if text.startswith(b"-----BEGIN"):
         return _pem_key(text)
-    if text.startswith(b"{"):
+    if _JSON.match(text):
         raise ValueError("the file has JSON, as a JWKS; give a secret, or a key in PEM")
     secret = content.removesuffix(b"\r\n" if content.endswith(b"\r\n") else b"\n")
     if len(secret) < _MIN_SECRET_BYTES:
