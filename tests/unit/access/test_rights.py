@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oplogd.errors import RightError
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.web.access.caller import Caller
-from oplogd.web.access.right_bodies import MAX_PATTERNS, MAX_VALUES, right_of
+from oplogd.web.access.right_bodies import MAX_PATTERNS, MAX_VALUES, body_of, right_of
 from oplogd.web.access.rights import ALL_LEASES, ALL_TOPICS, READ_ALL, WRITE_ALL, Right
 from oplogd.web.http.problem import Problem
 from tests.kits.models.properties import examples
@@ -56,6 +56,9 @@ def test_a_right_grants_what_its_patterns_name(body: dict[str, Any]) -> None:
     }
     for member in ("types", "parents"):
         assert getattr(right, member) == (frozenset(body[member]) if member in body else None)
+    assert right_of(body_of(right)) == right
+    reading = {name: body[name] for name in ("read", "types", "parents") if name in body}
+    assert right.reading() == right_of(reading)
 
 
 @examples()
@@ -89,6 +92,10 @@ def test_no_right_shows_or_ends_more_than_manage_says(body: dict[str, Any]) -> N
     for namespace in ("a", "b", "system", "c"):
         patterns = {each for name in ("read", "write", "manage") for each in body[name]}
         assert right.sees_namespace(namespace) == bool({"*", f"{namespace}/*"} & patterns)
+    for name in NAMES:
+        assert right.may_see(name) == any(topic_fits(each, name) for each in patterns)
+        if not right.sees_namespace(name.namespace):
+            assert (name in right.named_in(name.namespace)) == right.may_see(name)
 
 
 def test_types_or_parents_alone_are_the_right_to_read_the_operations() -> None:
@@ -115,6 +122,8 @@ def test_the_shared_passwords_grant_all_of_their_side() -> None:
     )
     assert not WRITE_ALL.is_whole_reader
     assert OPLOG not in WRITE_ALL.read
+    narrowed = READ_ALL.narrowed(right_of({"read": ["*"], "manage": ["*"]}))
+    assert (narrowed.read, narrowed.shows_others) == (ALL_TOPICS, False)
 
 
 SECRET = "sesame"
@@ -175,6 +184,22 @@ def test_the_limits_of_a_right_can_be_used_up() -> None:
     )
     assert len(right.read.names) == MAX_PATTERNS
     assert len(right.parents or ()) == MAX_VALUES
+    longest = {"types": ["x" * 255], "parents": ["x" * 65_536]}
+    assert right_of(longest).parents == frozenset(longest["parents"])
+
+
+def test_all_patterns_and_values_are_parts_of_a_right() -> None:
+    right = right_of(
+        {
+            "read": ["a/*", "a/x", "b/y"],
+            "write": ["a/*", "b/*", "a/x"],
+            "manage": ["a/x"],
+            "leases": ["orders", "other", "x*"],
+            "types": ["t"],
+            "parents": [f"p{n}" for n in range(20)],
+        }
+    )
+    assert right.parts == 3 + 3 + 1 + 3 + 1 + 20
 
 
 @pytest.mark.parametrize(
@@ -218,3 +243,9 @@ def test_a_client_owns_what_it_began_unless_it_manages_all() -> None:
     assert (manager.owner, manager.shown_owner) == (None, None)
     reader = Caller("password", READ_ALL)
     assert reader.shown_owner is None
+    reader.require_pointers(NAMES[0])
+
+
+def test_only_a_subject_names_the_consumers_of_its_client() -> None:
+    for name, shown in ((None, "x"), ("password", "x"), ("user:ada", "x"), ("sub:eve", "eve")):
+        assert Caller(name, READ_ALL).named("x") == shown
