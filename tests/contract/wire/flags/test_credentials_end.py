@@ -18,6 +18,9 @@ SECONDS = 60
 TOPIC = "/v1/namespaces/shop/topics/orders"
 OWNED = {"sub": "shop"}
 MESSAGE = {"messages": [{"payload": "a"}]}
+POINTED = {"transactionWritePointer": 2, **MESSAGE}
+OPLOG = "/v1/namespaces/system/topics/oplog"
+OPERATIONS = {"messages": [{"payload": json.dumps(operation("insert", "b", "thing"))}]}
 
 
 def slow(target: Target, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
@@ -57,19 +60,31 @@ def test_a_credential_that_ends_before_the_body_is_refused(
         ]
         records, commit, abort = (f"/v1/txns/{each.json['txn']}" for each in begun)
         lease = {"holder": "a", "ttl_ms": 60_000}
+        for path, body in (
+            ("/v1/leases/held", lease),
+            (f"{TOPIC}/publish", {**POINTED, "transactionWritePointer": 1}),
+        ):
+            raw = json.dumps(body).encode()
+            assert target.request("POST", path, raw, {**JSON, **long}).status == 200
         record = {"lsn": 0, "topic": "shop/orders", "payload": "a"}
         ends = {
             path: slow(target, method, path, body, short)
             for method, path, body in [
                 ("POST", "/ops", operation("insert", "a", "thing")),
+                ("POST", f"{OPLOG}/publish", OPERATIONS),
                 ("PUT", "/v1/namespaces/shop/topics/other", {}),
+                ("PUT", f"{TOPIC}/properties", {}),
                 ("POST", f"{TOPIC}/publish", MESSAGE),
+                ("POST", f"{TOPIC}/store", POINTED),
+                ("POST", f"{TOPIC}/rollback", {"transactionWritePointer": 3, "rollbackKeys": []}),
+                ("POST", "/v1/pointers/1/commit", {"topics": ["shop/orders"]}),
                 ("POST", f"{TOPIC}/poll", {}),
                 ("POST", "/v1/txns", {"topic": "shop/orders"}),
                 ("POST", f"{records}/records", {"records": [record]}),
                 ("POST", f"{commit}/commit", {"records": 0}),
                 ("POST", f"{abort}/abort", {}),
                 ("POST", "/v1/leases/orders", lease),
+                ("DELETE", "/v1/leases/held", {"holder": "a", "term": 1}),
                 ("POST", "/token", {"seconds": 60}),
             ]
         }
