@@ -98,6 +98,11 @@ def test_a_token_opens_what_it_names_and_nothing_else(house: House) -> None:
     pairs = pairs_of({**SSE, **reader})
     with RawStream(house.target, f"{topic}/stream?last_event_id=0", pairs) as stream:
         assert b"event: message" in stream.until("message")[-1]
+    for names, shown in (
+        (["shop/orders", "shop/none"], [{"name": "shop", "topics": 1}]),
+        (["shop/none"], []),
+    ):
+        assert house.ask("GET", "/v1/namespaces", None, granted({"read": names})).json == shown
     begun = house.ask("POST", "/v1/txns", {"topic": "shop/orders"}, writer)
     assert begun.status == 201
     txn = begun.json["txn"]

@@ -31,7 +31,7 @@ manage = ["mine/*"]
 leases = ["mine*"]
 [second]
 password_hash = "{SESAME}"
-write = ["mine/*"]
+write = ["mine/*", "system/oplog"]
 [powerless]
 password_hash = "{SESAME}"
 """
@@ -240,6 +240,21 @@ def test_each_endpoint_asks_for_its_right(house: House) -> None:
         assert reply.status == row.full, (key, reply.body)
 
 
+def test_a_lease_is_no_condition_for_a_client_that_may_not_use_it(house: House) -> None:
+    fence = {**SECOND, "Oplog-Lease": "mine; term=1"}
+    for key in (
+        "POST /ops",
+        f"POST {TOPIC}/publish",
+        "POST /v1/txns",
+        "POST /v1/txns/{txn}/records",
+        "POST /v1/txns/{txn}/commit",
+        "POST /v1/txns/{txn}/abort",
+    ):
+        reply = house.ask(key, fence, "mine")
+        said = "the right to use the lease mine is missing"
+        assert (reply.status, reply.json.get("detail")) == (403, said), key
+
+
 def test_a_key_belongs_to_its_client_until_one_that_manages_all_takes_it(house: House) -> None:
     def commit(number: int, headers: dict[str, str]) -> Reply:
         records = [{"topic": "mine/keys", "payload": "a"}]
@@ -352,4 +367,5 @@ def test_rights_are_asked_again_when_a_transaction_commits(
         force = "/v1/namespaces/mine/topics/t/rollback?force=true"
         body = b'{"transactionWritePointer": 7, "rollbackKeys": []}'
         file.write_text(RIGHTS.replace('manage = ["mine/*"]', ""))
-        assert wait_until(lambda: target.request("POST", force, body, owner).status == 403)
+        missing = b"the right to manage mine/t is missing"
+        assert wait_until(lambda: missing in target.request("POST", force, body, owner).body)
