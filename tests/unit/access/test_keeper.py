@@ -14,7 +14,12 @@ from oplogd.config.command import parse
 from oplogd.errors import StoreUnavailableError
 from oplogd.web.access.authentication import Authenticator
 from oplogd.web.access.caller import Caller
-from oplogd.web.access.credentials import Credentials
+from oplogd.web.access.credentials import (
+    COOKIE_SECONDS,
+    MAX_SECONDS,
+    TOKEN_SECONDS,
+    Credentials,
+)
 from oplogd.web.access.guesses.attempts import ADDRESS
 from oplogd.web.access.keeper import LOOK_SECONDS, Keeper
 from oplogd.web.access.keys.scrypt import Hash
@@ -214,6 +219,10 @@ def test_signed_values_of_a_principal_name_it_and_nobody_else(bench: Bench) -> N
         found = credentials.signed(purpose, value, 99)
         assert found is not None
         assert (found.name, found.until, found.right) == ("user:ada", 100, ada.right)
+        assert found.life == {Purpose.COOKIE: COOKIE_SECONDS, Purpose.TOKEN: TOKEN_SECONDS}[purpose]
+        longest = {Purpose.COOKIE: COOKIE_SECONDS, Purpose.TOKEN: MAX_SECONDS}[purpose] + 60
+        assert credentials.signed(purpose, credentials.sign(ada, purpose, longest), 0) is not None
+        assert credentials.signed(purpose, credentials.sign(ada, purpose, longest + 1), 0) is None
         assert credentials.signed(purpose, value, 100) is None
         assert credentials.signed(purpose, value.replace(".ada.", ".bob."), 99) is None
         assert credentials.signed(purpose, value.replace(".ada.", "."), 99) is None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from oplogd.errors import RightError
 from oplogd.model.names import OPLOG, TopicName
+from oplogd.stream.passes import Pass
 from oplogd.web.access.caller import Caller
 from oplogd.web.access.right_bodies import MAX_PATTERNS, MAX_VALUES, body_of, right_of
 from oplogd.web.access.rights import ALL_LEASES, ALL_TOPICS, READ_ALL, WRITE_ALL, Right
@@ -244,6 +245,12 @@ def test_a_client_owns_what_it_began_unless_it_manages_all() -> None:
     reader = Caller("password", READ_ALL)
     assert reader.shown_owner is None
     reader.require_pointers(NAMES[0])
+
+
+def test_a_client_passes_its_credential_and_its_end_on_to_its_streams() -> None:
+    caller = Caller("user:ada", READ_ALL, "credential", 100.0, 60.0)
+    assert caller.pass_ == Pass("credential", 100.0, 60.0)
+    assert (caller.noted, Caller("password", WRITE_ALL).noted) == ("user:ada", None)
 
 
 def test_only_a_subject_names_the_consumers_of_its_client() -> None:

@@ -37,6 +37,8 @@ def test_the_ends_of_many_passes_are_spread() -> None:
     ends = [Pass("key", 1_000, 600).seconds(400, TICK) for _ in range(1_000)]
     tenths = {int((600 - end) * 2) for end in ends}
     assert tenths == set(range(2, 10))
+    short = [20 - Pass("key", 1_000, 20).seconds(980, TICK) for _ in range(100)]
+    assert 1 <= min(short) < max(short) <= 2, "a tenth of its life"
     assert FOR_EVER.seconds(0, TICK) == float("inf")
 
 
@@ -63,6 +65,10 @@ async def test_streams_end_with_their_passes_also_when_the_time_of_day_jumps(
     assert ended() == {"short"}, "more than a look before its end"
     clock.jump(4.5)
     assert ended() == {"short", "long"}
+    due = consumers["long"].ends_at
+    clock.move(1)
+    assert ended() == {"short", "long"}
+    assert consumers["long"].ends_at == due, "a stalled stream is cut off so long after it"
 
 
 async def test_streams_whose_credential_is_gone_end_spread(world: World) -> None:
@@ -81,6 +87,17 @@ async def test_streams_whose_credential_is_gone_end_spread(world: World) -> None
     for tenth in range(1, 10):
         assert ended[tenth] == pytest.approx(20 * tenth, abs=40)
     assert not any(each.ending for each in kept)
+
+
+async def test_a_second_change_of_credentials_puts_no_end_off(world: World) -> None:
+    clock = VirtualClock()
+    hub = hub_of(world, clock)
+    gone = [await connect(hub, Pass("gone")) for _ in range(20)]
+    hub.end_without(lambda credential: credential is None)
+    due = [each.ends_at for each in gone]
+    clock.move(GONE_SPREAD_SECONDS)
+    hub.end_without(lambda credential: credential is None)
+    assert [each.ends_at for each in gone] == due
 
 
 def hub_of(world: World, clock: VirtualClock) -> Hub:

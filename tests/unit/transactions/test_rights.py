@@ -17,6 +17,7 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.transactions.service import TransactionService
 from oplogd.watch.health import Health
 from oplogd.web.access.right_bodies import right_of
+from oplogd.web.access.rights import Right
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.error_handlers import Refusals, add_error_handlers
 from oplogd.web.v1.requests import Api
@@ -50,7 +51,7 @@ async def post(app: FastAPI, path: str, body: Any) -> tuple[int, Any]:
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 
-async def app_with_topics() -> FastAPI:
+async def app_with_topics(right: Right = RIGHT) -> FastAPI:
     topics = MemoryTopics(lambda: 1_700_000_000_000)
     for name in (OWN, FOREIGN):
         await topics.create(name, None)
@@ -60,7 +61,7 @@ async def app_with_topics() -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, Refusals())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    api = Api(*Granting.both(RIGHT), bodies, Appends(Health()), lambda: False)
+    api = Api(*Granting.both(right), bodies, Appends(Health()), lambda: False)
     add_transactions(app, api, service, IgnoredMembers(IngestCounters()))
     return app
 
@@ -91,5 +92,20 @@ def test_a_transaction_of_a_topic_needs_the_right_to_write_it() -> None:
         app = await app_with_topics()
         assert (await post(app, TXNS, {"topic": str(OWN)}))[0] == 201
         assert (await post(app, TXNS, {"topic": str(FOREIGN)}))[0] == 403
+
+    asyncio.run(work())
+
+
+def test_a_group_and_the_records_of_a_whole_transaction_need_their_rights() -> None:
+    async def work() -> None:
+        app = await app_with_topics()
+        for group, status in ((None, 201), ("default", 201), ("orders", 403)):
+            assert (await post(app, TXNS, {"group": group}))[0] == status, group
+        for names, status in (((OWN, OWN), 200), ((OWN, FOREIGN), 403)):
+            records = [{"topic": str(name), "payload": "a"} for name in names]
+            assert (await post(app, TXNS, {"records": records}))[0] == status, names
+        reader = await app_with_topics(right_of({"read": ["*"], "manage": ["*"]}))
+        status, answer = await post(reader, TXNS, {})
+        assert (status, answer["detail"]) == (403, "the right to write a topic is missing")
 
     asyncio.run(work())

@@ -1,0 +1,78 @@
+"""Tokens that were verified before: they end as others do, and take bounded memory."""
+
+import jwt
+import msgspec
+import pytest
+
+from oplogd.web.access.content import Content
+from oplogd.web.access.credentials import Credentials
+from oplogd.web.access.keys.key_files import keys_in
+from oplogd.web.access.keys.principals import principals_in
+from oplogd.web.access.keys.signing import Purpose
+from oplogd.web.access.keys.tokens import TokenError
+
+SECRET = b"a secret of more than 32 bytes, for tests"
+# Of the password "ada's".
+ADA = b"""
+[ada]
+password_hash = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHQ$eZrN9+Lobgu+oFGuitRRHArZSn9Kn/Z9aIz3/C4UQsc"
+read = ["*"]
+write = ["*"]
+"""
+END = 1_800_000_000
+
+
+def credentials(*audiences: str) -> Credentials:
+    principals = {name: msgspec.msgpack.encode(each) for name, each in principals_in(ADA).items()}
+    content = Content(
+        reading={},
+        writing=[],
+        principals=principals,
+        decoys=[],
+        keys=keys_in(SECRET),
+        audiences=list(audiences),
+        is_closed=True,
+        files=[],
+    )
+    return Credentials(content, lambda password: password, lambda: b"of the store")
+
+
+def own_token(of: Credentials) -> str:
+    """Return a token of POST /token for reading all that Ada may."""
+    ada = of.check("ada", b"ada's")
+    assert ada is not None
+    return of.sign(ada, Purpose.TOKEN, END)
+
+
+def jwt_with(*parents: str) -> str:
+    return jwt.encode({"exp": END, "oplog": {"parents": ["x", *parents]}}, SECRET, "HS256")
+
+
+def test_a_token_for_reading_does_not_write_also_when_it_is_known() -> None:
+    of = credentials()
+    value = own_token(of)
+    for _ in range(2):
+        with pytest.raises(TokenError, match=r"^it is for reading$"):
+            of.token(value, END - 1, has_claims=True)
+        assert of.known_token(value, END - 1, has_claims=True) is None
+        of.token(value, END - 1)
+        assert of.known_token(value, END - 1) is not None
+
+
+def test_a_known_token_ends_in_its_second() -> None:
+    of = credentials()
+    for value in (own_token(of), jwt_with()):
+        of.token(value, END - 1)
+        assert of.known_token(value, END - 0.001) is not None
+        assert of.known_token(value, END) is None
+        with pytest.raises(TokenError, match=r"^it has expired$"):
+            of.token(value, END)
+
+
+def test_a_token_counts_with_all_parts_of_its_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oplogd.web.access.credentials._MAX_TOKEN_BYTES", 20_000)
+    of = credentials()
+    small, large = jwt_with(), jwt_with(*map(str, range(90)))
+    for value, is_kept in ((large, False), (small, True)):
+        of.token(value, 0)
+        assert (of.known_token(value, 0) is not None) == is_kept
