@@ -76,3 +76,10 @@ def test_a_token_counts_with_all_parts_of_its_right(monkeypatch: pytest.MonkeyPa
     for value, is_kept in ((large, False), (small, True)):
         of.token(value, 0)
         assert (of.known_token(value, 0) is not None) == is_kept
+
+
+def test_the_life_of_a_jwt_is_from_its_iat_if_it_has_one() -> None:
+    claims = {"exp": END, "oplog": {"read": ["*"]}}
+    for more, life in (({"iat": END - 600}, 600), ({}, 100)):
+        value = jwt.encode({**claims, **more}, SECRET, "HS256")
+        assert credentials().token(value, END - 100).life == life

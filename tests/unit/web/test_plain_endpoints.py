@@ -23,7 +23,10 @@ from oplogd.topics.codec.codec import reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
 from oplogd.topics.transactions.begin import Begin, parsing_begin
 from oplogd.watch.health import Health
+from oplogd.web.access.authentication import Authenticator
+from oplogd.web.access.caller import Caller
 from oplogd.web.access.guesses.attempts import ADDRESS, AttemptLimiter
+from oplogd.web.access.right_bodies import right_of
 from oplogd.web.access.sides import ReadAuthenticator, WriteAuthenticator
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import PlainRequest
@@ -193,6 +196,29 @@ async def test_only_the_right_password_is_admitted_and_others_are_not_counted_he
     for given in ({}, {b"authorization": WRONG}, {b"authorization": b"Bearer a"}):
         assert Bench("secret").leaves(ONE, given)
     assert not Bench("secret").leaves(ONE, {b"authorization": RIGHT})
+
+
+@pytest.mark.parametrize(
+    ("right", "taken"),
+    [
+        ({"write": ["shop/a", "system/oplog"], "read": ["shop/a"]}, (True, True, True, True)),
+        ({"write": ["shop/a", "system/oplog"], "types": ["user"]}, (False, True, True, False)),
+        ({"write": ["shop/b"], "manage": ["*"]}, (False, False, False, False)),
+        ({"read": ["*"], "manage": ["*"]}, (False, False, False, True)),
+    ],
+)
+async def test_what_a_right_does_not_grant_is_left(
+    right: dict[str, Any], taken: tuple[bool, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = Caller("user:ada", right_of(right))
+    monkeypatch.setattr(Authenticator, "plain_caller", lambda *_: caller)
+    bench = Bench()
+    assert taken == (
+        not bench.leaves(ONE),
+        not bench.leaves_message(b"/publish", b'{"messages":[{"payload":"a"}]}'),
+        not bench.leaves_whole(WHOLE),
+        not bench.leaves_message(b"/poll", b"{}"),
+    )
 
 
 async def test_the_right_password_is_left_to_the_app_while_its_address_must_wait() -> None:

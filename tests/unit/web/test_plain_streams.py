@@ -8,7 +8,11 @@ import pytest
 from oplogd.clock import SYSTEM
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.names import TopicName
+from oplogd.stream.passes import Pass
 from oplogd.stream.refused import RefusedConsumers
+from oplogd.stream.ring.filters import Filter
+from oplogd.web.access.caller import Caller
+from oplogd.web.access.right_bodies import right_of
 from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.http.plain import PlainRequest
 from oplogd.web.oplog.stream import Streams
@@ -35,7 +39,7 @@ class FakeTopic:
 
 
 class Bench:
-    """Stands for the hub and the known topics. The first ``gone`` topics are gone."""
+    """Stands for the hub, the known topics and the consumer. The first ``gone`` topics are gone."""
 
     def __init__(self, password: str | None = None, gone: int = 0) -> None:
         self.is_stopping = False
@@ -43,20 +47,24 @@ class Bench:
         self.gone = gone
         self.asked: list[str] = []
         self.connected: list[dict[str, Any]] = []
+        self.ended = 0
         hub: Any = self
         self.readers = ReadAuthenticator(keeper_of(password), (), SYSTEM)
         self.streams = Streams(hub, self.readers, lambda: self.is_stopping, 10)
         self.topics = TopicStreams(hub, self.streams)
 
-    async def connect(self, position: object, filter_: object, **given: Any) -> str:
+    async def connect(self, position: object, filter_: object, **given: Any) -> "Bench":
         self.connected.append({"position": position, "filter": filter_, **given})
-        return "consumer"
+        return self
 
-    async def connect_topic(self, topic: FakeTopic, **given: Any) -> str:
+    async def connect_topic(self, topic: FakeTopic, **given: Any) -> "Bench":
         if topic.log < self.gone:
             raise TopicNotFoundError("gone")
         self.connected.append({"log": topic.log, **given})
-        return "consumer"
+        return self
+
+    def end(self) -> None:
+        self.ended += 1
 
     async def look_up(self, _: TopicName) -> FakeTopic:
         self.asked.append("look up")
@@ -114,6 +122,33 @@ async def test_only_the_right_password_is_admitted() -> None:
     for given in ({}, {b"authorization": WRONG}, {b"authorization": b"Bearer a"}):
         assert Bench("secret").leaves(plain(headers=given))
     assert not Bench("secret").leaves(plain(headers={b"authorization": RIGHT}))
+
+
+@pytest.mark.parametrize("is_valid", [True, False])
+async def test_streams_have_the_right_and_the_pass_of_their_client(
+    monkeypatch: pytest.MonkeyPatch, *, is_valid: bool
+) -> None:
+    right = right_of({"read": ["shop/a", "system/oplog"], "types": ["video"]})
+    caller = Caller("sub:ada", right, "credential", 100.0, 60.0)
+    monkeypatch.setattr(ReadAuthenticator, "plain_caller", lambda *_: caller)
+    monkeypatch.setattr(ReadAuthenticator, "is_valid", lambda *_: is_valid)
+    bench = Bench()
+    for work in (bench.streams.begin(plain()), bench.topics.begin(NAME, plain())):
+        assert work is not None
+        await work.done
+    operations, topic = bench.connected
+    for asked in (operations, topic):
+        assert (asked["pass_"], asked["name"]) == (Pass("credential", 100.0, 60.0), "ada")
+    assert operations["filter"] == Filter(types=frozenset({"video"}))
+    assert bench.ended == (0 if is_valid else 2), "a credential that went meanwhile"
+
+
+async def test_the_stream_of_a_topic_that_may_not_be_read_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caller = Caller("user:ada", right_of({"read": ["shop/b"], "write": ["*"], "manage": ["*"]}))
+    monkeypatch.setattr(ReadAuthenticator, "plain_caller", lambda *_: caller)
+    assert Bench().leaves(plain())
 
 
 @pytest.mark.parametrize(
