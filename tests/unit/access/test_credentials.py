@@ -1,15 +1,17 @@
-"""Tokens that were verified before: they end as others do, and take bounded memory."""
+"""Clients with tokens: also with known ones, which end as others do, in bounded memory."""
 
 import jwt
 import msgspec
 import pytest
 
+from oplogd.web.access.claims import Asked
 from oplogd.web.access.content import Content
 from oplogd.web.access.credentials import Credentials
 from oplogd.web.access.keys.key_files import keys_in
 from oplogd.web.access.keys.principals import principals_in
 from oplogd.web.access.keys.signing import Purpose
 from oplogd.web.access.keys.tokens import TokenError
+from oplogd.web.access.right_bodies import right_of
 
 SECRET = b"a secret of more than 32 bytes, for tests"
 # Of the password "ada's".
@@ -42,6 +44,20 @@ def own_token(of: Credentials) -> str:
     ada = of.check("ada", b"ada's")
     assert ada is not None
     return of.sign(ada, Purpose.TOKEN, END)
+
+
+def test_a_narrowed_token_is_a_client_of_its_own() -> None:
+    of = credentials()
+    ada = of.check("ada", b"ada's")
+    assert ada is not None
+    asked = [Asked(right_of({"read": [name], "manage": ["*"]}), END - 60) for name in ("a/x", "*")]
+    made = [of.token(of.sign(ada, Purpose.TOKEN, END, each), END - 1) for each in asked]
+    names = {each.name for each in made}
+    assert len(names) == 2
+    assert all(str(name).startswith("token:") for name in names)
+    for caller, each in zip(made, asked, strict=True):
+        assert caller.right == ada.right.narrowed(each.right)
+        assert (caller.until, caller.life, caller.credential) == (END, 60, ada.credential)
 
 
 def jwt_with(*parents: str) -> str:

@@ -1,5 +1,6 @@
 """Files of passwords and rights are read again, and a broken one never opens or closes anything."""
 
+import base64
 import json
 import os
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from oplogd.config.command import parse
 from oplogd.config.secret_files import passwords_in
 from oplogd.errors import SettingError
 from oplogd.web.access.content import Content
+from oplogd.web.access.keys.scrypt import parse_hash
 from oplogd.web.access.sources import Sources
 from tests.kits.web.token_keys import private, public_pem
 
@@ -186,6 +188,23 @@ def test_a_new_content_with_more_keys_than_are_tried_is_refused(tmp_path: Path) 
     taken = looks(sources)[-1]
     assert taken is not None
     assert (len(taken.keys), taken.errors) == (5, [])
+
+
+def test_keys_with_a_name_may_be_many(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    secret = base64.urlsafe_b64encode(SECRET).decode().rstrip("=")
+    keys = [{"kty": "oct", "k": secret, "kid": f"{number}"} for number in range(5)]
+    file.write_text(json.dumps({"keys": keys}))
+    assert len(Sources(parse(["--token-key", str(file)], {})).content().keys) == 5
+
+
+def test_the_decoys_are_the_costliest_hashes_of_a_principal(tmp_path: Path) -> None:
+    file = tmp_path / "rights.toml"
+    costly = CHEAP.replace("ln=4", "ln=6")
+    names = {"ada": [CHEAP], "bob": [costly], "eve": [CHEAP, CHEAP]}
+    lines = [f"[{name}]\npassword_hash = {hashes}\n" for name, hashes in names.items()]
+    file.write_text("".join(lines))
+    assert Sources(parse(["--rights", str(file)], {})).content().decoys == [parse_hash(costly)]
 
 
 def test_a_refused_content_is_judged_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

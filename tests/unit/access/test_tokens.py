@@ -264,6 +264,10 @@ def test_what_is_no_token_is_refused_cheaply() -> None:
         (jwks({"kty": "oct"}), "has no usable key for"),
         (jwks({"kty": "RSA", "n": "!", "e": "AQAB"}), "has no usable key for"),
         (lambda: jwks(jwk(private("ES256"), kid=5)), "has no usable key for"),
+        (lambda: jwks(jwk(private("ES256"), kid="x" * 1_001)), "has no usable key for"),
+        # In DER, of a kind that nobody knows.
+        (b"\x300\x30\5\6\3\x2a\3\4\3\x27\0" + bytes(range(100, 138)), "has neither a secret nor"),
+        (b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtrZXkga2V5", "has neither a secret nor"),
         (
             lambda: jwks({**jwk(private("ES256")), "d": "AAAA"}),
             "key 1: is a private key; give the agent the public one",

@@ -153,6 +153,13 @@ def test_types_parents_and_ids_are_bounded_together() -> None:
         (Filter(), sets(), None, Filter(sets("/"))),
         (Filter(parents=sets("x")), None, sets(), Filter(sets("/"))),
         (Filter(sets("/")), sets("a"), sets("x"), Filter(sets("/"))),
+        (Filter(sets("/")), None, sets("x"), Filter(sets("/"))),
+        (
+            Filter(parents=sets("x", "y")),
+            None,
+            sets("y", "z"),
+            Filter(parents=sets("x", "y"), within=sets("y", "z")),
+        ),
         (Filter(committed=True), sets(), None, Filter(sets("/"), committed=True)),
         (Filter(parents=sets("x")), None, sets("x", "y"), Filter(parents=sets("x"))),
         (Filter(parents=sets("x", "y")), None, sets("x"), Filter(parents=sets("x"))),

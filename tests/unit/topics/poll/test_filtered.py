@@ -85,8 +85,9 @@ async def test_a_repeated_poll_looks_at_what_is_not_its_own_once() -> None:
         assert (ids(answer), answer.reached) == ([], id_at(3_000))
     assert log.looked_at == 2_990
     log.entries.append(entry(3_001, 3_001, OF_ADA))
-    assert ids(await poller.poll(after(id_at(10)), ADA)) == [id_at(3_001)]
-    assert log.looked_at == 2_991
+    for _ in range(3):  # an answer may be lost
+        assert ids(await poller.poll(after(id_at(10)), ADA)) == [id_at(3_001)]
+    assert log.looked_at == 2_993
     assert ids(await poller.poll(after(id_at(10)), Filter())) == [
         id_at(offset) for offset in range(11, 21)
     ]
