@@ -192,6 +192,11 @@ def test_a_narrowed_filter_has_one_form(
     assert before.narrowed(types, parents) == after
 
 
+def test_a_filter_that_passes_nothing_wants_no_state() -> None:
+    nothing = Filter().narrowed(sets(), None)
+    assert (nothing.wants_live, nothing.wants_deleted) == (False, False)
+
+
 def test_a_third_set_of_parents_is_refused() -> None:
     with pytest.raises(ValueError, match="two sets of parents"):
         Filter(parents=sets("x"), within=sets("y")).narrowed(None, sets("z"))
