@@ -1,10 +1,11 @@
 """Pages of objects: the order of the reads, and their bounds."""
 
+import asyncio
 import json
 from typing import Any, cast
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from oplogd.model.event_id import Mark, format_id
 from oplogd.store import Store
@@ -75,6 +76,24 @@ class _Store:
     async def find(self, type_: str, id_: str) -> ObjectState | None:
         self.calls.append("find")
         return next((each for each in self.states if each.key == f"{type_}/{id_}"), None)
+
+
+class _HeldStore(_Store):
+    """Reads no page before ``held`` is set. ``most``: reads at a time."""
+
+    def __init__(self) -> None:
+        super().__init__(5)
+        self.held = asyncio.Event()
+        self.reading = self.most = 0
+
+    async def page(self, after: str, limit: int, selection: Selection) -> ObjectsPage:
+        self.reading += 1
+        self.most = max(self.most, self.reading)
+        try:
+            await self.held.wait()
+        finally:
+            self.reading -= 1
+        return await super().page(after, limit, selection)
 
 
 class _Answers:
@@ -181,3 +200,30 @@ async def test_a_page_ends_at_a_megabyte() -> None:
     answers = _Answers(_Store(1_500, bytes_=2_000))
     count, after, _ = await answers.page("limit=1500")
     assert (count, after) == (500, cursor([format_id(HEAD), "video/00499"]))
+
+
+async def test_few_reads_run_at_a_time() -> None:
+    store = _HeldStore()
+    answers = _Answers(store)
+    pages = [asyncio.create_task(answers.page("")) for _ in range(10)]
+    await asyncio.wait(pages, timeout=0.01)
+    store.held.set()
+    assert [count for count, _, _ in await asyncio.gather(*pages)] == [5] * 10
+    assert store.most == 2
+
+
+async def test_the_read_of_a_narrow_reader_ends_with_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oplogd.web.http.gone._LOOK_SECONDS", 0.001)
+    store = _HeldStore()
+    answers = _Answers(store)
+    answers.readers.right = right_of({"parents": ["x"]})
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    asked = answers.objects.page(Request(_request("/objects").scope, receive))
+    with pytest.raises(ClientDisconnect):
+        await asyncio.wait_for(asked, 10)
+    assert (store.most, store.reading) == (1, 0)
