@@ -300,6 +300,13 @@ def test_numbers_are_shown_to_all_and_names_to_full_readers(house: House) -> Non
     assert house.target.request("GET", "/status", None, FULL).json["credential_errors"] == []
 
 
+def test_a_session_tells_whether_its_client_reads_operations(house: House) -> None:
+    for headers, reads in ((FULL, True), (basic(READER), True), (NARROW, False), (SECOND, False)):
+        session = house.target.request("GET", "/session", None, headers).json
+        assert (session["signed_in"], session["reads_operations"]) == (True, reads)
+    assert house.target.request("GET", "/session").json["reads_operations"] is False
+
+
 LISTS = (
     "/v1/namespaces",
     "/v1/namespaces/theirs/topics",
