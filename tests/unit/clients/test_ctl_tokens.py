@@ -294,6 +294,7 @@ def test_a_token_is_shown_in_words_and_says_that_nobody_verified_it(command: Com
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "expired": ({"exp": NOW, "oplog": {"read": ["*"]}}, "it has expired"),
     "early": ({"exp": NOW + 9, "nbf": NOW + 5, "oplog": {}}, "it is not yet valid"),
+    "issued later": ({"exp": NOW + 9, "iat": NOW + 5, "oplog": {}}, "it is not yet valid"),
     "for ever": ({"oplog": {"read": ["*"]}}, "it has no exp"),
     "no time": ({"exp": 10**400, "oplog": {}}, "its exp is no time"),
     "in the year 10000": ({"exp": 253_402_300_800, "oplog": {}}, "its exp is no time"),

@@ -51,7 +51,7 @@ async def post(app: FastAPI, path: str, body: Any) -> tuple[int, Any]:
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 
-async def app_with_topics(right: Right = RIGHT) -> FastAPI:
+async def app_with_topics(right: Right = RIGHT, client: Any = None) -> FastAPI:
     topics = MemoryTopics(lambda: 1_700_000_000_000)
     for name in (OWN, FOREIGN):
         await topics.create(name, None)
@@ -61,7 +61,8 @@ async def app_with_topics(right: Right = RIGHT) -> FastAPI:
     app = FastAPI()
     add_error_handlers(app, Refusals())
     bodies = BodyReader(Budgets.of(1 << 20, 30.0), 1 << 20)
-    api = Api(*Granting.both(right), bodies, Appends(Health()), lambda: False)
+    client = client or Granting(right)
+    api = Api(client, client, bodies, Appends(Health()), lambda: False)
     add_transactions(app, api, service, IgnoredMembers(IngestCounters()))
     return app
 
@@ -107,5 +108,25 @@ def test_a_group_and_the_records_of_a_whole_transaction_need_their_rights() -> N
         reader = await app_with_topics(right_of({"read": ["*"], "manage": ["*"]}))
         status, answer = await post(reader, TXNS, {})
         assert (status, answer["detail"]) == (403, "the right to write a topic is missing")
+
+    asyncio.run(work())
+
+
+def test_the_rights_of_all_its_topics_are_asked_again_at_the_commit() -> None:
+    async def work() -> None:
+        client = Granting(right_of({"write": ["ns/own", "system/oplog"]}))
+        app = await app_with_topics(client=client)
+        _, begun = await post(app, TXNS, {})
+        operation = json.dumps({"event": "insert", "type": "t", "id": "1"})
+        records = [
+            {"topic": "system/oplog", "lsn": 0, "payload": operation},
+            {"topic": str(OWN), "lsn": 1, "payload": "a"},
+        ]
+        path = f"{TXNS}/{begun['txn']}"
+        assert (await post(app, f"{path}/records", {"records": records}))[0] == 200
+        for left, missing in (("ns/own", "system/oplog"), ("system/oplog", "ns/own")):
+            client.given = client.given._replace(right=right_of({"write": [left]}))
+            status, answer = await post(app, f"{path}/commit", {"records": 2})
+            assert (status, answer["detail"]) == (403, f"the right to write {missing} is missing")
 
     asyncio.run(work())
