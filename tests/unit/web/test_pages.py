@@ -77,3 +77,9 @@ async def test_a_list_is_whole_unless_a_page_is_asked_for() -> None:
     assert await asked_page() == Asked(None, "")
     assert await asked_page(1000) == Asked(1000, "")
     assert await asked_page(after=cursor("a")) == Asked(None, cursor("a"))
+
+
+def test_a_cursor_longer_than_those_of_all_names_is_refused() -> None:
+    assert key_in(cursor("x" * 440), str) == "x" * 440
+    with pytest.raises(MessageError):
+        key_in(cursor("x" * 460), str)
