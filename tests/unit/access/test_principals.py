@@ -7,7 +7,7 @@ import pytest
 
 from oplogd.model.names import TopicName
 from oplogd.web.access.keys import scrypt
-from oplogd.web.access.keys.principals import MAX_PRINCIPALS, principals_in
+from oplogd.web.access.keys.principals import MAX_HASHES, MAX_PRINCIPALS, principals_in
 from oplogd.web.access.keys.scrypt import hashed, parse_hash
 
 # Of the password "sesame", cheap: of one block.
@@ -108,3 +108,15 @@ def test_a_file_that_breaks_a_rule_is_refused_without_repeating_a_secret(
         principals_in(text.encode())
     assert "sesame" not in str(refused.value)
     assert CHEAP not in str(refused.value)
+
+
+def test_the_limits_of_a_file_can_be_used_up() -> None:
+    costliest = CHEAP.replace("ln=4,r=1,p=1", "ln=16,r=8,p=4")
+    for hashes in ([costliest], [CHEAP] * MAX_HASHES):
+        assert len(principals_in(f"[a]\npassword_hash = {hashes}".encode())["a"].hashes) == len(
+            hashes
+        )
+    with pytest.raises(ValueError, match=r"a list of 1 to 4$"):
+        principals_in(f"[a]\npassword_hash = {[CHEAP] * (MAX_HASHES + 1)}".encode())
+    text = "".join(f'[a{n}]\npassword_hash = "{CHEAP}"\n' for n in range(MAX_PRINCIPALS))
+    assert len(principals_in(text.encode())) == MAX_PRINCIPALS
