@@ -10,7 +10,7 @@ from oplogd.web.access.credentials import Credentials
 from oplogd.web.access.keys.key_files import keys_in
 from oplogd.web.access.keys.principals import principals_in
 from oplogd.web.access.keys.signing import Purpose
-from oplogd.web.access.keys.tokens import TokenError
+from oplogd.web.access.keys.tokens import TokenError, TokenKey
 from oplogd.web.access.right_bodies import right_of
 
 SECRET = b"a secret of more than 32 bytes, for tests"
@@ -99,3 +99,15 @@ def test_the_life_of_a_jwt_is_from_its_iat_if_it_has_one() -> None:
     for more, life in (({"iat": END - 600}, 600), ({}, 100)):
         value = jwt.encode({**claims, **more}, SECRET, "HS256")
         assert credentials().token(value, END - 100).life == life
+
+
+def test_a_token_of_a_jwt_is_for_the_first_audience_and_ends_with_the_key() -> None:
+    of = credentials("one", "two")
+    claims = {"exp": END, "aud": "two", "oplog": {"read": ["*"]}}
+    caller = of.token(jwt.encode(claims, SECRET, "HS256"), 0)
+    made = of.sign(caller, Purpose.TOKEN, END)
+    assert jwt.decode(made, options={"verify_signature": False})["aud"] == "one"
+    assert of.token(made, 0).right == caller.right
+    gone = TokenKey("HS256", b"of another application, 32 bytes")
+    with pytest.raises(KeyError):
+        of.sign(caller._replace(credential=gone), Purpose.TOKEN, END)

@@ -107,6 +107,8 @@ def test_types_or_parents_alone_are_the_right_to_read_the_operations() -> None:
     assert OPLOG not in right_of({"types": ["video"], "write": ["system/oplog"]}).read
     assert OPLOG not in right_of({"types": ["video"], "read": []}).read
     assert right_of({}) == Right()
+    nothing = {"types": ["video"], "read": []}
+    assert body_of(right_of(nothing)) == nothing, "without read it would be the right to read"
 
 
 def test_the_shared_passwords_grant_all_of_their_side() -> None:
