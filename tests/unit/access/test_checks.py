@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from oplogd.web.access.carried import Given
 from oplogd.web.access.checks import Checks
 from oplogd.web.http.problem import Problem
 
@@ -30,7 +31,7 @@ def run(checks: Checks, judge: Any, attempt: bytes, most: int = 100) -> "asyncio
         if len(judge.checked) >= most:
             raise Problem(429, "too many")
 
-    return asyncio.create_task(checks.run(judge, attempt, "ada", attempt, allow))
+    return asyncio.create_task(checks.run(judge, attempt, Given("ada", attempt), allow))
 
 
 async def test_guesses_that_fail_while_others_wait_for_their_check_count() -> None:

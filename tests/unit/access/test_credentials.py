@@ -51,7 +51,7 @@ def test_a_narrowed_token_is_a_client_of_its_own() -> None:
     ada = of.check("ada", b"ada's")
     assert ada is not None
     asked = [Asked(right_of({"read": [name], "manage": ["*"]}), END - 60) for name in ("a/x", "*")]
-    made = [of.token(of.sign(ada, Purpose.TOKEN, END, each), END - 1) for each in asked]
+    made = [of.token(of.sign(ada, Purpose.TOKEN, END, each), END - 1, "reading") for each in asked]
     names = {each.name for each in made}
     assert len(names) == 2
     assert all(str(name).startswith("token:") for name in names)
@@ -69,20 +69,20 @@ def test_a_token_for_reading_does_not_write_also_when_it_is_known() -> None:
     value = own_token(of)
     for _ in range(2):
         with pytest.raises(TokenError, match=r"^it is for reading$"):
-            of.token(value, END - 1, has_claims=True)
-        assert of.known_token(value, END - 1, has_claims=True) is None
-        of.token(value, END - 1)
-        assert of.known_token(value, END - 1) is not None
+            of.token(value, END - 1, "writing")
+        assert of.known_token(value, END - 1, "writing") is None
+        of.token(value, END - 1, "reading")
+        assert of.known_token(value, END - 1, "reading") is not None
 
 
 def test_a_known_token_ends_in_its_second() -> None:
     of = credentials()
     for value in (own_token(of), jwt_with()):
-        of.token(value, END - 1)
-        assert of.known_token(value, END - 0.001) is not None
-        assert of.known_token(value, END) is None
+        of.token(value, END - 1, "reading")
+        assert of.known_token(value, END - 0.001, "reading") is not None
+        assert of.known_token(value, END, "reading") is None
         with pytest.raises(TokenError, match=r"^it has expired$"):
-            of.token(value, END)
+            of.token(value, END, "reading")
 
 
 def test_a_token_counts_with_all_parts_of_its_right(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,24 +90,24 @@ def test_a_token_counts_with_all_parts_of_its_right(monkeypatch: pytest.MonkeyPa
     of = credentials()
     small, large = jwt_with(), jwt_with(*map(str, range(90)))
     for value, is_kept in ((large, False), (small, True)):
-        of.token(value, 0)
-        assert (of.known_token(value, 0) is not None) == is_kept
+        of.token(value, 0, "reading")
+        assert (of.known_token(value, 0, "reading") is not None) == is_kept
 
 
 def test_the_life_of_a_jwt_is_from_its_iat_if_it_has_one() -> None:
     claims = {"exp": END, "oplog": {"read": ["*"]}}
     for more, life in (({"iat": END - 600}, 600), ({}, 100)):
         value = jwt.encode({**claims, **more}, SECRET, "HS256")
-        assert credentials().token(value, END - 100).life == life
+        assert credentials().token(value, END - 100, "reading").life == life
 
 
 def test_a_token_of_a_jwt_is_for_the_first_audience_and_ends_with_the_key() -> None:
     of = credentials("one", "two")
     claims = {"exp": END, "aud": "two", "oplog": {"read": ["*"]}}
-    caller = of.token(jwt.encode(claims, SECRET, "HS256"), 0)
+    caller = of.token(jwt.encode(claims, SECRET, "HS256"), 0, "reading")
     made = of.sign(caller, Purpose.TOKEN, END)
     assert jwt.decode(made, options={"verify_signature": False})["aud"] == "one"
-    assert of.token(made, 0).right == caller.right
+    assert of.token(made, 0, "reading").right == caller.right
     gone = TokenKey("HS256", b"of another application, 32 bytes")
     with pytest.raises(KeyError):
         of.sign(caller._replace(credential=gone), Purpose.TOKEN, END)
