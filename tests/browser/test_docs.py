@@ -50,8 +50,8 @@ async def test_the_description_of_the_api_takes_passwords(described: tuple[Page,
     page, visit = described
     await page.locator(".auth-wrapper .btn.authorize").click()
     kinds = page.locator(".modal-ux .auth-container h4")
-    await expect(kinds).to_have_count(4)
-    for each in ("ingest-password", "password", "token", "session"):
+    await expect(kinds).to_have_count(5)
+    for each in ("ingest-password", "password", "bearer", "token", "session"):
         await expect(kinds.filter(has=page.locator(f"code:text-is('{each}')"))).to_have_count(1)
     await page.locator(".modal-ux .close-modal").click()
     visit.check()
