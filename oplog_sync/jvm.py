@@ -126,6 +126,11 @@ class JavaProcess:
         if self.archive is not None:
             self.archive.drop()
 
+    def is_running(self) -> bool:
+        """Return whether a Java that this process has started is there."""
+        java = self._running()
+        return java is not None and java.poll() is None
+
     def _running(self) -> subprocess.Popen[bytes] | None:
         found: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
         return found or self._process

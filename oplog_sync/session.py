@@ -26,6 +26,9 @@ _WARNING = b"WARNING: Using incubator modules"
 # Java's lines before it: its options from variables.
 _NOTES = (b"NOTE: ", b"Picked up ")
 
+# How long the last lines of a Java that has ended may take to pass.
+_LAST_LINES_SECONDS = 8.0
+
 _LOG_CONFIG = re.compile(r"-Dlog4j2?\.configurationFile=")
 # Spark's own log configurations, in effect if the user gives none.
 _DEFAULT_LOG_CONFIGS = "org/apache/spark/log4j2-"
@@ -146,12 +149,17 @@ def stop(spark: SparkSession) -> None:
 
 @contextmanager
 def _without_warning() -> Iterator[None]:
-    """Drop Java's warning about a module that Spark adds, from a Java started in the block."""
+    """Drop Java's warning about a module that Spark adds, from a Java started in the block.
+
+    What is written meanwhile passes a thread. If Java has ended, the block ends after its last
+    line: this process may end next, and the reason would be lost with the thread.
+    """
     sys.stderr.flush()
     stderr, (source, target) = os.dup(2), os.pipe()
     os.dup2(target, 2)
     os.close(target)
-    threading.Thread(target=_copy, args=(source, stderr), name="stderr", daemon=True).start()
+    copying = threading.Thread(target=_copy, args=(source, stderr), name="stderr", daemon=True)
+    copying.start()
     kept = os.dup(stderr)
     try:
         yield
@@ -159,6 +167,8 @@ def _without_warning() -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
+        if not JAVA.is_running():
+            copying.join(_LAST_LINES_SECONDS)
 
 
 def _copy(source: int, target: int) -> None:

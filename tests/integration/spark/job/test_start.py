@@ -16,6 +16,7 @@ from oplog_sync.cli import main
 from oplog_sync.dump import local
 from oplog_sync.dump.local import is_small, refuse_missing
 from oplog_sync.errors import DumpError
+from oplog_sync.jvm import JAVA
 from tests.kits.agents.agent import DEADLINE
 from tests.kits.spark.class_data import written
 from tests.kits.spark.helpers import append, operation
@@ -159,6 +160,22 @@ def test_a_result_that_cannot_be_printed_is_no_traceback(
             check=False,
         )  # fmt: skip
     assert (done.returncode, done.stderr.partition("[")[0]) == (code, told)
+
+
+def test_what_was_written_has_passed_before_a_start_without_java_ends(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    copy = session._copy
+
+    def late(source: int, target: int) -> None:
+        time.sleep(0.1)  # the block below would have ended long before
+        copy(source, target)
+
+    monkeypatch.setattr(session, "_copy", late)
+    monkeypatch.setattr(JAVA, "is_running", lambda: False)
+    with session._without_warning():
+        os.write(2, b"WARNING: Using incubator modules: x\nthe reason\n")
+    assert capfd.readouterr().err == "the reason\n"
 
 
 def test_a_signal_while_java_starts_leaves_no_process(tmp_path: Path) -> None:
