@@ -72,12 +72,12 @@ class JavaProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Take note of a Java that the block starts."""
+    def noted(self, stderr: int | None) -> Iterator[None]:
+        """Take note of a Java that the block starts. ``stderr``: for it; None: that of this one."""
         popen: Any = vars(java_gateway)["Popen"]
 
         def started(*args: Any, **options: Any) -> Any:
-            self._process = popen(*args, **options)
+            self._process = popen(*args, **options, stderr=stderr)
             return self._process
 
         vars(java_gateway)["Popen"] = started

@@ -130,7 +130,7 @@ def start(
     show_bar = str(sys.stderr.isatty()).lower()
     builder = builder.master(master).config("spark.ui.showConsoleProgress", show_bar)
     JAVA.archive = archive
-    with _without_warning() if is_quiet else nullcontext(), JAVA.noted():
+    with _without_warning() if is_quiet else nullcontext() as stderr, JAVA.noted(stderr):
         session = builder.getOrCreate()
     if is_quiet:
         session.sparkContext.setLogLevel("OFF")
@@ -148,25 +148,19 @@ def stop(spark: SparkSession) -> None:
 
 
 @contextmanager
-def _without_warning() -> Iterator[None]:
-    """Drop Java's warning about a module that Spark adds, from a Java started in the block.
+def _without_warning() -> Iterator[int]:
+    """Give the standard error of a Java that is started in the block: a thread copies it to ours.
 
-    What is written meanwhile passes a thread. If Java has ended, the block ends after its last
-    line: this process may end next, and the reason would be lost with the thread.
+    It drops the warning about a module that Spark adds. Java writes the end of this line by itself,
+    so our own lines take another way. If Java has ended, the block ends after its last line.
     """
-    sys.stderr.flush()
     stderr, (source, target) = os.dup(2), os.pipe()
-    os.dup2(target, 2)
-    os.close(target)
     copying = threading.Thread(target=_copy, args=(source, stderr), name="stderr", daemon=True)
     copying.start()
-    kept = os.dup(stderr)
     try:
-        yield
+        yield target
     finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.close(target)
         if not JAVA.is_running():
             copying.join(_LAST_LINES_SECONDS)
 
