@@ -176,7 +176,7 @@ def test_the_last_lines_of_a_java_that_ends_have_passed_when_the_start_fails(
     monkeypatch.setattr(JAVA, "is_running", lambda: False)
     with session._without_warning() as stderr:
         os.write(stderr, b"WARNING: Using incubator modules: x")
-        print("our reason", file=sys.stderr, flush=True)
+        os.write(2, b"our reason\n")
         os.write(stderr, b"\nthe reason of Java\n")
     assert capfd.readouterr().err == "our reason\nthe reason of Java\n"
 
