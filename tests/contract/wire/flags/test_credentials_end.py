@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,16 @@ MESSAGE = {"messages": [{"payload": "a"}]}
 POINTED = {"transactionWritePointer": 2, **MESSAGE}
 OPLOG = "/v1/namespaces/system/topics/oplog"
 OPERATIONS = {"messages": [{"payload": json.dumps(operation("insert", "b", "thing"))}]}
+
+
+@contextmanager
+def taking_tokens(store_kind: StoreKind, folder: Path) -> Iterator[tuple[Target, MovedClock]]:
+    """Start an agent that takes tokens, by a clock that can be moved."""
+    clock = MovedClock(folder)
+    key = folder / "key"
+    key.write_text(SECRET)
+    with store_kind.agent(folder, "--token-key", str(key), clock=clock) as agent:
+        yield Target.of(agent), clock
 
 
 def slow(target: Target, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
@@ -47,11 +59,7 @@ def slow(target: Target, method: str, path: str, body: Any, headers: dict[str, s
 def test_a_credential_that_ends_before_the_body_is_refused(
     store_kind: StoreKind, tmp_path: Path, *, late: bool
 ) -> None:
-    clock = MovedClock(tmp_path)
-    key = tmp_path / "key"
-    key.write_text(SECRET)
-    with store_kind.agent(tmp_path, "--token-key", str(key), clock=clock) as agent:
-        target = Target.of(agent)
+    with taking_tokens(store_kind, tmp_path) as (target, clock):
         long, short = granted(ALL, 86_400, **OWNED), granted(ALL, SECONDS, **OWNED)
         assert target.request("PUT", TOPIC, b"{}", {**JSON, **long}).status == 200
         begun = [
@@ -101,11 +109,7 @@ def test_a_credential_that_ends_before_the_body_is_refused(
 def test_tokens_end_by_the_time_of_day_although_the_guarded_time_does_not_follow_a_step(
     store_kind: StoreKind, tmp_path: Path
 ) -> None:
-    clock = MovedClock(tmp_path)
-    key = tmp_path / "key"
-    key.write_text(SECRET)
-    with store_kind.agent(tmp_path, "--token-key", str(key), clock=clock) as agent:
-        target = Target.of(agent)
+    with taking_tokens(store_kind, tmp_path) as (target, clock):
         now = time.time()
         short, fresh = granted(ALL, SECONDS), granted(ALL, 7_200, iat=now + 3_600)
         with target.follow(None, {**SSE, **short}) as stream:
