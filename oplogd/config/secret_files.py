@@ -12,7 +12,7 @@ MAX_PASSWORDS = 32
 _MAX_BYTES = 4_096
 _MAX_FILE_BYTES = 256 * 1024
 # What a proxy or a crash may leave in place of passwords. Everybody may know it.
-_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml)", re.IGNORECASE)
+_PAGE = re.compile(r"\s*<(?:!doctype|!--|html|head|\?xml)", re.IGNORECASE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -65,8 +65,9 @@ def passwords_in(content: bytes) -> list[str]:
     """
     if len(content) > _MAX_FILE_BYTES:
         raise ValueError(f"has more than {_MAX_FILE_BYTES:,} bytes")
-    lines = [line.removesuffix("\r") for line in decoded(content).split("\n")]
-    if _PAGE.match(content):
+    text = decoded(content)
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if _PAGE.match(text):
         raise ValueError("has a page, and no passwords")
     if any(_CONTROLS.search(line) for line in lines):
         raise ValueError("has control characters, which no password has")

@@ -93,6 +93,7 @@ def test_a_content_that_changes_at_each_look_is_half_written(sources: Sources, f
             written("<html>\n<title>502 Bad Gateway</title>\n</html>"),
             "'passwords' has a page, and no passwords",
         ),
+        (written("\ufeff<!-- 502 -->\n<head>"), "'passwords' has a page, and no passwords"),
         (written("\n" * 262_145), "'passwords' has more than 262,144 bytes"),
         (
             replaced_by_a_pipe,

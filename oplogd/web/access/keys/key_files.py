@@ -127,6 +127,8 @@ def _jwk(entry: Any, name: str) -> TokenKey | None:
     kid = entry.get("kid")
     if kid is not None and not (isinstance(kid, str) and len(kid) <= _MAX_KID):
         return None
+    if kid is not None and any("\ud800" <= each <= "\udfff" for each in kid):
+        return None  # a half of a pair, which is no text
     algorithm = {"oct": HMAC, "RSA": RSA, "EC": EC, "OKP": EDWARDS}.get(str(entry.get("kty")))
     if algorithm is None or entry.get("use", "sig") != "sig":
         return None

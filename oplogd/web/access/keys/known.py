@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import json
 import re
 
 # A content may have been encoded several times on its way through files and stores of secrets.
@@ -9,16 +10,21 @@ _MAX_LAYERS = 3
 
 _BOM = b"\xef\xbb\xbf"
 _BOMS_OF_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_GZIP = b"\x1f\x8b\x08"
+# Begins of files of gzip, bzip2, xz and Zstandard.
+_COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd")
 _JSON = re.compile(rb'\s*\{\s*"')
+# In any content: random bytes do not have them.
+_STRONG_MARKS = re.compile(
+    rb"-----BEGIN|PUBLIC KEY|[\"']kty[\"']|(?i:<!doctype|<html|<head|<\?xml)"
+)
 _MARKS = re.compile(
-    rb'-----|"kty"|PUBLIC KEY|https?://|(?i:</[a-z]+>|<!doctype|<html|<\?xml)'
+    rb"-----|https?://|(?i:</(?:[a-z]+|h[1-6])>)"
     rb"|LS0tLS1CRUdJ"  # the begin of a PEM, in base64
     # The begins of public keys: of X.509 and of SSH.
     rb"|(?<![A-Za-z0-9+/])(?:MII|MFkw|MCow|AAAAC3NzaC1|AAAAB3NzaC1|AAAAE2VjZHNh)"
 )
 # What an environment file, a YAML file or a tool writes before a value.
-_BEFORE = re.compile(rb"(?:[A-Za-z_][\w-]*\s*[=:]\s*(?![\s=]))?(?:0x)?")
+_BEFORE = re.compile(rb"(?:[A-Za-z_][\w-]*\s*[=:]\s*(?=[^\s=]))?(?:0x)?")
 
 
 def is_json_object(content: bytes) -> bool:
@@ -32,16 +38,28 @@ def is_known(content: bytes, layers: int = _MAX_LAYERS) -> bool:
     ``layers``: how often it may have been encoded, in base64 or hexadecimal digits. Random bytes,
     and their texts in these encodings, are secrets.
     """
-    if content.startswith((_BOM, _GZIP)) or _is_public_key(content):
+    if content.startswith((_BOM, *_COMPRESSED)):
+        return True
+    if _is_public_key(content) or _is_public_key(content.strip()):
+        return True
+    if _STRONG_MARKS.search(content.replace(b"\0", b"")):  # NUL: of UTF-16 and UTF-32
         return True
     text = content.removeprefix(_BOMS_OF_UTF16[0]).removeprefix(_BOMS_OF_UTF16[1])
     if not _is_printable(text.replace(b"\0", b"")):
         return False
     if b"\0" in text:  # UTF-16, or a file after a crash
         return True
-    if _MARKS.search(text) or (layers < _MAX_LAYERS and is_json_object(text)):
+    if _MARKS.search(text) or (layers < _MAX_LAYERS and is_json_object(text)) or _is_list(text):
         return True
     return layers > 0 and any(is_known(each, layers - 1) for each in _decoded(text))
+
+
+def _is_list(text: bytes) -> bool:
+    """Return whether a text is a list in JSON."""
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _decoded(text: bytes) -> list[bytes]:
