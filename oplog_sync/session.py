@@ -152,17 +152,21 @@ def _without_warning() -> Iterator[int]:
     """Give the standard error of a Java that is started in the block: a thread copies it to ours.
 
     It drops the warning about a module that Spark adds. Java writes the end of this line by itself,
-    so our own lines take another way. If Java has ended, the block ends after its last line.
+    so our own lines take another way. If Java has ended by itself, the block ends after its last
+    line.
     """
     stderr, (source, target) = os.dup(2), os.pipe()
     copying = threading.Thread(target=_copy, args=(source, stderr), name="stderr", daemon=True)
     copying.start()
     try:
-        yield target
-    finally:
-        os.close(target)
+        try:
+            yield target
+        finally:
+            os.close(target)
+    except Exception:  # not after a signal: what Java has begun may keep the pipe open
         if not JAVA.is_running():
             copying.join(_LAST_LINES_SECONDS)
+        raise
 
 
 def _copy(source: int, target: int) -> None:

@@ -174,10 +174,16 @@ def test_the_last_lines_of_a_java_that_ends_have_passed_when_the_start_fails(
 
     monkeypatch.setattr(session, "_copy", late)
     monkeypatch.setattr(JAVA, "is_running", lambda: False)
-    with session._without_warning() as stderr:
-        os.write(stderr, b"WARNING: Using incubator modules: x")
-        os.write(2, b"our reason\n")
-        os.write(stderr, b"\nthe reason of Java\n")
+
+    def fail() -> None:
+        with session._without_warning() as stderr:
+            os.write(stderr, b"WARNING: Using incubator modules: x")
+            os.write(2, b"our reason\n")
+            os.write(stderr, b"\nthe reason of Java\n")
+            raise OSError("no Java")
+
+    with pytest.raises(OSError, match="no Java"):
+        fail()
     assert capfd.readouterr().err == "our reason\nthe reason of Java\n"
 
 
