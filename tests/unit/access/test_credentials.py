@@ -55,6 +55,8 @@ def test_a_narrowed_token_is_a_client_of_its_own() -> None:
     names = {each.name for each in made}
     assert len(names) == 2
     assert all(str(name).startswith("token:") for name in names)
+    value = of.sign(ada, Purpose.TOKEN, END, asked[1])
+    assert of.token(value, END - 1, "writing") == of.known_token(value, END - 1, "writing")
     for caller, each in zip(made, asked, strict=True):
         assert caller.right == ada.right.narrowed(each.right)
         assert (caller.until, caller.life, caller.credential) == (END, 60, ada.credential)
@@ -111,3 +113,56 @@ def test_a_token_of_a_jwt_is_for_the_first_audience_and_ends_with_the_key() -> N
     gone = TokenKey("HS256", b"of another application, 32 bytes")
     with pytest.raises(KeyError):
         of.sign(caller._replace(credential=gone), Purpose.TOKEN, END)
+
+
+@pytest.mark.parametrize("sub", [{}, {"sub": "ada"}])
+def test_a_token_of_a_jwt_has_its_subject(sub: dict[str, str]) -> None:
+    of = credentials()
+    claims = {"exp": END, "oplog": {"read": ["*"], "write": ["*"]}, **sub}
+    caller = of.token(jwt.encode(claims, SECRET, "HS256"), 0, "writing")
+    made = of.token(of.sign(caller, Purpose.TOKEN, END), 0, "reading")
+    assert made.right == caller.right.reading() != caller.right
+    assert made.named("chosen") == sub.get("sub", "chosen")
+    assert made.subject == sub.get("sub")
+    assert str(made.name).startswith("sub:" if sub else "token:")
+
+
+def test_a_token_ends_with_the_password_with_which_it_was_made() -> None:
+    both = with_passwords("ab", "")
+    for password in "ab":
+        value = both.sign(both.shared["reading"][password.encode()], Purpose.TOKEN, END)
+        for kept in ("ab", "a", "b"):
+            found = with_passwords(kept, "").signed(Purpose.TOKEN, value, END - 60)
+            assert (found is not None) == (password in kept)
+
+
+def with_passwords(reading: str, writing: str) -> Credentials:
+    """Return credentials with passwords of one letter each."""
+    content = Content(
+        reading={each: f"key {each}".encode() for each in reading},
+        writing=list(writing),
+        principals={},
+        decoys=[],
+        keys=[],
+        audiences=[],
+        is_closed=False,
+        files=[],
+    )
+    return Credentials(content, lambda password: password)
+
+
+def test_a_password_closes_its_own_side_only() -> None:
+    for reading, writing in (("a", ""), ("", "a"), ("a", "a"), ("", "")):
+        of = with_passwords(reading, writing)
+        assert (of.is_open("reading"), of.is_open("writing")) == (not reading, not writing)
+
+
+def test_a_password_that_is_gone_from_its_side_is_not_valid_for_the_other_one() -> None:
+    before = with_passwords("a", "a")
+    reader, writer = before.shared["reading"][b"a"], before.shared["writing"][b"a"]
+    for of, reads, writes in (
+        (before, True, True),
+        (with_passwords("b", "a"), False, True),
+        (with_passwords("a", "b"), True, False),
+    ):
+        assert (of.is_valid(reader.credential), of.is_valid(writer.credential)) == (reads, writes)

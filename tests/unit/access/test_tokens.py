@@ -82,6 +82,16 @@ def test_a_secret_verifies_and_its_last_newline_does_not_count() -> None:
     assert keys(binary).verify(jwt.encode(claims(), binary, "HS256"), NOW).subject is None
 
 
+def test_the_shortest_the_longest_and_the_least_various_secret_verify() -> None:
+    for secret in (SECRET, SECRET * 128, b"abcdefgh" * 4):
+        keys(secret).verify(jwt.encode(claims(), secret, "HS256"), NOW)
+
+
+def test_space_around_a_public_key_does_not_matter() -> None:
+    pem = b"\r\n " + public_pem(private("ES256")) + b"\n"
+    keys(pem).verify(jwt.encode(claims(), private("ES256"), "ES256"), NOW)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_public_keys_verify_from_pem_and_from_a_jwks(kind: str) -> None:
     key = private(kind)
@@ -240,7 +250,8 @@ def test_what_is_no_token_is_refused_cheaply() -> None:
         (lambda: public_pem(private("RS256"))[5:], "has neither a secret nor a public key"),
         (b"\0" * 64, "has a secret of fewer than 8 different bytes"),
         (b"a" * 64, "has a secret of fewer than 8 different bytes"),
-        (SECRET * 129, "has a secret of more than 4,096 bytes"),
+        (b"abcdefg" * 9, "has a secret of fewer than 8 different bytes"),
+        (SECRET * 128 + b"x", "has a secret of more than 4,096 bytes"),
         (SECRET * 8_193, "has more than 262,144 bytes"),
         (b"\n", "is empty"),
         (SECRET[:31], "has a secret of fewer than 32 bytes"),
@@ -265,6 +276,7 @@ def test_what_is_no_token_is_refused_cheaply() -> None:
         (jwks({"kty": "RSA", "n": "!", "e": "AQAB"}), "has no usable key for"),
         (lambda: jwks(jwk(private("ES256"), kid=5)), "has no usable key for"),
         (lambda: jwks(jwk(private("ES256"), kid="x" * 1_001)), "has no usable key for"),
+        (lambda: jwks(jwk(private("ES256"), kid="\ud800")), "has no usable key for"),
         # In DER, of a kind that nobody knows.
         (b"\x300\x30\5\6\3\x2a\3\4\3\x27\0" + bytes(range(100, 138)), "has neither a secret nor"),
         (b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGtrZXkga2V5", "has neither a secret nor"),

@@ -1,6 +1,7 @@
 """A stream ends before the pass of its consumer, and when its credential is gone."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,11 +70,30 @@ async def test_streams_end_with_their_passes_also_when_the_time_of_day_jumps(
     due = consumers["long"].ends_at
     clock.move(1)
     assert ended() == {"short", "long"}
-    assert consumers["long"].ends_at == due, "a stalled stream is cut off so long after it"
+    long = consumers["long"]
+    assert long.ends_at == long.pass_ended_at == due, "a stalled stream is cut off so long after it"
     assert {name for name, each in consumers.items() if each.pass_ended_at < math.inf} == {
         "short",
         "long",
     }
+
+
+async def test_passes_end_by_the_time_of_day_of_the_agent_not_by_the_one_of_the_entries(
+    world: World,
+) -> None:
+    entries, agent = VirtualClock(), VirtualClock()
+    agent.jump(-500)
+    hub = hub_of(world, entries, agent.now_ms)
+    now = agent.now_ms() / 1000
+    consumer = await connect(hub, Pass("a", now + 100, 100))
+    assert consumer.connected_at == entries.now_ms() / 1000
+    assert not consumer.ending, "by the clock of the entries its pass is over"
+    hub.look(entries.monotonic())
+    assert not consumer.ending
+    agent.jump(99.9)
+    hub.look(entries.monotonic())
+    assert consumer.ending
+    assert consumer.pass_ended_at == entries.monotonic()
 
 
 async def test_streams_whose_credential_is_gone_end_spread(world: World) -> None:
@@ -103,9 +123,10 @@ async def test_a_second_change_of_credentials_puts_no_end_off(world: World) -> N
     clock.move(GONE_SPREAD_SECONDS)
     hub.end_without(lambda credential: credential is None)
     assert [each.ends_at for each in gone] == due
+    assert [each.pass_ended_at for each in gone] == due
 
 
-def hub_of(world: World, clock: VirtualClock) -> Hub:
+def hub_of(world: World, clock: VirtualClock, time_of_day: Callable[[], int] | None = None) -> Hub:
     return Hub(
         world.store,
         world.ring,
@@ -114,6 +135,7 @@ def hub_of(world: World, clock: VirtualClock) -> Hub:
         max_connection_age=0,
         max_clients=1_000,
         clock=clock.clock,
+        time_of_day=time_of_day,
     )
 
 
