@@ -31,6 +31,10 @@ class FilterError(FieldError):
     """The filter of a stream breaks a rule."""
 
 
+class TooManyShardsError(OplogError):
+    """Readers divide a log into shards in as many ways as they may."""
+
+
 class RightError(FieldError):
     """A right breaks a rule. The message repeats no value."""
 

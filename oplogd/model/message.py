@@ -14,6 +14,7 @@ from oplogd.decode.typed import FAULTS, Rules, naming, read
 from oplogd.decode.walk import MAX_VALUE_BYTES, begins, elements
 from oplogd.errors import MessageError, MessageTooLargeError
 from oplogd.model.operation import escape_line_ends
+from oplogd.model.shard import hash_of
 
 # Payload, key and headers of a message together.
 MAX_MESSAGE_BYTES = 1024 * 1024
@@ -79,8 +80,15 @@ class _Given(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     encoding: str | None = None
 
 
+class _Keyed(msgspec.Struct, gc=False):
+    """A part of ``Content``."""
+
+    key: str | None = None
+
+
 _encode = msgspec.json.Encoder().encode
 _decode_content: Callable[[str], Content] = msgspec.json.Decoder(Content).decode
+_decode_keyed: Callable[[str], _Keyed] = msgspec.json.Decoder(_Keyed).decode
 _decode_given: Callable[[Text], str | _Given] = msgspec.json.Decoder(str | _Given).decode
 _decode_headers: Callable[[Text], list[tuple[str, str]] | None] = msgspec.json.Decoder(
     list[tuple[str, str]] | None
@@ -94,6 +102,18 @@ def decode_content(data: str) -> Content:
         return _decode_content(data)
     except msgspec.MsgspecError as error:
         raise MessageError("data", str(error)) from None
+
+
+def message_hash(id_: str, data: str) -> int:
+    """Return the hash of a message: of its key, without a key of its id.
+
+    All messages with the same key are in one shard. Damaged data has no key.
+    """
+    try:
+        key = _decode_keyed(data).key
+    except msgspec.MsgspecError:
+        key = None
+    return hash_of(id_ if key is None else key)
 
 
 def of_payload(

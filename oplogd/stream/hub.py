@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from oplogd.clock import SYSTEM, Clock
 from oplogd.clock.ages import Ages
-from oplogd.errors import StoreUnavailableError
+from oplogd.errors import StoreUnavailableError, TooManyShardsError
 from oplogd.model.event_id import Position
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.shared.places import OwnPlaces, Places
 from oplogd.store import Store
@@ -131,15 +132,16 @@ class Hub:
         """Return a new consumer at ``position``; None: behind the head.
 
         ``disconnect`` must follow. ``topic`` None: the oplog. ``address`` is HOST:PORT.
-        Raises StoreUnavailableError, TooManyClientsError, TooManyFromAddressError and
-        TopicNotFoundError.
+        Raises StoreUnavailableError, TooManyClientsError, TooManyFromAddressError,
+        TooManyShardsError and TopicNotFoundError.
         """
         with self._place(address), self.refusing("store", StoreUnavailableError):
             feed = self._feed
             if topic is not None:
                 assert self._feeds is not None
                 feed = await self._feeds.open(topic)
-            view = feed.ring.view(filter_)
+            with self.refusing("shards", TooManyShardsError):
+                view = feed.ring.view(filter_)
             subscription = Subscription(feed, view, self.counters, self._read_slots, self.pages)
             try:
                 phase = await feed.bridge.begin(subscription, position, greeting=checkpoints)
@@ -177,10 +179,11 @@ class Hub:
         address: str,
         name: str = "",
         isolation: Isolation = DEFAULT_ISOLATION,
+        shard: Shard | None = None,
         pass_: Pass = FOR_EVER,
     ) -> StreamConsumer:
         """Return a new consumer of a topic: see ``connect``."""
-        filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED)
+        filter_ = Filter(committed=isolation is Isolation.READ_COMMITTED, shard=shard)
         return await self.connect(
             position,
             filter_,

@@ -6,7 +6,7 @@ from oplogd.shared.tally import Tally, tally
 
 # Why a consumer was not connected. ``session``: its cookie or token has expired or is wrong. A page
 # open for long sends an expired one first. ``no_password``: some clients send their password only
-# after a refused request without it.
+# after a refused request without it. ``shards``: a log is read in too many numbers of shards.
 Refusal = Literal[
     "max_clients",
     "max_clients_per_address",
@@ -15,6 +15,7 @@ Refusal = Literal[
     "session",
     "no_password",
     "bad_request",
+    "shards",
 ]
 
 
@@ -29,3 +30,4 @@ class RefusedConsumers(Tally):
     session: int
     no_password: int
     bad_request: int
+    shards: int

@@ -5,9 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.message import message_hash
 from oplogd.model.pointer import Judge, by_decisions
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
+from oplogd.stream.ring.frames import is_of_another
 from oplogd.topics.codec.codec import PollMessage
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PASSING_ENTRIES, PollBegin
 
@@ -58,8 +61,8 @@ class Gathering:
 
     ``known``: entries to skip unread. ``voids``: the same, and long rows of entries that were
     read in vain. They will never have anything for readers of this isolation without a snapshot.
-    ``held_by``: see ``Answer``. ``has_snapshot``: the reader has read LATE entries at their first
-    places.
+    ``held_by`` and ``reached``: see ``PollAnswer``. ``has_snapshot``: the reader has read LATE
+    entries at their first places. ``shard``: messages of others are left out.
     """
 
     def __init__(
@@ -71,24 +74,27 @@ class Gathering:
         from_oldest: bool,
         known: Voids = NO_VOIDS,
         has_snapshot: bool = False,
+        shard: Shard | None = None,
     ) -> None:
         self.messages: list[PollMessage] = []
         self.gap = begin.gap
         self.held_by: int | None = None
+        self.reached: str | None = None
         self.is_open = True
         self.after = known.pass_over(begin.after)
         self.voids = known
         self._isolation = isolation
         self._has_snapshot = has_snapshot
+        self._shard = shard
         self._limit = limit
         self._size = 0
         self._may_skip = from_oldest
         # The entry at which the position stands (0: none), and the reader's last record.
         self._at = 0 if begin.has is None else begin.after + 1
         self._has = -1 if begin.has is None else begin.has
-        self.wanted = limit
+        self.wanted = limit if shard is None else PASSING_ENTRIES
         if self._at:
-            self.wanted = limit + 1 if known.pass_over(self._at) == self._at else 1
+            self.wanted = self.wanted + 1 if known.pass_over(self._at) == self._at else 1
         # A larger offset than this is a gap.
         self._due = self.after + 1 + (begin.may_lack and self.after == begin.after)
         # Offset of the last entry with something for the reader.
@@ -149,22 +155,27 @@ class Gathering:
         self._due = self.after + 1
         self.wanted = PASSING_ENTRIES
         # A page may be short because of the bytes of entries not for the reader.
-        self.is_open = passed or (bool(entries) and self._isolation is Isolation.READ_COMMITTED)
+        reads_on = self._isolation is Isolation.READ_COMMITTED or self._shard is not None
+        self.is_open = passed or (bool(entries) and reads_on)
 
     def _judged(self, entry: TopicEntry, judge: Judge) -> Reading:
         """Return the way in which a committed reader reads an entry with a pointer."""
         if entry.offset == self._at and entry.event == EntryKind.DIRECT:
             return _PASS  # the reader has it
+        if self._shard is not None and is_of_another(self._shard, entry):
+            return _SKIP
         assert entry.pointer is not None
         return reading(entry.event, self._isolation, judge(entry.pointer))
 
     def add(self, id_: str, data: str) -> bool:
         """Add a message, unless it makes the answer too long. Return whether more may follow."""
-        self._size += len(data)
         messages = self.messages
-        if self._size > MAX_ANSWER_BYTES and messages:
-            return False
-        messages.append(PollMessage(id_, data))
+        if self._shard is None or self._shard.has(message_hash(id_, data)):
+            self._size += len(data)
+            if self._size > MAX_ANSWER_BYTES and messages:
+                return False
+            messages.append(PollMessage(id_, data))
+        self.reached = id_
         return len(messages) < self._limit
 
 

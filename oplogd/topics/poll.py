@@ -26,8 +26,8 @@ class PollAnswer(NamedTuple):
     """``gap``: messages behind the position are gone.
 
     ``held_by``: the pointer at whose entry the answer ends, because the reader must wait for it.
-    ``reached``: event id up to which nothing else passes the reader's filter; None: there is no
-    filter, or no operation was read.
+    ``reached``: id up to which nothing else passes the reader's filter, or is in its shard; None:
+    there is neither, or nothing was read.
     """
 
     messages: list[PollMessage]

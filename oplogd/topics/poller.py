@@ -1,44 +1,24 @@
 """Answers polls of topics."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from oplogd.model.isolation import EntryKind
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic, TopicLog, Topics
-from oplogd.stream.topic_feed import Peeked
 from oplogd.topics.codec.codec import PollMessage, PollRequest
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.gathering import NO_VOIDS, Gathering, PollExpansion, Voids
 from oplogd.topics.known import KnownTopics
+from oplogd.topics.memory import Memory
 from oplogd.topics.poll import MAX_ANSWER_BYTES, PollAnswer, PollStart, limit_of
 from oplogd.topics.reading import begin_of, decided
+from oplogd.topics.shards import peek_shard
 
 # Most known rows of entries without messages, of all topics: 10 MB.
 _MAX_ROWS = 64_000
-
-
-class Memory(Protocol):
-    """The newest messages of busy topics."""
-
-    async def peek_soon(
-        self,
-        topic: Topic,
-        after: MessageId | None,
-        limit: int,
-        max_bytes: int,
-        isolation: Isolation,
-        /,
-    ) -> Peeked | None:
-        """Return messages past an id (None: from the oldest), at most a number and about a size.
-
-        None: memory may lack some of them.
-        """
-
-    def acknowledged(self, log: int, offset: int, /) -> None:
-        """Never show less of a log than up to the entry at an offset."""
 
 
 @dataclass(eq=False)
@@ -54,25 +34,32 @@ class Poller:
     _voids: dict[tuple[int, Isolation], Voids] = field(default_factory=dict, init=False)
     _rows: int = field(default=0, init=False)
 
-    async def poll(self, name: TopicName, request: PollRequest) -> PollAnswer:
+    async def poll(
+        self, name: TopicName, request: PollRequest, shard: Shard | None = None
+    ) -> PollAnswer:
         """Return the messages of a topic from a position on. Never waits for new ones.
 
+        Messages outside the shard are left out, and the poll reads on behind them: no message means
+        that the topic has none of it. With a shard the answer tells the position reached.
         Raises MessageError, TopicNotFoundError and StoreUnavailableError.
         """
-        answer = await self.known.using(name, lambda topic: self._read(topic, request))
+        answer = await self.known.using(name, lambda topic: self._read(topic, request, shard))
         self.counters.add_polled(name, len(answer.messages))
         return answer
 
-    async def _read(self, topic: Topic, request: PollRequest) -> PollAnswer:
+    async def _read(self, topic: Topic, request: PollRequest, shard: Shard | None) -> PollAnswer:
         start = PollStart(request)
         isolation, snapshot = request.isolation, request.snapshot
         limit = limit_of(request, self.limit)
         memory = self.memory
         if memory is not None and snapshot is None:
-            found = await memory.peek_soon(topic, start.after, limit, MAX_ANSWER_BYTES, isolation)
-            if found is not None:
-                messages = [PollMessage(str(id_), data) for id_, data in found.messages]
-                return PollAnswer(messages, False, found.held_by)
+            asked = topic, start.after, limit
+            if shard is None:
+                answer = await _peek(memory, *asked, isolation)
+            else:
+                answer = await peek_shard(memory, *asked, isolation, shard)
+            if answer is not None:
+                return answer
         log = self.topics.log(topic)
         begin = await begin_of(log, start)
         key = topic.log, isolation
@@ -84,6 +71,7 @@ class Poller:
             from_oldest=start.after is None,
             known=known,
             has_snapshot=snapshot is not None,
+            shard=shard,
         )
         while gathering.is_open:
             entries = await log.read(gathering.after, gathering.wanted)
@@ -99,7 +87,8 @@ class Poller:
                 await _expand(log, expansion)
         if snapshot is None and gathering.voids != known:
             self._remember(key, gathering.voids)
-        return PollAnswer(gathering.messages, gathering.gap, gathering.held_by)
+        reached = None if shard is None else gathering.reached
+        return PollAnswer(gathering.messages, gathering.gap, gathering.held_by, reached)
 
     def _remember(self, key: tuple[int, Isolation], voids: Voids) -> None:
         # Another poll of the topic may have ended since this one began.
@@ -110,6 +99,16 @@ class Poller:
             self._rows = 0
         self._rows += len(voids.rows) - len(self._voids.get(key, NO_VOIDS).rows)
         self._voids[key] = voids
+
+
+async def _peek(
+    memory: Memory, topic: Topic, after: MessageId | None, limit: int, isolation: Isolation
+) -> PollAnswer | None:
+    found = await memory.peek_soon(topic, after, limit, MAX_ANSWER_BYTES, isolation)
+    if found is None:
+        return None
+    messages = [PollMessage(str(id_), data) for id_, data in found.messages]
+    return PollAnswer(messages, gap=False, held_by=found.held_by)
 
 
 async def _expand(log: TopicLog, expansion: PollExpansion) -> None:

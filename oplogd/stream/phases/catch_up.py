@@ -14,7 +14,7 @@ from oplogd.model.transaction import Marker, decode_marker
 from oplogd.store.topics import TopicEntry, id_of_record
 from oplogd.stream.phases.phase import Lag, LivePhase, LogPhase, Step
 from oplogd.stream.phases.record_pages import NO_RECORDS
-from oplogd.stream.ring.frames import checkpoint_frame, message_frame
+from oplogd.stream.ring.frames import checkpoint_frame, is_of_another, message_frame
 from oplogd.stream.ring.holds import Hold
 
 # Entries read from the store at a time.
@@ -24,6 +24,9 @@ PAGE = 500
 _ENOUGH = 500_000
 
 _NO_LAST = -1
+
+# Entries read like this may be of one shard only. If not, ``is_of_another`` says so.
+_ONE_SHARD = (Reading.PASS, Reading.HOLD)
 
 
 @dataclass(eq=False, slots=True)
@@ -105,6 +108,7 @@ class CatchUp(StorePhase):
         LogReplacedError.
         """
         subscription, isolation = self.subscription, self.view.filter.isolation
+        shard = self.view.filter.shard
         bridge, decisions = subscription.feed.bridge, await self.decisions(entries)
         if Decision.COMMITTED in decisions.values():
             # Some entries may have been rolled back between the page and the decision.
@@ -120,6 +124,8 @@ class CatchUp(StorePhase):
                 break
             verdict = Reading.HOLD if entry.pointer is None else judge(entry.pointer)
             how = reading(entry.event, isolation, verdict)
+            if shard and how in _ONE_SHARD and is_of_another(shard, entry):
+                how = Reading.SKIP
             added, events = b"", 0
             if how is Reading.HOLD:
                 self.stop(entry)
@@ -132,7 +138,7 @@ class CatchUp(StorePhase):
                 found = NO_RECORDS
                 if marker.records:
                     found = await subscription.pages.records(bridge.log, entry, -1)
-                added, events = found.block, found.events
+                added, events = subscription.pages.cut(found, shard)
                 after = found.last
                 if after < marker.last:
                     reached = id_of_record(entry, after, _NO_LAST) if found.records else None
@@ -208,11 +214,12 @@ class Expansion(StorePhase):
         if not found.records:
             was_voided = await pages.entry_at(log, self.mark) not in (None, entry)
             return Step(b"", self) if was_voided else await self._lose()
-        self.subscription.count(found.events)
+        block, events = pages.cut(found, self.view.filter.shard)
+        self.subscription.count(events)
         self.after = found.last
         self.reached = id_of_record(entry, self.after, _NO_LAST)
         self.left = min(self.left - found.records, last - self.after)
-        return Step(found.block, LivePhase.following(self) if self.after >= last else self)
+        return Step(block, LivePhase.following(self) if self.after >= last else self)
 
     async def _reading(self, entry: TopicEntry) -> Reading:
         """Return the way in which the consumer reads the entry at the mark."""

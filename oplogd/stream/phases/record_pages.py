@@ -16,8 +16,10 @@ from oplogd.clock.ages import Ages
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.isolation import EntryKind
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import decode_marker
 from oplogd.store.topics import TopicEntry, TopicLog, TopicRecord
+from oplogd.stream.ring.cuts import Cut, Cuts
 from oplogd.stream.ring.frames import mark_of, record_frames
 
 # Records read from the store at a time.
@@ -126,6 +128,7 @@ class RecordPages:
         # The beginnings of the pages of each entry, ascending.
         self._begins: dict[_Entry, list[int]] = {}
         self._entries: _Shared[_Entry, TopicEntry | None] = _Shared()
+        self._cuts = Cuts()
         self._reads: _Shared[tuple[_Entry, int], Page] = _Shared()
 
     async def entry_at(self, log: TopicLog, mark: Mark) -> TopicEntry | None:
@@ -151,6 +154,12 @@ class RecordPages:
 
             page = await self._reads.get((key, after), read)
         return page.past(after)
+
+    def cut(self, records: Records, shard: Shard | None) -> Cut:
+        """Return the records of a shard; None: all of them."""
+        if shard is None:
+            return Cut(records.block, records.events)
+        return self._cuts.cut(records.block, shard)
 
     def drop_unused(self) -> None:
         """Drop the pages unused for IDLE_SECONDS."""

@@ -20,7 +20,7 @@ from oplogd.stream.phases.start import (
     topic_start,
 )
 from oplogd.stream.ring.filters import Filter
-from oplogd.stream.ring.frames import TOPIC_RESET, mark_of, uncommitted_frame
+from oplogd.stream.ring.frames import TOPIC_RESET, is_of_another, mark_of, uncommitted_frame
 
 _PUBLISH = EntryKind.PUBLISH.value
 
@@ -106,6 +106,8 @@ class TopicBridge(Bridge):
         return filter_.committed or _PUBLISH in [entry.event for entry in entries]
 
     def passing(self, entry: TopicEntry, filter_: Filter) -> tuple[Mark, bytes]:
+        if filter_.shard is not None and is_of_another(filter_.shard, entry):
+            return mark_of(entry), b""
         return mark_of(entry), uncommitted_frame(entry)
 
     def position(self, mark: Mark, first_offset: int) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from oplogd.errors import FilterError
 from oplogd.model.operation import EVENTS, MAX_ID_BYTES, MAX_OPERATION_BYTES, MAX_TYPE_BYTES, Data
+from oplogd.model.shard import Shard, object_hash
 from oplogd.model.transaction import Isolation
 
 _ALL_EVENTS = frozenset(EVENTS)
@@ -20,7 +21,7 @@ class Filter(NamedTuple):
 
     Empty sets pass all. ``within``: a second set of parents. The operation needs one of these, too.
     ``committed``: of a topic. The reader sees the records of a transaction at its commit, and waits
-    for the decisions of pointers.
+    for the decisions of pointers. ``shard``: the entry is in this part of the log.
     """
 
     types: frozenset[str] = frozenset()
@@ -29,6 +30,7 @@ class Filter(NamedTuple):
     within: frozenset[str] = frozenset()
     ids: frozenset[str] = frozenset()
     events: frozenset[str] = frozenset()
+    shard: Shard | None = None
 
     @property
     def isolation(self) -> Isolation:
@@ -59,6 +61,7 @@ class Filter(NamedTuple):
             and (not self.ids or data.id in self.ids)
             and (not self.parents or not self.parents.isdisjoint(data.parents))
             and (not self.within or not self.within.isdisjoint(data.parents))
+            and (self.shard is None or self.shard.has(object_hash(data)))
         )
 
     def narrowed(self, types: frozenset[str] | None, parents: frozenset[str] | None) -> "Filter":
@@ -94,6 +97,7 @@ def parse_filter(
     *,
     events: Sequence[str] = (),
     ids: Sequence[str] = (),
+    shard: Shard | None = None,
 ) -> Filter:
     """Read a filter from the query's values.
 
@@ -115,7 +119,7 @@ def parse_filter(
         raise FilterError("events", "each must be insert, update or delete")
     if wanted == _ALL_EVENTS:
         wanted = frozenset()
-    return Filter(of_type, of, ids=objects, events=wanted)
+    return Filter(of_type, of, ids=objects, events=wanted, shard=shard)
 
 
 def _names(given: Sequence[str]) -> frozenset[str]:

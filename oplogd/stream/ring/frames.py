@@ -11,13 +11,16 @@ from urllib.parse import quote
 
 from oplogd.model.event_id import Mark, prefix
 from oplogd.model.isolation import EntryKind, Reading, reading
+from oplogd.model.message import message_hash
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import TopicName
 from oplogd.model.operation import Data
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation
 from oplogd.store import Entry, State, decode_stored
 from oplogd.store.topics import TopicEntry, TopicRecord, id_of_record
-from oplogd.stream.ring.postings import Index
+from oplogd.stream.ring.index import Index
+from oplogd.stream.ring.postings import Posting
 from oplogd.stream.ring.window import Routed
 
 HEARTBEAT = b":\n"
@@ -31,6 +34,9 @@ Route: TypeAlias = Callable[[Any, Index], Routed]
 # Digits of an id behind the time and the sequence, for messages not stored before.
 _NOT_STORED = 20 * "0"
 
+_ID_AT = len("id: ")
+_ID_DIGITS = 40
+
 # Bytes of a block before its data.
 _DATA_AT = len(f"id: {MessageId(0, 0)}\nevent: message\ndata: ")
 
@@ -40,6 +46,8 @@ _PASSING = frozenset(
     for kind in EntryKind
     if Reading.PASS in (reading(kind, isolation, Reading.PASS) for isolation in Isolation)
 )
+# The kinds that some readers read.
+_READ = _PASSING | {EntryKind.COMMIT, EntryKind.PUBLISH}
 
 
 def held_comment(pointer: int, topic: TopicName, seconds: float) -> bytes:
@@ -116,7 +124,31 @@ def mark_of(entry: TopicEntry) -> Mark:
 
 def route_message(entry: TopicEntry, index: Index) -> Routed:
     """Route an entry of a topic. The blocks are those for uncommitted readers."""
-    return Mark(entry.offset, entry.ms, entry.sequence), uncommitted_frame(entry), ()
+    posted: tuple[Posting, ...] = ()
+    if index.has_shards and entry.event in _READ:
+        posted = index.postings_of_shards(hash_of_entry(entry))
+    return mark_of(entry), uncommitted_frame(entry), posted
+
+
+def hash_of_entry(entry: TopicEntry) -> int | None:
+    """Return the hash that decides about the shard of an entry.
+
+    None: its records, or the messages stored under its pointer, may be of any shard.
+    """
+    if entry.event in _PASSING:
+        return message_hash(_id_of(entry), entry.data)
+    return None
+
+
+def is_of_another(shard: Shard, entry: TopicEntry) -> bool:
+    """Return whether an entry has nothing for the readers of a shard."""
+    hash_ = hash_of_entry(entry)
+    return hash_ is not None and not shard.has(hash_)
+
+
+def hash_of_frame(frame: bytes) -> int:
+    """Return the hash of the message in a block with one message."""
+    return message_hash(frame[_ID_AT : _ID_AT + _ID_DIGITS].decode(), message_data(frame))
 
 
 def uncommitted_frame(entry: TopicEntry) -> bytes:
@@ -131,8 +163,11 @@ def message_frame(entry: TopicEntry) -> bytes:
     """Return the block of an entry that is a message; empty for any other."""
     if entry.event not in _PASSING:
         return b""
-    id_ = f"{entry.ms:016x}{entry.sequence:04x}{_NOT_STORED}"
-    return f"id: {id_}\nevent: message\ndata: {entry.data}\n\n".encode()
+    return f"id: {_id_of(entry)}\nevent: message\ndata: {entry.data}\n\n".encode()
+
+
+def _id_of(entry: TopicEntry) -> str:
+    return f"{entry.ms:016x}{entry.sequence:04x}{_NOT_STORED}"
 
 
 def message_data(frame: bytes) -> str:

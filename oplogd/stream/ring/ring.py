@@ -7,13 +7,14 @@ the cost of an operation depends on its listed values, not on the number of view
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import Route
 from oplogd.stream.ring.holds import Holds
-from oplogd.stream.ring.postings import Index, Posting, Waiter
+from oplogd.stream.ring.index import Index
+from oplogd.stream.ring.postings import Posting, Waiter
 from oplogd.stream.ring.view import Slices, View
 from oplogd.stream.ring.window import Routed, Window
 
@@ -31,8 +32,6 @@ class Ring:
     continue at the head: then each consumer checks its mark. ``wake`` gets the consumers with
     something new to read.
     """
-
-    view_type: ClassVar[type[View]] = View
 
     def __init__(
         self,
@@ -156,10 +155,13 @@ class Ring:
         return False
 
     def view(self, filter_: Filter) -> View:
-        """Return the shared view of a filter; ``release`` must follow."""
+        """Return the shared view of a filter; ``release`` must follow.
+
+        Raises TooManyShardsError.
+        """
         view = self.views.get(filter_)
         if view is None:
-            view = self.views[filter_] = self.view_type(self, filter_, self.index)
+            view = self.views[filter_] = self._new_view(filter_)
         view.users += 1
         return view
 
@@ -167,8 +169,14 @@ class Ring:
         """Undo one call of ``view``. A view without users is dropped."""
         view.users -= 1
         if view.users == 0:
-            del self.views[view.filter]
-            self.index.unlist(view)
+            self._drop_view(view)
+
+    def _new_view(self, filter_: Filter) -> View:
+        return View(self, filter_, self.index)
+
+    def _drop_view(self, view: View) -> None:
+        del self.views[view.filter]
+        self.index.unlist(view)
 
     def _wake_followers_of_all(self) -> None:
         due: list[Waiter] = []

@@ -13,11 +13,14 @@ from oplogd.model.pointer import decided_by, decode_voided
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topic_bounds import Repaired
 from oplogd.store.topics import TopicEntry
+from oplogd.stream.ring.cuts import Cuts
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import message_frame, route_message
-from oplogd.stream.ring.postings import Index, Waiter
+from oplogd.stream.ring.index import Index
+from oplogd.stream.ring.postings import Waiter
 from oplogd.stream.ring.ring import Ring
-from oplogd.stream.ring.view import Slices, TopicView
+from oplogd.stream.ring.topic_view import ShardView, TopicView
+from oplogd.stream.ring.view import Slices, View
 
 # Bounded by the bytes of all topic rings together, see ``Feeds``.
 _UNBOUNDED = 1 << 62
@@ -29,7 +32,6 @@ _MOST_CHANGED = 10_000
 
 _MESSAGE = EntryKind.MESSAGE.value
 _VOID = EntryKind.VOID.value
-_COMMITTED = Filter(committed=True)
 # The blocks of an entry's records by its offset.
 Blocks = Mapping[int, bytes]
 _NO_BLOCKS: Blocks = MappingProxyType({})
@@ -42,9 +44,9 @@ _NONE: frozenset[EntryKind] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class SharedParts:
-    """Parts shared by all topic rings of an agent. No message has postings.
+    """Parts shared by all topic rings of an agent.
 
-    ``clock``: returns ms since 1970.
+    ``clock``: returns ms since 1970. ``index``: of rings without readers of shards.
     """
 
     wake: Callable[[Iterable[Waiter]], None]
@@ -52,12 +54,11 @@ class SharedParts:
     ages: Callable[[], Ages] = Ages
     slices: Slices = field(default_factory=Slices)
     index: Index = field(default_factory=Index)
+    cuts: Cuts = field(default_factory=Cuts)
 
 
 class TopicRing(Ring):
     """``ttl``: time to live of the topic in seconds; None while it is not known."""
-
-    view_type = TopicView
 
     def __init__(self, shared: SharedParts, ttl: int | None) -> None:
         super().__init__(
@@ -69,6 +70,7 @@ class TopicRing(Ring):
             index=shared.index,
             has_sequences=True,
         )
+        self._shared = shared
         self.clock = shared.clock
         self._now_ages = shared.ages
         # The dates of the entries here follow from these ages.
@@ -86,6 +88,8 @@ class TopicRing(Ring):
         self.repaired: Repaired = ()
         # Entries still to be changed by the rollbacks and decisions of one ``append``.
         self._changes_left = 0
+        # Number of views of committed readers.
+        self._committed = 0
         # When entries were written whose times do not tell it, by offset.
         self._written: dict[int, int] = {}
 
@@ -110,9 +114,24 @@ class TopicRing(Ring):
     @property
     def expanding(self) -> frozenset[EntryKind]:
         """The kinds of entries expanded by its readers."""
-        if _COMMITTED in self.views:
+        if self._committed:
             return _EXPANDING
         return _PUBLISHES if self.views else _NONE
+
+    def _new_view(self, filter_: Filter) -> View:
+        shared = self._shared
+        if filter_.shard is None:
+            view: View = TopicView(self, filter_, self.index)
+        else:
+            if self.index is shared.index:
+                self.index = Index()
+            view = ShardView(self, filter_, self.index, shared.cuts)
+        self._committed += filter_.committed
+        return view
+
+    def _drop_view(self, view: View) -> None:
+        super()._drop_view(view)
+        self._committed -= view.filter.committed
 
     def append(self, entries: Iterable[Any], blocks: Blocks = _NO_BLOCKS) -> None:
         """See ``Ring.append``. ``blocks``: of the records of some entries; others are not held."""

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 from oplogd.model.event_id import Mark
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import data_of, event_of
+from oplogd.stream.ring.index import Index
 from oplogd.stream.ring.keys import is_posted_whole
-from oplogd.stream.ring.postings import Index, Listing, Waiter
-from oplogd.stream.ring.substitutes import Substitutes
+from oplogd.stream.ring.postings import Listing, Waiter
 from oplogd.stream.ring.window import Window
 
 # Most bytes of joined entries cached until the next append.
@@ -20,13 +20,13 @@ _CACHED_BYTES = 1 << 20
 _SLICE_BYTES = 256
 
 # Looking at this many entries costs as much as one search in a posting.
-_CHEAP = 8
+CHEAP = 8
 
 # Most entries looked at in one ``take``, about a millisecond of work.
-_PIECE = 8_192
+PIECE = 8_192
 
 # Above this number, an entry with two listed parents may be counted twice.
-_MAX_COUNTED = 2_000
+MAX_COUNTED = 2_000
 
 
 class Taken(NamedTuple):
@@ -121,7 +121,7 @@ class View(Listing):
         runs = [(posting, first) for posting, first in runs if first < len(posting.offsets)]
         count = sum(len(posting.offsets) - first for posting, first in runs)
         if len(runs) > 1 and (self.filter.parents or self.filter.within):
-            if count <= _MAX_COUNTED:
+            if count <= MAX_COUNTED:
                 count = len({offset for posting, first in runs for offset in posting.run(first)})
             count = min(count, window.end - window.after(after))
         if not unposted and runs:
@@ -141,8 +141,8 @@ class View(Listing):
         if after < self.start:
             until = min(window.after(self.start), window.cut(first, max_bytes))
             return self._join(range(first, until), until, max_bytes, whole=False)
-        if end - first <= _CHEAP * len(self.postings):
-            until = min(end, first + _PIECE)
+        if end - first <= CHEAP * len(self.postings):
+            until = min(end, first + PIECE)
             listed, postings = self.postings, window.postings
             posted = [i for i in range(first, until) if not listed.isdisjoint(postings[i])]
             return self._join(posted, until, max_bytes, whole=self._whole)
@@ -174,76 +174,6 @@ class View(Listing):
     def _mark(self, until: int) -> Mark:
         """Return the mark of the entry before index ``until``; at the end of the ring, its head."""
         return self.ring.head if until == self.ring.window.end else self.ring.window.mark(until - 1)
-
-
-class TopicView(View):
-    """A COMMIT or PUBLISH entry stands for its records. Committed readers wait at entries whose
-    pointers are not decided, and skip records before their commit.
-    """
-
-    __slots__ = ()
-
-    @property
-    def _substitutes(self) -> Substitutes | None:
-        window = self.ring.window
-        return window.committed if self.filter.committed else window.uncommitted
-
-    def held_by(self, after: int) -> int | None:
-        """See ``View.held_by``."""
-        undecided = self.ring.window.undecided if self.filter.committed else None
-        return undecided.pointers.get(after + 1) if undecided is not None else None
-
-    def expansion_after(self, after: int) -> int | None:
-        """See ``View.expansion_after``."""
-        substitutes = self._substitutes
-        index = substitutes.at(after + 1) if substitutes is not None else None
-        if substitutes is None or index is None or substitutes.frames[index] is not None:
-            return None
-        return None if self.held_by(after) is not None else substitutes.counts[index]
-
-    def remaining(self, after: int) -> tuple[int, int]:
-        """See ``View.remaining``. Counts records, also those behind a hold."""
-        window, substitutes = self.ring.window, self._substitutes
-        count, ms = window.remaining(after)
-        if substitutes is None or not count:
-            return count, ms
-        first, end = substitutes.after(after), len(substitutes.offsets)
-        count += substitutes.records(first, end) - (end - first)
-        if not count:
-            return 0, 0
-        return count, window.times[window.after(after) + substitutes.skipped(after + 1)]
-
-    def _take(self, after: int, max_bytes: int) -> Taken:
-        window, substitutes = self.ring.window, self._substitutes
-        if substitutes is None:
-            return super()._take(after, max_bytes)
-        at, last = substitutes.after(after), len(substitutes.offsets)
-        if at == last:
-            return super()._take(after, max_bytes)
-        undecided = window.undecided.pointers if window.undecided is not None else {}
-        holds = self.filter.committed and bool(undecided)
-        first = window.after(after)
-        until = min(window.end, first + _PIECE)
-        frames: list[bytes] = []
-        count = size = 0
-        for index in range(first, until):
-            frame: bytes | None = window.frames[index]
-            events = 1
-            if at < last and window.index(substitutes.offsets[at]) == index:
-                frame, events = substitutes.frames[at], substitutes.counts[at]
-                if holds and substitutes.offsets[at] in undecided:
-                    until = index
-                    break
-                at += 1
-            if not frame and frame is not None:
-                continue
-            size += len(frame or b"")
-            if frame is None or (frames and size > max_bytes):
-                until = index
-                break
-            frames.append(frame)
-            count += events
-        return Taken(b"".join(frames), count, self._mark(until))
 
 
 class Slices:

@@ -112,6 +112,15 @@ ISOLATION = {
         enum=[*Isolation],
     )
 }
+OF_SHARD = {
+    "shard": _query(
+        "I/N: only the entries of part I of N, from 0 on. An object, or a key, is always in the"
+        " same shard.",
+        "3/8",
+        pattern="^[0-9]{1,3}/[0-9]{1,3}$",
+    )
+}
+SHARD_TEXT = "The shard of the answer. Older agents ignore `shard`, and have no such header."
 _LAST = "The last received id, a time in milliseconds since 1970, or 0 for everything."
 OF_STREAM = {
     "last_id": Annotated[
@@ -153,6 +162,7 @@ FILTERS = {
 }
 OF_OBJECTS = {
     **_FILTERS_OF_OBJECTS,
+    **OF_SHARD,
     "limit": Annotated[
         int | None,
         WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 10_000}),

@@ -38,6 +38,7 @@ def _describe(consumer: StreamConsumer, lag: MeasuredLag) -> dict[str, Any]:
     }
     shown = {name: _shown(values) for name, values in lists.items()}
     left_out = sum(len(values) - len(shown[name]) for name, values in lists.items())
+    shard = {} if filter_.shard is None else {"shard": str(filter_.shard)}
     topic: dict[str, Any] = {}
     if consumer.topic != OPLOG:
         held_by = None if consumer.held_by is None else str(consumer.held_by)
@@ -47,7 +48,7 @@ def _describe(consumer: StreamConsumer, lag: MeasuredLag) -> dict[str, Any]:
         "name": consumer.name,
         **topic,
         "address": consumer.address,
-        "filter": {**shown, "left_out": left_out},
+        "filter": {**shown, "left_out": left_out, **shard},
         "phase": consumer.phase.name,
         "position": consumer.phase.position,
         "lag": lag_members(lag),

@@ -8,9 +8,12 @@ from oplog_kit.wording import shortened
 from oplogd.errors import LeaseError, TopicError
 from oplogd.ingest.ignored import Ignored, IgnoredMembers
 from oplogd.model.lease import Fence, parse_fence
+from oplogd.model.shard import Shard
 from oplogd.web.http.problem import Problem
 
 FENCE = "Oplog-Lease"
+# Clients know by it that the agent knows shards.
+SHARD = "Oplog-Shard"
 
 # Items of an Accept header with the wanted type. Clients send one.
 _MAX_ITEMS = 20
@@ -94,3 +97,8 @@ def note_ignored(request: Request, found: Ignored, ignored: IgnoredMembers) -> d
     host = request.client.host if request.client else "unknown"
     ignored.by_sender({host: found})
     return {"Oplog-Ignored": ", ".join(found.names)}
+
+
+def shard_header(shard: Shard | None) -> dict[str, str]:
+    """Return the header of an answer to a reader of a shard. Without a shard there is none."""
+    return {} if shard is None else {SHARD: str(shard)}

@@ -19,12 +19,13 @@ from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import Framer
 from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe.document import ERRORS, described
-from oplogd.web.describe.parameters import OF_OBJECT, OF_OBJECTS
+from oplogd.web.describe.parameters import OF_OBJECT, OF_OBJECTS, SHARD_TEXT
 from oplogd.web.describe.types import ObjectAnswer
 from oplogd.web.http.cursors import NEXT, cursor, key_in
 from oplogd.web.http.gone import while_connected
+from oplogd.web.http.headers import SHARD, shard_header
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
-from oplogd.web.oplog.stream_request import FILTER_SLIPS, filter_of, refuse_slips
+from oplogd.web.oplog.stream_request import filter_of
 
 MAX_LIMIT = 10_000
 DEFAULT_LIMIT = 1_000
@@ -99,7 +100,7 @@ class Objects:
         place = _place_of(query) or _Place(await self._position(), "")
         reading = self._read(place.after, limit, filter_, is_narrow=is_narrow)
         states, after = await (while_connected(request, reading) if is_narrow else reading)
-        headers = {**_HEADERS, POSITION: place.position}
+        headers = {**_HEADERS, POSITION: place.position, **shard_header(filter_.shard)}
         if after is not None:
             headers[NEXT] = cursor(place._replace(after=after))
         return Response("".join(map(self._line, states)), 200, headers, NDJSON)
@@ -111,7 +112,6 @@ class Objects:
         """
         caller = await self._readers.caller(request)
         caller.require_read(OPLOG)
-        refuse_slips(query, FILTER_SLIPS)
         try:
             filter_ = caller.right.narrow(filter_of(query, self._max_filter_values))
         except FilterError as error:
@@ -187,6 +187,7 @@ def add_objects(app: FastAPI, objects: Objects) -> None:
         answer={NDJSON: _EXAMPLE},
         headers={
             NEXT: "There may be more objects: `after` of the next page.",
+            SHARD: SHARD_TEXT,
             POSITION: "The event id from which to follow this snapshot. All its pages repeat it.",
         },
         asks=OF_OBJECTS,

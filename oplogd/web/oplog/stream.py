@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from starlette.datastructures import Headers, QueryParams
@@ -10,6 +11,7 @@ from oplog_kit.listen import Address
 from oplog_kit.wording import shortened
 from oplogd.decode.media_types import EVENT_STREAM, HTML
 from oplogd.model.names import OPLOG, TopicName
+from oplogd.model.shard import Shard
 from oplogd.stream.connection import StreamConnection
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import Hub, TooManyClientsError, TooManyFromAddressError
@@ -18,8 +20,8 @@ from oplogd.web.access.caller import Caller
 from oplogd.web.access.carried import kind_of_credentials
 from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe.document import ERRORS, described
-from oplogd.web.describe.parameters import FILTERS, OF_STREAM
-from oplogd.web.http.headers import accepts
+from oplogd.web.describe.parameters import FILTERS, OF_SHARD, OF_STREAM, SHARD_TEXT
+from oplogd.web.http.headers import SHARD, accepts, shard_header
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.ingest import OPLOG_PATHS
@@ -36,6 +38,14 @@ data: {"timestamp":"2014-11-06T11:04:39.041Z","parents":["user/x3kd2"],"type":"v
 
 # Connects a consumer at an address (HOST:PORT). Raises the errors of ``Hub.connect``.
 Connect = Callable[[str], Awaitable[StreamConsumer]]
+
+
+class Asked(NamedTuple):
+    """The stream that a client asks for."""
+
+    connect: Connect
+    shard: Shard | None
+
 
 _HEAD = header_lines(COMMON_HEADERS, None)
 _HEAD_END = header_lines({"X-Accel-Buffering": "no"}, None, f"{EVENT_STREAM}; charset=utf-8")
@@ -79,8 +89,8 @@ class Streams:
     async def operations(self, request: Request, caller: Caller) -> Response:
         """Answer with the stream of operations."""
         with self.hub.refusing("bad_request"):
-            connect = self._to_operations(caller, request.headers, request.query_params)
-        return await self.answer(request, caller, connect)
+            asked = self._to_operations(caller, request.headers, request.query_params)
+        return await self.answer(request, caller, *asked)
 
     def begin(self, request: PlainRequest) -> Work | None:
         """Begin to answer with the stream of operations by the short way."""
@@ -90,7 +100,7 @@ class Streams:
         self,
         request: PlainRequest,
         name: TopicName,
-        parse: Callable[[Caller, Headers, QueryParams], Connect],
+        parse: Callable[[Caller, Headers, QueryParams], Asked],
     ) -> Work | None:
         """Begin to answer with the stream of a topic by the short way. ``parse`` raises Problem."""
         accept = request.headers.get(b"accept", b"").decode("latin-1")
@@ -104,14 +114,13 @@ class Streams:
             return None
         headers = Headers(raw=list(request.headers.items()))
         try:
-            connect = parse(caller, headers, QueryParams(request.query))
+            asked = parse(caller, headers, QueryParams(request.query))
         except Problem:
             return None
         address = str(Address(request.address, request.port))
-        begun = self._begun(caller, connect, address, headers.get("last-event-id"))
-        return answered_by(begun)
+        return answered_by(self._begun(caller, asked, address, headers.get("last-event-id")))
 
-    def _to_operations(self, caller: Caller, headers: Headers, query: QueryParams) -> Connect:
+    def _to_operations(self, caller: Caller, headers: Headers, query: QueryParams) -> Asked:
         """Raise Problem 400 for an invalid parameter."""
         asked = parse_stream_request(headers, query, self._max_filter_values)
         filter_ = caller.right.narrow(asked.filter)
@@ -126,12 +135,14 @@ class Streams:
                 pass_=caller.pass_,
             )
 
-        return connect
+        return Asked(connect, filter_.shard)
 
-    async def answer(self, request: Request, caller: Caller, connect: Connect) -> Response:
+    async def answer(
+        self, request: Request, caller: Caller, connect: Connect, shard: Shard | None
+    ) -> Response:
         """Answer with the stream of a consumer that ``connect`` returns. Raises Problem."""
         hub = self.hub
-        headers = dict(COMMON_HEADERS)
+        headers = {**COMMON_HEADERS, **shard_header(shard)}
         if last_event_id := request.headers.get("last-event-id"):
             headers["Last-Event-ID"] = last_event_id
         # Not 503: EventSource gives up after an error. It reconnects after a stream that ended.
@@ -144,10 +155,13 @@ class Streams:
         return EventStream(hub, await self._connected(caller, connect, address), headers)
 
     async def _begun(
-        self, caller: Caller, connect: Connect, address: str, last_event_id: str | None
+        self, caller: Caller, asked: Asked, address: str, last_event_id: str | None
     ) -> Answer:
-        consumer = await self._connected(caller, connect, address)
-        echo = header_lines({"Last-Event-ID": last_event_id}, None) if last_event_id else b""
+        consumer = await self._connected(caller, asked.connect, address)
+        headers = shard_header(asked.shard)
+        if last_event_id:
+            headers["Last-Event-ID"] = last_event_id
+        echo = header_lines(headers, None) if headers else b""
         stream = partial(StreamConnection, self.hub, consumer)
         return Answer(200, _HEAD + echo + _HEAD_END, stream=stream)
 
@@ -178,8 +192,11 @@ def add_stream(app: FastAPI, streams: Streams) -> None:
         "operations",
         *(*ERRORS, 406),
         answer={EVENT_STREAM: _EXAMPLE},
-        headers={"Oplog-Store": "Identity of the store, made once and saved in it."},
-        asks={**OF_STREAM, **FILTERS},
+        headers={
+            "Oplog-Store": "Identity of the store, made once and saved in it.",
+            SHARD: SHARD_TEXT,
+        },
+        asks={**OF_STREAM, **FILTERS, **OF_SHARD},
     )
     async def follow(request: Request) -> Response:
         """Follow the stream of operations.

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, QueryParams
 from oplogd.errors import FilterError, PositionError
 from oplogd.model.event_id import Millis, Position, parse_position
 from oplogd.model.operation import parse_timestamp
+from oplogd.model.shard import Shard, parse_shard
 from oplogd.stream.ring.filters import Filter, parse_filter
 from oplogd.web.http.problem import Problem
 
@@ -29,6 +30,7 @@ _SLIPS = {
     "checkpoints": "checkpoint",
 }
 FILTER_SLIPS = {"type": "types", "types": "types", "parent": "parents", "parents": "parents"}
+SHARD_SLIPS = dict.fromkeys(("shard", "shards"), "shard")
 # Polyfills of EventSource use it.
 _POLYFILL = "lastEventId"
 
@@ -48,7 +50,6 @@ def parse_stream_request(
     headers: Headers, query: QueryParams, max_filter_values: int
 ) -> StreamRequest:
     """Raise Problem 400 for an invalid parameter."""
-    refuse_slips(query, FILTER_SLIPS)
     try:
         position = position_of(headers, query, parse_position)
         filter_ = filter_of(query, max_filter_values)
@@ -58,14 +59,31 @@ def parse_stream_request(
 
 
 def filter_of(query: QueryParams, max_filter_values: int) -> Filter:
-    """Return the filter of a query. Raises FilterError."""
+    """Return the filter of a query.
+
+    Raises FilterError, and Problem 400 for a parameter mistaken for another.
+    """
+    refuse_slips(query, FILTER_SLIPS)
     return parse_filter(
         query.getlist("types"),
         query.getlist("parents"),
         max_filter_values,
         events=query.getlist("events"),
         ids=query.getlist("ids"),
+        shard=shard_of(query),
     )
+
+
+def shard_of(query: QueryParams) -> Shard | None:
+    """Return the shard of a reader, None without one.
+
+    Raises FilterError, and Problem 400 for a parameter mistaken for it.
+    """
+    refuse_slips(query, SHARD_SLIPS)
+    given = query.getlist("shard")
+    if len(given) > 1:
+        raise FilterError("shard", "is given twice")
+    return parse_shard(given[0]) if given and given[0] else None
 
 
 def checkpoints_of(query: QueryParams) -> bool:

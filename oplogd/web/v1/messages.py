@@ -31,14 +31,17 @@ from oplogd.web.describe import types
 from oplogd.web.describe.document import BODY_ERRORS, ERRORS, READ, described
 from oplogd.web.describe.parameters import (
     ISOLATION,
+    OF_SHARD,
     OF_TOPIC,
+    SHARD_TEXT,
     FenceHeader,
     TtlQuery,
 )
 from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.gone import while_connected
-from oplogd.web.http.headers import note_ignored, refuse_fence
+from oplogd.web.http.headers import SHARD, note_ignored, refuse_fence, shard_header
 from oplogd.web.http.problem import Problem
+from oplogd.web.oplog.stream_request import shard_of
 from oplogd.web.v1.requests import (
     CONTINUES,
     HEADERS,
@@ -186,10 +189,11 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
             "Oplog-Gap": "1 if messages that followed the position are gone.",
             "Oplog-Held-By": "The pointer at whose message the answer ends, because the reader must"
             " wait.",
-            "Oplog-Position": "For readers of a part of `system/oplog`: the id up to which the"
-            " answer has every operation of theirs. Poll on from here.",
+            "Oplog-Position": "For readers of a shard, or of a part of `system/oplog`: the id up to"
+            " which the answer has every message of theirs. Poll on from here.",
+            SHARD: SHARD_TEXT,
         },
-        asks={**OF_TOPIC, **ISOLATION},
+        asks={**OF_TOPIC, **ISOLATION, **OF_SHARD},
     )
     async def poll(request: Request) -> Response:
         """Poll messages.
@@ -202,19 +206,21 @@ def add_poll(app: FastAPI, api: Api, poller: Poller, oplog: OplogPoller) -> None
         caller, name = await api.reader(request), name_of(request)
         caller.require_read(name)
         require_known(name)
+        shard = shard_of(request.query_params)
         codec, asked = await read(request)
         api.require_still_reading(caller)
         if name == OPLOG:
-            right = caller.right
-            if right.is_narrow:
-                polling = oplog.poll(asked, right.narrow(Filter()))
-                answer = await while_connected(request, polling)
-            else:
-                answer = await oplog.poll(asked)
+            filter_ = caller.right.narrow(Filter(shard=shard))
+            is_whole = shard is None and not caller.right.is_narrow
+            polling = oplog.poll(asked, None if is_whole else filter_)
         else:
-            answer = await poller.poll(name, asked)
+            is_whole = shard is None
+            polling = poller.poll(name, asked, shard)
+        # One that leaves entries out may take long.
+        answer = await (polling if is_whole else while_connected(request, polling))
         content = codec.encode(answer.messages)
-        return Response(content, 200, poll_headers(answer), codec.media_type)
+        headers = {**poll_headers(answer), **shard_header(shard)}
+        return Response(content, 200, headers, codec.media_type)
 
     async def read(request: Request) -> tuple[Codec, PollRequest]:
         isolation = isolation_of(request.query_params)

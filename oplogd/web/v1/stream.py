@@ -13,9 +13,16 @@ from oplogd.stream.consumer import StreamConsumer
 from oplogd.topics.known import KnownTopics
 from oplogd.web.access.caller import Caller
 from oplogd.web.describe.document import ERRORS, described
-from oplogd.web.describe.parameters import ISOLATION, OF_STREAM, OF_TOPIC
+from oplogd.web.describe.parameters import (
+    ISOLATION,
+    OF_SHARD,
+    OF_STREAM,
+    OF_TOPIC,
+    SHARD_TEXT,
+)
+from oplogd.web.http.headers import SHARD
 from oplogd.web.http.plain import PlainRequest, Work
-from oplogd.web.oplog.stream import Connect, Streams
+from oplogd.web.oplog.stream import Asked, Streams
 from oplogd.web.v1.requests import TOPIC, name_of, require_known
 from oplogd.web.v1.stream_request import TopicStreamRequest, isolation_of, parse_topic_request
 
@@ -46,19 +53,20 @@ class TopicStreams:
         with streams.hub.refusing("bad_request"):
             asked = parse_topic_request(request.headers, request.query_params)
         topic = await self._known.look_up(name)
-        return await streams.answer(request, caller, partial(self._connect, caller, topic, asked))
+        connect = partial(self._connect, caller, topic, asked)
+        return await streams.answer(request, caller, connect, asked.shard)
 
     def begin(self, name: TopicName, request: PlainRequest) -> Work | None:
         """Begin to answer by the short way."""
 
-        def parse(caller: Caller, headers: Headers, query: QueryParams) -> Connect:
+        def parse(caller: Caller, headers: Headers, query: QueryParams) -> Asked:
             asked = parse_topic_request(headers, query)
 
             async def connect(address: str) -> StreamConsumer:
                 topic = await self._known.look_up(name)
                 return await self._connect(caller, topic, asked, address)
 
-            return connect
+            return Asked(connect, asked.shard)
 
         return self._streams.begin_plain(request, name, parse)
 
@@ -72,6 +80,7 @@ class TopicStreams:
             address=address,
             name=caller.named(asked.name),
             isolation=asked.isolation,
+            shard=asked.shard,
             pass_=caller.pass_,
         )
         try:
@@ -86,7 +95,8 @@ def add_topic_stream(app: FastAPI, topic_streams: TopicStreams) -> None:
         "topics",
         *(*ERRORS, 404, 406),
         answer={EVENT_STREAM: _EXAMPLE},
-        asks={**OF_TOPIC, **OF_STREAM, **ISOLATION},
+        headers={SHARD: SHARD_TEXT},
+        asks={**OF_TOPIC, **OF_STREAM, **ISOLATION, **OF_SHARD},
     )
     async def follow_topic(request: Request) -> Response:
         """Follow the stream of a topic.

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from starlette.datastructures import Headers, QueryParams
 
-from oplogd.errors import MessageError, PositionError
+from oplogd.errors import FilterError, MessageError, PositionError
 from oplogd.model import isolation
 from oplogd.model.event_id import Millis
 from oplogd.model.message_id import parse_message_id
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import DEFAULT_ISOLATION, Isolation
 from oplogd.stream.phases.start import TopicPosition
 from oplogd.web.http.problem import Problem
@@ -18,6 +19,7 @@ from oplogd.web.oplog.stream_request import (
     normalised,
     position_of,
     refuse_slips,
+    shard_of,
 )
 
 _HEX_DIGITS = 40
@@ -34,6 +36,7 @@ class TopicStreamRequest(NamedTuple):
     checkpoints: bool
     name: str
     isolation: Isolation = DEFAULT_ISOLATION
+    shard: Shard | None = None
 
 
 def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequest:
@@ -43,13 +46,15 @@ def parse_topic_request(headers: Headers, query: QueryParams) -> TopicStreamRequ
             raise Problem(400, f"{given}: a topic has no filters")
     try:
         position = position_of(headers, query, parse_topic_position)
-    except PositionError as error:
+        shard = shard_of(query)
+    except (PositionError, FilterError) as error:
         raise Problem(400, str(error)) from None
     return TopicStreamRequest(
         position,
         checkpoints_of(query),
         name_of(query),
         isolation_of(query) or DEFAULT_ISOLATION,
+        shard,
     )
 
 

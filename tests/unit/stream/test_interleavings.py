@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oplogd.errors import StoreUnavailableError
 from oplogd.model.event_id import EventId, Mark, format_id
 from oplogd.model.operation import Operation
+from oplogd.model.shard import Shard
 from oplogd.stream.ring.filters import Filter
 from tests.kits.models.operations import operation, operations
 from tests.kits.models.properties import examples
@@ -122,6 +123,8 @@ filters = st.sampled_from(
         Filter(parents=frozenset("xy"), within=frozenset("yz")),
         Filter(types=frozenset("a"), ids=frozenset("12")),
         Filter(events=frozenset({"delete"})),
+        Filter(shard=Shard(1, 2)),
+        Filter(types=frozenset("ab"), shard=Shard(0, 3)),
         Filter(types=frozenset("ab"), events=frozenset({"insert", "update"})),
         Filter(types=frozenset("/")),
     ]
@@ -188,9 +191,9 @@ def test_every_consumer_has_everything_promised_to_it(
 ) -> None:
     plan = [_only(rare, action) for action in (*first, *then)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oplogd.stream.ring.view._CHEAP", cheap)
+        patch.setattr("oplogd.stream.ring.view.CHEAP", cheap)
         patch.setattr("oplogd.stream.ring.keys._MAX_PAIRS", pairs)
-        patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", idle)
+        patch.setattr("oplogd.stream.ring.index.MAX_IDLE", idle)
         asyncio.run(_play(World(Path(folder), sizes, patch), plan))
 
 

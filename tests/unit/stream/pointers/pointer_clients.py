@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from oplogd.errors import TopicNotFoundError
+from oplogd.model.message import message_hash
 from oplogd.model.message_id import MessageId, end_id, parse_message_id, stamp, stored_id
 from oplogd.model.pointer import Decision
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation, decode_marker
 from oplogd.store.topics import EntryKind, Topic
 from oplogd.stream.consumer import StreamConsumer
@@ -143,7 +145,14 @@ class PointerClient:
     the oldest event. ``is_current``: the ring has every rollback, so it must get no void event.
     """
 
-    def __init__(self, world: TopicWorld, history: PointerHistory, isolation: Isolation) -> None:
+    def __init__(
+        self,
+        world: TopicWorld,
+        history: PointerHistory,
+        isolation: Isolation,
+        shard: Shard | None = None,
+    ) -> None:
+        self.shard = shard
         self.world = world
         self.history = history
         self.isolation = isolation
@@ -166,6 +175,7 @@ class PointerClient:
                 checkpoints=False,
                 address="host:1",
                 isolation=self.isolation,
+                shard=self.shard,
             )
         except TopicNotFoundError:
             assert self.history.generation.deleted
@@ -219,6 +229,8 @@ class PointerClient:
             if event.id <= self.place:
                 continue
             if self.isolation is COMMITTED and history.is_open(event):
+                if not event.id.is_stored and not self._wants(event):
+                    continue  # a message of another shard holds no reader
                 is_gone = event.offset <= history.front_offset
                 assert is_gone or self.consumer.held_by == event.pointer
                 return
@@ -232,6 +244,7 @@ class PointerClient:
         place = parse_message_id(id_.removeprefix("id: "))
         assert place > self.place, "not later than the event before"
         (event,) = (each for each in self.history.events if each.id == place)
+        assert self._wants(event), "it is in another shard"
         assert data == f"data: {event.data}"
         assert not (event.is_void and self.is_current), "it was rolled back"
         if self.isolation is COMMITTED:
@@ -247,6 +260,9 @@ class PointerClient:
                 self._check_not_due(event)
 
     def _check_not_due(self, event: Event) -> None:
-        assert not self.history.is_due(event, self.isolation) or (
-            self.from_oldest and event.offset <= self.history.front_offset
-        ), f"{event.id} is missing"
+        is_due = self.history.is_due(event, self.isolation) and self._wants(event)
+        is_gone = self.from_oldest and event.offset <= self.history.front_offset
+        assert not is_due or is_gone, f"{event.id} is missing"
+
+    def _wants(self, event: Event) -> bool:
+        return self.shard is None or self.shard.has(message_hash(str(event.id), event.data))

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from oplogd.errors import MessageError, TopicNotFoundError
 from oplogd.model.message_id import MessageId
 from oplogd.model.pointer import Decision
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.store.transactions import RecordLimits
 from tests.kits.models.properties import examples
+from tests.kits.models.shards import shards
 from tests.kits.stream.topic_worlds import TTL, message
 from tests.kits.stream.worlds import WatchedConsumer
 from tests.kits.topics.memory_pointers import MemoryPointers
@@ -92,6 +94,7 @@ class Connect(NamedTuple):
     isolation: Isolation
     kind: Literal["none", "zero", "event"]
     at: float
+    shard: Shard | None
 
 
 class Read(NamedTuple):
@@ -142,7 +145,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.just(Sweep()), st.builds(Recreate, topics),
 )  # fmt: skip
 kinds = st.sampled_from(["none", "zero", "event", "event"])
-connects = st.builds(Connect, topics, isolations, kinds, st.floats(0, 1))
+connects = st.builds(Connect, topics, isolations, kinds, st.floats(0, 1), shards)
 clients = st.integers(0, 4)
 reads = st.builds(Read, clients, st.integers(1, 4))
 actions: st.SearchStrategy[Action] = st.one_of(
@@ -165,6 +168,8 @@ actions: st.SearchStrategy[Action] = st.one_of(
     batch=st.sampled_from([1, 3, 2_000]),
     chunk=st.sampled_from([1, 400, 10**6]),
     changed=st.sampled_from([0, 2, 10_000, 10_000]),
+    cheap=st.sampled_from([0, 8]),
+    piece=st.sampled_from([1, 3, 10**4]),
 )
 def test_every_reader_has_every_event_once_and_not_before_its_decision(
     first: tuple[Action, ...],
@@ -176,10 +181,14 @@ def test_every_reader_has_every_event_once_and_not_before_its_decision(
     batch: int,
     chunk: int,
     changed: int,
+    cheap: int,
+    piece: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.ring.topic_ring._MOST_CHANGED", changed)
         patch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
+        patch.setattr("oplogd.stream.ring.topic_view.CHEAP", cheap)
+        patch.setattr("oplogd.stream.ring.topic_view.PIECE", piece)
         patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.phases.record_pages.PAGE", records)
         patch.setattr("oplogd.stream.phases.record_pages.MAX_RECORDS", small)
@@ -282,7 +291,7 @@ class Play(Player[PointerHistory, PointerClient]):
 
     async def _connect(self, connect: Connect) -> None:
         history = self.histories[connect.topic]
-        client = PointerClient(self.world, history, connect.isolation)
+        client = PointerClient(self.world, history, connect.isolation, connect.shard)
         last_id = "0" if connect.kind == "zero" else ""
         if connect.kind == "event" and history.events:
             last_id = str(history.events[int(connect.at * (len(history.events) - 1))].id)

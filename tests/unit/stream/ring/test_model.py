@@ -6,16 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oplogd.errors import TooManyShardsError
 from oplogd.model.event_id import Mark
 from oplogd.model.operation import Operation, decode_data
 from oplogd.store import Entry
+from oplogd.stream.ring import index
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.keys import is_posted_whole
-from oplogd.stream.ring.postings import MAX_IDLE
 from oplogd.stream.ring.view import View
 from oplogd.stream.ring.window import ENTRY_BYTES
 from tests.kits.models.operations import operations
 from tests.kits.models.properties import examples
+from tests.kits.models.shards import MOST, shards
 from tests.unit.stream.rings import HUGE, Sleeper, drain, follow_on, make_ring, passing
 
 
@@ -66,6 +68,7 @@ filters = st.builds(
     within=subsets("x", "y", "z"),
     ids=subsets("1", "2"),
     events=subsets("insert", "update", "delete"),
+    shard=shards,
 )
 appends = st.builds(Append, st.lists(operations(), max_size=6))
 takes = st.builds(Take, st.integers(0, 9), st.sampled_from([1, 150, 400, 1000, HUGE]))
@@ -93,9 +96,12 @@ class Model:
         elif isinstance(action, Join):
             base, head = self.ring.base, self.ring.head.offset
             start = base + round(action.at * (head - base))
-            self.readers.append(
-                Reader(self.ring.view(action.filter), start, [start], [], Sleeper())
-            )
+            try:
+                view = self.ring.view(action.filter)
+            except TooManyShardsError:
+                self.check_full(action.filter)
+            else:
+                self.readers.append(Reader(view, start, [start], [], Sleeper()))
         elif isinstance(action, Restart):
             head = self.ring.head.offset + action.skipped
             self.ring.restart(Mark(head, 1000 + head))
@@ -109,6 +115,11 @@ class Model:
                 self.ring.release(self.readers.pop(number).view)
             else:
                 self.take(self.readers[number], action.max_bytes)
+
+    def check_full(self, filter_: Filter) -> None:
+        totals = {each.view.filter.shard.total for each in self.readers if each.view.filter.shard}
+        assert len(totals) == index.MAX_TOTALS
+        assert filter_.shard and filter_.shard.total not in totals
 
     def append(self, made: list[Operation]) -> None:
         for reader in self.readers:
@@ -195,13 +206,15 @@ class Limits(NamedTuple):
     pairs: int
     idle: int
     cached: int
+    totals: int
 
     def set(self, patch: pytest.MonkeyPatch) -> None:
-        patch.setattr("oplogd.stream.ring.view._CHEAP", self.cheap)
-        patch.setattr("oplogd.stream.ring.view._PIECE", self.piece)
+        patch.setattr("oplogd.stream.ring.view.CHEAP", self.cheap)
+        patch.setattr("oplogd.stream.ring.view.PIECE", self.piece)
         patch.setattr("oplogd.stream.ring.view._CACHED_BYTES", self.cached)
         patch.setattr("oplogd.stream.ring.keys._MAX_PAIRS", self.pairs)
-        patch.setattr("oplogd.stream.ring.postings.MAX_IDLE", self.idle)
+        patch.setattr("oplogd.stream.ring.index.MAX_IDLE", self.idle)
+        patch.setattr("oplogd.stream.ring.index.MAX_TOTALS", self.totals)
         for module in ("postings", "window"):
             patch.setattr(f"oplogd.stream.ring.{module}._COMPACT", 2)
 
@@ -217,6 +230,7 @@ class Limits(NamedTuple):
         pairs=st.sampled_from([0, 2, HUGE]),
         idle=st.sampled_from([0, 1, HUGE]),
         cached=st.sampled_from([0, 600, HUGE]),
+        totals=st.sampled_from([MOST, 2, 1]),
     ),
     st.lists(actions, max_size=40),
 )
@@ -242,4 +256,4 @@ def play(model: Model, plan: list[Action]) -> None:
     postings = list(model.ring.index)
     assert not any(posting.views for posting in postings)
     assert set(postings) == set(model.ring.index.idle)
-    assert len(postings) <= MAX_IDLE
+    assert len(postings) <= index.MAX_IDLE

@@ -7,7 +7,7 @@ import pytest
 
 from oplogd.model.event_id import Mark
 from oplogd.model.operation import Operation, decode_data
-from oplogd.stream.ring import postings
+from oplogd.stream.ring import index
 from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.keys import is_posted_whole, keys_of
 from oplogd.stream.ring.ring import Ring
@@ -35,9 +35,9 @@ def test_many_short_names_are_kept() -> None:
 
 def test_the_oldest_of_too_many_names_are_forgotten() -> None:
     ring = make_ring()
-    for number in range(postings.MAX_IDLE + 3):
+    for number in range(index.MAX_IDLE + 3):
         visit(ring, [str(number)])
-    assert len(ring.index.idle) == postings.MAX_IDLE
+    assert len(ring.index.idle) == index.MAX_IDLE
     assert kept(ring).isdisjoint({"0", "1", "2"})
 
 
@@ -53,14 +53,14 @@ def test_long_names_are_kept_up_to_a_size() -> None:
         tracemalloc.stop()
     assert 0 < len(ring.index.idle) < 2_000
     assert f"{1_999:060000}" in kept(ring)
-    assert taken < postings.MAX_IDLE_BYTES * 1.1
+    assert taken < index.MAX_IDLE_BYTES * 1.1
 
 
 def test_names_of_several_bytes_per_character_count_by_their_memory() -> None:
     ring = make_ring()
     for number in range(300):
         visit(ring, [f"{number:09000}\N{OCTOPUS}"])
-    assert 36_000 * len(ring.index.idle) < postings.MAX_IDLE_BYTES
+    assert 36_000 * len(ring.index.idle) < index.MAX_IDLE_BYTES
 
 
 def test_a_consumer_that_comes_back_makes_room() -> None:
@@ -136,7 +136,7 @@ def test_with_too_many_combinations_the_most_selective_set_is_posted(
 
 
 def test_no_entry_of_an_index_outlives_its_postings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oplogd.stream.ring.postings.MAX_IDLE", 0)
+    monkeypatch.setattr("oplogd.stream.ring.index.MAX_IDLE", 0)
     ring = make_ring()
     one, two = frozenset("a"), frozenset("ab")
     views = [

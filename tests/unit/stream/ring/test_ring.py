@@ -172,7 +172,7 @@ def test_a_consumer_that_comes_back_finds_its_values_still_posted() -> None:
 def test_postings_without_a_consumer_are_dropped_oldest_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.ring.postings.MAX_IDLE", 2)
+    monkeypatch.setattr("oplogd.stream.ring.index.MAX_IDLE", 2)
     ring = make_ring()
     for name in ("a", "b", "c", "d"):
         ring.release(ring.view(Filter(frozenset({name}))))
@@ -184,7 +184,7 @@ def test_postings_without_a_consumer_are_dropped_oldest_first(
 def test_a_dropped_posting_leaves_nothing_to_the_garbage_collector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("oplogd.stream.ring.postings.MAX_IDLE", 0)
+    monkeypatch.setattr("oplogd.stream.ring.index.MAX_IDLE", 0)
     ring = make_ring()
     gc.collect()
     gc.disable()

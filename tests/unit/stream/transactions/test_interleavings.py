@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from oplogd.errors import TopicNotFoundError
 from oplogd.model.message import Message
 from oplogd.model.message_id import MessageId
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import MessageBatch, Topic
 from tests.kits.models.properties import examples
+from tests.kits.models.shards import shards
 from tests.kits.stream.topic_worlds import TTL, message
 from tests.kits.stream.worlds import WatchedConsumer
 from tests.unit.stream.player import TOPICS, Player
@@ -83,6 +85,7 @@ class Connect(NamedTuple):
     isolation: Isolation
     kind: Literal["none", "zero", "event", "entry"]
     at: float
+    shard: Shard | None
 
 
 class Read(NamedTuple):
@@ -134,7 +137,7 @@ events: st.SearchStrategy[Event] = st.one_of(
     st.just(Sweep()), st.builds(Recreate, topics),
 )  # fmt: skip
 kinds = st.sampled_from(["none", "zero", "event", "event", "entry"])
-connects = st.builds(Connect, topics, isolations, kinds, st.floats(0, 1))
+connects = st.builds(Connect, topics, isolations, kinds, st.floats(0, 1), shards)
 clients = st.integers(0, 5)
 reads = st.builds(Read, clients, st.integers(1, 4))
 actions: st.SearchStrategy[Action] = st.one_of(
@@ -157,6 +160,9 @@ actions: st.SearchStrategy[Action] = st.one_of(
     small=st.sampled_from([0, 1, 3, 100]),
     batch=st.sampled_from([1, 3, 2_000]),
     chunk=st.sampled_from([1, 400, 10**6]),
+    cheap=st.sampled_from([0, 8]),
+    piece=st.sampled_from([1, 3, 10**4]),
+    cuts=st.sampled_from([0, 600, 10**6]),
 )
 def test_every_reader_has_every_event_once_or_an_announced_gap(
     first: tuple[Action, ...],
@@ -169,9 +175,15 @@ def test_every_reader_has_every_event_once_or_an_announced_gap(
     small: int,
     batch: int,
     chunk: int,
+    cheap: int,
+    piece: int,
+    cuts: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("oplogd.stream.hub.StreamConsumer", WatchedConsumer)
+        patch.setattr("oplogd.stream.ring.topic_view.CHEAP", cheap)
+        patch.setattr("oplogd.stream.ring.topic_view.PIECE", piece)
+        patch.setattr("oplogd.stream.ring.cuts._CACHED_BYTES", cuts)
         patch.setattr("oplogd.stream.phases.catch_up.PAGE", page)
         patch.setattr("oplogd.stream.phases.record_pages.PAGE", records)
         patch.setattr("oplogd.stream.phases.record_pages.MAX_BYTES", kept)
@@ -274,7 +286,7 @@ class Play(Player[EventHistory, EventClient]):
 
     async def _connect(self, connect: Connect) -> None:
         history = self.histories[connect.topic]
-        client = EventClient(self.world, history, connect.isolation)
+        client = EventClient(self.world, history, connect.isolation, connect.shard)
         await client.connect("0" if connect.kind == "zero" else self._id(history, connect))
         self.clients.append(client)
 

@@ -1,7 +1,9 @@
 """Clients of both isolations that check each block against the history of their topic."""
 
 from oplogd.errors import TopicNotFoundError
+from oplogd.model.message import message_hash
 from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import Isolation
 from oplogd.store.topics import Topic
 from oplogd.stream.consumer import StreamConsumer
@@ -70,7 +72,14 @@ class EventClient:
     the oldest event, so the ones that are gone are no loss.
     """
 
-    def __init__(self, world: TopicWorld, history: EventHistory, isolation: Isolation) -> None:
+    def __init__(
+        self,
+        world: TopicWorld,
+        history: EventHistory,
+        isolation: Isolation,
+        shard: Shard | None = None,
+    ) -> None:
+        self.shard = shard
         self.world = world
         self.history = history
         self.isolation = isolation
@@ -92,6 +101,7 @@ class EventClient:
                 checkpoints=False,
                 address="host:1",
                 isolation=self.isolation,
+                shard=self.shard,
             )
         except TopicNotFoundError:
             assert self.history.generation.deleted
@@ -161,6 +171,7 @@ class EventClient:
         place = parse_message_id(id_.removeprefix("id: "))
         assert place > self.place, "not later than the event before"
         (expected,) = (each for each in self._events if each.id == place)
+        assert self._wants(expected), "it is in another shard"
         assert data == f"data: {expected.data}"
         self._check_skipped(place)
         self.place = place
@@ -171,6 +182,9 @@ class EventClient:
         """Assert that nobody had to get the events between the client's place and another."""
         front = self.history.front_offset
         for event in self.history.between(self.place, before, self.isolation):
-            assert self.history.is_past_its_own_end(event) or (
-                self.from_oldest and event.offset <= front
-            ), f"{event.id} is missing"
+            is_gone = self.from_oldest and event.offset <= front
+            is_gone = is_gone or self.history.is_past_its_own_end(event)
+            assert is_gone or not self._wants(event), f"{event.id} is missing"
+
+    def _wants(self, event: Event) -> bool:
+        return self.shard is None or self.shard.has(message_hash(str(event.id), event.data))
