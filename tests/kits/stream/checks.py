@@ -5,6 +5,7 @@ from typing import Literal
 
 from oplogd.model.event_id import EventId, Mark, format_id, parse_position
 from oplogd.model.operation import decode_data
+from oplogd.model.shard import hash_of
 from oplogd.store import Entry
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.phases.phase import LogPhase
@@ -189,7 +190,12 @@ class StreamChecker:
         assert self._wholly(mine) == self._wholly(live)
 
     def _wholly(self, objects: dict[str, str]) -> dict[str, str]:
-        return {key: data for key, data in objects.items() if key.partition("/")[0] in self.whole}
+        shard = self.filter.shard
+        return {
+            key: data
+            for key, data in objects.items()
+            if key.partition("/")[0] in self.whole and (shard is None or shard.has(hash_of(key)))
+        }
 
     def _objects_at(self, offset: int) -> dict[str, str]:
         return {
