@@ -163,6 +163,7 @@ class Gathering:
         if entry.offset == self._at and entry.event == EntryKind.DIRECT:
             return _PASS  # the reader has it
         if self._shard is not None and is_of_another(self._shard, entry):
+            self._found = entry.offset  # the readers of its shard may get it
             return _SKIP
         assert entry.pointer is not None
         return reading(entry.event, self._isolation, judge(entry.pointer))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from oplogd.model.message import Message
 from oplogd.model.message_id import MessageId, end_id, parse_message_id, stamp, unstamp
 from oplogd.model.pointer import Decision
+from oplogd.model.shard import Shard, hash_of
 
 # Time to live of the topic, in seconds.
 TTL = 3
@@ -48,6 +49,10 @@ class Known:
     parts: list[Part]
     pointer: int | None = None
 
+    @property
+    def id(self) -> str:
+        return str(MessageId(*unstamp(self.stamp)))
+
 
 @dataclass
 class Reference:
@@ -57,7 +62,13 @@ class Reference:
     waiting: dict[int, list[tuple[Message, str, int | None]]] = field(default_factory=dict)
 
     def poll(
-        self, now: int, start: str | int | None, inclusive: bool, limit: int, reader: Reader
+        self,
+        now: int,
+        start: str | int | None,
+        inclusive: bool,
+        limit: int,
+        reader: Reader,
+        shard: Shard | None = None,
     ) -> tuple[list[dict[str, Any]], bool, int | None]:
         """Return the messages of an answer, whether there is a gap, and the pointer that holds."""
         floor = stamp(max(now - TTL * 1000, 0), 0)
@@ -90,14 +101,18 @@ class Reference:
                 continue
             seen = self.seen(entry, reader)
             if seen is None:
+                if shard and entry.kind == "direct" and not shard.has(hash_of(entry.id)):
+                    continue
                 return answer, gap, entry.pointer
             for part in parts if seen else []:
                 if 0 < part.expires_ms < now:
                     continue
+                id_ = str(MessageId(*unstamp(entry.stamp), *part.tail))
+                if shard and not shard.has(hash_of(id_)):
+                    continue
                 size += part.size
                 if answer and size > ANSWER_BYTES:
                     return answer, gap, None
-                id_ = str(MessageId(*unstamp(entry.stamp), *part.tail))
                 answer.append({"id": id_, "payload": part.payload})
                 if len(answer) == limit:
                     return answer, gap, None

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oplogd.model.message_id import MessageId, stamp, unstamp
+from oplogd.model.shard import Shard, hash_of
 
 # The first answer to fill these bytes of data is full.
 ANSWER_BYTES = 1_000_000
@@ -57,7 +58,12 @@ class TopicModel:
         self.ttl = ttl
 
     def poll(
-        self, now: int, start: str | int | None, inclusive: bool, limit: int
+        self,
+        now: int,
+        start: str | int | None,
+        inclusive: bool,
+        limit: int,
+        shard: Shard | None = None,
     ) -> tuple[list[dict[str, Any]], bool]:
         """Return the messages of the answer, and whether it announces a gap."""
         floor = max(self.floor_ms, now - self.ttl * 1000)
@@ -77,6 +83,7 @@ class TopicModel:
                 each for each in readable if each.stamp > at or (inclusive and each.id == start)
             ]
             gap = at < self.begin or any(each.stamp > at for each in gone)
+        wanted = [each for each in wanted if shard is None or shard.has(hash_of(each.id))]
         return [{"id": each.id, "payload": each.payload} for each in _cut(wanted, limit)], gap
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from oplogd.model.message_id import MessageId, stamp, unstamp
 from oplogd.model.names import TopicName
+from oplogd.model.shard import Shard
 from oplogd.store.topics import MessageBatch, TopicEntry, TopicLog
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.topic_follower import TopicFollower
@@ -27,6 +28,7 @@ from oplogd.topics.publish import MessageQueue, MessageWriter, PublishService
 from oplogd.watch.health import Health
 from tests.kits.clock.virtual import START_MS, VirtualClock
 from tests.kits.models.properties import examples
+from tests.kits.models.shards import shards
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.messages import decode_poll, of_json
 from tests.unit.topics.polling import TopicModel
@@ -72,6 +74,7 @@ class Poll(NamedTuple):
     shift: int
     inclusive: bool
     limit: int | None
+    shard: Shard | None = None
 
 
 Step = Publish | Pass | Change | Recreate | Sweep | Follow | Poll
@@ -93,6 +96,7 @@ steps = st.one_of(
             st.integers(-1, 1),
             st.booleans(),
             st.one_of(st.none(), st.integers(1, LIMIT + 5)),
+            shards,
         )
     ]
     * 4,
@@ -163,11 +167,17 @@ class World:
         body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit}
         request = decode_poll(CODEC, json.dumps(body).encode())
         reads = self.topics.reads
-        answer = await self.poller.poll(NAME, request)
+        answer = await self.poller.poll(NAME, request, step.shard)
         self.polled_from_memory += self.topics.reads == reads
         got = json.loads(CODEC.encode(answer.messages)), answer.gap
-        limit = min(step.limit or LIMIT, LIMIT)
-        assert got == self.model.poll(self.clock.ms, start, step.inclusive, limit)
+        limit, shard, now = min(step.limit or LIMIT, LIMIT), step.shard, self.clock.ms
+        assert got == self.model.poll(now, start, step.inclusive, limit, shard)
+        if answer.reached is not None:
+            rest = self.model.poll(now, answer.reached, False, HUGE, shard)[0]
+            whole = self.model.poll(now, start, step.inclusive, HUGE, shard)[0]
+            assert (got[0] + rest)[: len(whole)] == whole, "it continues elsewhere"
+        assert (answer.reached is None) or shard
+        assert shard is None or answer.reached is not None or not answer.messages
 
     def start_of(self, step: Poll) -> str | int | None:
         """Return a start near a message: of this generation, or of any (``old id``)."""

@@ -18,6 +18,7 @@ from oplogd.model.message import Message
 from oplogd.model.message_id import MessageId, end_id, record_id, stamp, unstamp
 from oplogd.model.names import TopicName
 from oplogd.model.pointer import Decision
+from oplogd.model.shard import Shard
 from oplogd.model.transaction import MAX_TIMEOUT_MS, Record
 from oplogd.store.topics import MessageBatch, Topic
 from oplogd.store.transactions import NewTransaction, RecordLimits
@@ -30,6 +31,7 @@ from oplogd.topics.known import KnownTopics
 from oplogd.topics.poller import Poller
 from tests.kits.clock.virtual import VirtualClock
 from tests.kits.models.properties import examples
+from tests.kits.models.shards import shards
 from tests.kits.topics.memory import MemoryTopics
 from tests.kits.topics.memory_pointers import MemoryPointers
 from tests.kits.topics.memory_transactions import MemoryTransactions
@@ -97,6 +99,7 @@ class Poll(NamedTuple):
     shift: int
     inclusive: bool
     limit: int | None
+    shard: Shard | None = None
 
 
 choices = st.integers(0, 60)
@@ -124,10 +127,11 @@ steps: st.SearchStrategy[tuple[Step, ...]] = st.one_of(
 )
 LIMITS = range(1, LIMIT + 3)
 polls = st.builds(
-    lambda kind, choice, rest: Poll(kind, choice, *rest),
+    lambda kind, choice, rest, shard: Poll(kind, choice, *rest, shard),
     st.sampled_from(["oldest", "entry", "end", "ms", "part", "message", "message", "message"]),
     choices,
     st.sampled_from([*product([0, 0, 0, -1, 1], [False, True], [*[None] * len(LIMITS), *LIMITS])]),
+    shards,
 )
 lists = st.lists(pointers | pointers.map(str), max_size=3)
 snapshots = st.builds(
@@ -219,7 +223,11 @@ class World:
             case Decide(pointer, decision):
                 if reference.decisions.setdefault(pointer, decision) == decision:
                     known = (log, pointer) in self.topics.decided
-                    await self.pointers.decide([log], pointer, decision)
+                    try:
+                        await self.pointers.decide([log], pointer, decision)
+                    except TransactionConflictError:  # a rollback has come after the time-out
+                        assert known
+                        assert decision is Decision.TIMED_OUT
                     reference.waiting.pop(pointer, None)
                     if not known:
                         reference.add(now, "marker", [])
@@ -285,10 +293,18 @@ class World:
         start = self.start_of(step)
         members = {key: each for key, each in reader._asdict().items() if each is not None}
         body = {"startFrom": start, "inclusive": step.inclusive, "limit": step.limit, **members}
-        answer = await self.poller.poll(NAME, decode_poll(CODEC, json.dumps(body).encode()))
+        request, shard = decode_poll(CODEC, json.dumps(body).encode()), step.shard
+        answer = await self.poller.poll(NAME, request, shard)
         got = json.loads(CODEC.encode(answer.messages)), answer.gap, answer.held_by
-        limit = min(step.limit or LIMIT, LIMIT)
-        assert got == self.reference.poll(self.clock.ms, start, step.inclusive, limit, reader)
+        limit, now = min(step.limit or LIMIT, LIMIT), self.clock.ms
+        poll = self.reference.poll
+        assert got == poll(now, start, step.inclusive, limit, reader, shard)
+        if answer.reached is not None:
+            rest = poll(now, answer.reached, False, 10**6, reader, shard)[0]
+            whole = poll(now, start, step.inclusive, 10**6, reader, shard)[0]
+            assert (got[0] + rest)[: len(whole)] == whole, "it continues elsewhere"
+        assert (answer.reached is None) or shard
+        assert shard is None or answer.reached is not None or not answer.messages
 
     def start_of(self, step: Poll) -> str | int | None:
         """Return a start at or near an entry of any kind, or at a message in it."""
