@@ -127,7 +127,7 @@ steps: st.SearchStrategy[tuple[Step, ...]] = st.one_of(
 )
 LIMITS = range(1, LIMIT + 3)
 polls = st.builds(
-    lambda kind, choice, rest, shard: Poll(kind, choice, *rest, shard),
+    lambda kind, choice, rest, shard: Poll(kind, choice, *rest)._replace(shard=shard),
     st.sampled_from(["oldest", "entry", "end", "ms", "part", "message", "message", "message"]),
     choices,
     st.sampled_from([*product([0, 0, 0, -1, 1], [False, True], [*[None] * len(LIMITS), *LIMITS])]),
