@@ -265,6 +265,8 @@ def test_the_help_names_every_flag_with_its_variable_within_80_columns(
         ([], {"OPLOG_TAIL_COUNT": "x"}, "OPLOG_TAIL_COUNT: 'x' is not a whole number"),
         (["--since", "1h", "--replicate"], {}, "--since and --replicate exclude each other"),
         (["--from", "0", "--since", "1h"], {}, "--from and --since exclude each other"),
+        (["--shard", "8/8"], {}, "--shard: '8/8' is not a shard: give I/N"),
+        ([], {"OPLOG_TAIL_SHARD": "x"}, "OPLOG_TAIL_SHARD: 'x' is not a shard"),
         (["nowhere"], {}, "'nowhere' is no address of an agent"),
         (["--frobnicate=hunter2"], {}, "unknown argument --frobnicate"),
         (["--pasword", "hunter2"], {}, "unknown argument --pasword; did you mean --password?"),

@@ -4,23 +4,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oplogc.ctl.topic.newest import Ask, newest
-from oplogc.topics import ReceivedMessage
+from oplogc.topics import Polled, ReceivedMessage
 from oplogd.model.message_id import MessageId
 
 HARD_LIMIT = 7
 
 
 class Topic:
-    """A topic in memory that answers polls, and counts them."""
+    """A topic in memory that answers polls of a shard, and keeps them."""
 
-    def __init__(self, times: list[int]) -> None:
+    def __init__(self, times: list[int], shards: int = 1) -> None:
         self.ids = []
         for index, ms in enumerate(sorted(times)):
             self.ids.append(str(MessageId(ms, index)))
-        self.polls = 0
+        self.shards = shards
+        self.own = self.ids[::shards]
+        self.asked: list[Ask] = []
 
-    def poll(self, ask: Ask) -> list[ReceivedMessage]:
-        self.polls += 1
+    def poll(self, ask: Ask) -> Polled:
+        self.asked.append(ask)
         start = ask.start
         if isinstance(start, int):
             start = str(MessageId(start, 0))
@@ -29,7 +31,12 @@ class Topic:
             for id_ in self.ids
         )
         limit = min(ask.limit, HARD_LIMIT)
-        return [ReceivedMessage(id_, "") for id_ in self.ids[first : first + limit]]
+        read = self.ids[first:]
+        found = [id_ for id_ in read if id_ in self.own][:limit]
+        if len(found) == limit:
+            read = read[: read.index(found[-1]) + self.shards]
+        position = read[-1] if read and self.shards > 1 else None
+        return Polled(tuple(ReceivedMessage(id_, "") for id_ in found), False, None, position)
 
     def newest(self, wanted: int, now_ms: int) -> list[str]:
         search = newest(wanted, now_ms)
@@ -45,12 +52,21 @@ class Topic:
     st.lists(st.integers(1, 40) | st.integers(1, 10**9), max_size=40),
     st.integers(1, 20),
     st.integers(0, 2 * 10**9),
+    st.integers(1, 4),
 )
 def test_the_newest_messages_are_found_in_every_topic(
-    times: list[int], wanted: int, now_ms: int
+    times: list[int], wanted: int, now_ms: int, shards: int
 ) -> None:
-    topic = Topic(times)
-    assert topic.newest(wanted, now_ms) == topic.ids[-wanted:]
+    topic = Topic(times, shards)
+    assert topic.newest(wanted, now_ms) == topic.own[-wanted:]
+
+
+def test_the_next_poll_begins_behind_the_messages_of_other_shards() -> None:
+    topic = Topic(list(range(1, 4 * HARD_LIMIT * 3 + 1)), 3)
+    assert topic.newest(4 * HARD_LIMIT, 10**6) == topic.own
+    begins = {ask.start for ask in topic.asked if isinstance(ask.start, str)}
+    assert begins
+    assert begins.isdisjoint(topic.own)
 
 
 def test_the_search_does_not_read_the_topic() -> None:
@@ -58,4 +74,4 @@ def test_the_search_does_not_read_the_topic() -> None:
     start, week = 1_795_000_000_000, 7 * 86_400_000
     topic = Topic(list(range(start, start + week, 60_000)))
     assert topic.newest(5, start + week) == topic.ids[-5:]
-    assert topic.polls < 60
+    assert len(topic.asked) < 60

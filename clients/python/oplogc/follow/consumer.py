@@ -32,6 +32,8 @@ class Consumer(Following[Event]):
     - ``types``, ``parents``, ``ids``, ``events``: receive only operations of these types, with one
       of these parents, on objects with one of these ids, and only ``insert``, ``update`` or
       ``delete``. Empty: all. In a copy a live object counts as an insert and an update.
+    - ``shard``: ``"3/8"`` for shard 3 of 8, from 0 to 7. All operations of an object are in the
+      same shard. None: receive all.
     - ``start``: ``"0"`` for a copy of all objects, an event id, or a time with a zone to begin with
       the objects changed since then. None: begin with the next operation.
     - ``name``: of this consumer in the agent's ``/status`` and ``/metrics``: 1 to 100 ASCII
@@ -52,7 +54,8 @@ class Consumer(Following[Event]):
 
     Raises ValueError for a bad argument and StateFileError for an unusable state file.
     Iterating raises RefusedError if the agent refuses for good (a wrong password), ProtocolError if
-    the address is no agent, and StateFileError at the end if the position could not be saved.
+    the address is no agent or an agent too old for ``shard``, and StateFileError at the end if the
+    position could not be saved.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Consumer(Following[Event]):
         parents: Sequence[str] = (),
         ids: Sequence[str] = (),
         events: Sequence[str] = (),
+        shard: str | None = None,
         start: str | datetime | None = None,
         name: str | None = None,
         state_file: str | Path | None = None,
@@ -83,8 +87,11 @@ class Consumer(Following[Event]):
         options = FollowOptions(
             state_file, proxy, timeout, heartbeat_timeout, backoff, save_interval, max_unacked
         )
+        endpoint = stream_endpoint(
+            url, password, types, parents, name, source, ids=ids, events=events, shard=shard
+        )
         super().__init__(
-            [stream_endpoint(url, password, types, parents, name, source, ids=ids, events=events)],
+            [endpoint],
             _FORMAT,
             position_of(start) if start is not None else "",
             options,

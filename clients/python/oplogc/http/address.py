@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from oplogc.http.token import TokenSource
+from oplogc.wire.shard import shard_query
 
 DEFAULT_PORT = 8042
 _CONSUMER_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
@@ -105,9 +106,10 @@ def check_consumer_name(name: str) -> str:
     return name
 
 
-def stream_query(name: str | None) -> dict[str, str]:
+def stream_query(name: str | None, shard: str | None = None) -> dict[str, str]:
     """Return the parameters of every stream. ``name``: of the consumer. Raises ValueError."""
-    return {"checkpoint": "1"} | ({} if name is None else {"name": check_consumer_name(name)})
+    named = {} if name is None else {"name": check_consumer_name(name)}
+    return {"checkpoint": "1", **named, **shard_query(shard)}
 
 
 def stream_endpoint(
@@ -120,9 +122,10 @@ def stream_endpoint(
     *,
     ids: Sequence[str] = (),
     events: Sequence[str] = (),
+    shard: str | None = None,
 ) -> Endpoint:
     """Return a stream with its filters. ``name``: of the consumer. Raises ValueError."""
-    query: dict[str, str | list[str]] = {**stream_query(name)}
+    query: dict[str, str | list[str]] = {**stream_query(name, shard)}
     lower = [type_.lower() for type_ in types]
     filters = {"types": lower, "parents": parents, "ids": ids, "events": events}
     for filter_, values in filters.items():

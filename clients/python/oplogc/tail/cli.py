@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parents=settings.parents,
             ids=settings.ids,
             events=settings.events,
+            shard=settings.shard,
             start=settings.start,
             name=settings.name,
             state_file=settings.state_file,

@@ -19,6 +19,7 @@ from oplogc.terminal.values import (
     token_in_file,
     zoned_time,
 )
+from oplogc.wire.shard import check_shard
 
 _COLOUR_CHOICES = ("auto", "always", "never")
 
@@ -113,6 +114,11 @@ FLAGS = (
         repeats=True,
     ),
     TailFlag(
+        "Filter", "--shard", None, "I/N", check_shard,
+        "Show only operations of shard I of N, such as 3/8. All operations of an object are in the"
+        " same shard. N is 256 at most.",
+    ),
+    TailFlag(
         "Start", "--from", None, "ID", start_position,
         "Start after this position. Excludes --since and --replicate.",
     ),
@@ -178,6 +184,7 @@ class TailSettings:
     parents: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
+    shard: str | None = None
     start: str | datetime | None = None
     name: str | None = None
     state_file: Path | None = None

@@ -90,10 +90,7 @@ class AsyncTopics(TopicsBase):
         pointer_timeout: int | None = None,
         max_bytes: int | None = None,
     ) -> Topic:
-        """Replace the properties of a topic and return it. The properties are those of ``create``.
-
-        A property not given gets its default.
-        """
+        """Replace the properties of a topic, see ``create``. One not given gets its default."""
         properties = Properties(ttl, pointers, pointer_timeout, max_bytes)
         return await self._agents.fetch(topics.update(topic_name(topic), properties))
 
@@ -156,17 +153,18 @@ class AsyncTopics(TopicsBase):
         limit: int | None = None,
         isolation: Isolation = READ_COMMITTED,
         transaction: ForeignTransaction | None = None,
+        shard: str | None = None,
     ) -> Polled:
         """Return messages of a topic as it is now, without waiting for others.
 
         ``start_from``: a message's id, a time, or milliseconds since 1970. None: the oldest. If not
         ``inclusive``, the message of this id or of this millisecond is left out. ``limit``: the
         agent may return fewer. No messages: there are none from there on, or the answer has
-        ``held_by``. ``isolation``: see ``TopicConsumer``. ``transaction``: a foreign transaction,
-        whose snapshot decides about messages under pointers. It reads committed.
+        ``held_by``. ``isolation``, ``shard``: see ``TopicConsumer``. ``transaction``: a foreign
+        transaction, whose snapshot decides about messages under pointers. It reads committed.
         """
         name = topic_name(topic)
-        call = topics.poll(name, start_from, inclusive, limit, isolation, transaction)
+        call = topics.poll(name, start_from, inclusive, limit, isolation, transaction, shard)
         return await self._agents.fetch(call)
 
     def transaction(

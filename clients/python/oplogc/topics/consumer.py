@@ -42,6 +42,8 @@ class TopicConsumer(Following[TopicEvent]):
       begin at. None: begin with the next message.
     - ``isolation``: ``read_committed`` brings the records of a transaction together, at its commit.
       ``read_uncommitted`` brings them when they are written.
+    - ``shard``: ``"3/8"`` for shard 3 of 8, from 0 to 7. All messages of a key are in the same
+      shard. None: receive all.
     - The other arguments are those of ``oplogc.Consumer``. With a ``state_file``, acknowledge every
       event, ``Reset`` too.
 
@@ -57,6 +59,7 @@ class TopicConsumer(Following[TopicEvent]):
         *,
         start: str | datetime | None = None,
         isolation: Isolation = READ_COMMITTED,
+        shard: str | None = None,
         name: str | None = None,
         state_file: str | Path | None = None,
         password: str | None = None,
@@ -70,7 +73,7 @@ class TopicConsumer(Following[TopicEvent]):
     ) -> None:
         followed = topic_name(topic)
         # Older agents read uncommitted by default.
-        query = stream_query(name) | {"isolation": check_isolation(isolation)}
+        query = stream_query(name, shard) | {"isolation": check_isolation(isolation)}
         source = token_source(token, password=password)
         endpoints = [_stream(each, followed, password, source, query) for each in agent_urls(url)]
         positions = _OPLOG_POSITION if followed == OPLOG else _POSITION

@@ -24,6 +24,7 @@ from oplogc.topics.calls.agents import ClientOptions
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.topics import READ_COMMITTED, check_isolation
 from oplogc.topics.messages.names import topic_name
+from oplogc.wire.shard import check_shard
 
 # The end of the first of several addresses. No part of a password ends so.
 _SECOND_ADDRESS = re.compile(r"[,;\s]\s*(https?://|[^\s/@?#,;]+:[0-9]{1,5}/?([,;\s]|$))")
@@ -172,6 +173,13 @@ isolation = option(
     " are written.",
     choices=get_args(Isolation),
     default=READ_COMMITTED,
+)
+
+shard = option(
+    "--shard I/N",
+    check_shard,
+    "Print only messages of shard I of N, such as 3/8. All messages of a key are in the same shard."
+    " N is 256 at most. Not set: all messages.",
 )
 
 

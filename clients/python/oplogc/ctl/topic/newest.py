@@ -5,10 +5,10 @@ does not grow with the topic.
 """
 
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import NamedTuple
 
-from oplogc.topics import ReceivedMessage
+from oplogc.topics import Polled, ReceivedMessage
 from oplogc.topics.messages.message import published_ms
 
 
@@ -20,12 +20,12 @@ class Ask(NamedTuple):
     limit: int
 
 
-Polls = Generator[Ask, Sequence[ReceivedMessage], list[ReceivedMessage]]
+Polls = Generator[Ask, Polled, list[ReceivedMessage]]
 
 
 def newest(wanted: int, now_ms: int) -> Polls:
-    """Yield polls, take their messages, and return the newest ``wanted`` messages, oldest first."""
-    found = yield Ask(None, True, 1)
+    """Yield polls, take their answers, and return the newest ``wanted`` messages, oldest first."""
+    found = (yield Ask(None, True, 1)).messages
     if not found:
         return []
     enough = published_ms(found[0].id)  # from here on there are all messages
@@ -47,9 +47,9 @@ def newest(wanted: int, now_ms: int) -> Polls:
             few = middle
     newest: deque[ReceivedMessage] = deque(maxlen=wanted)
     ask = Ask(enough, True, max(wanted, 1000))
-    while found := (yield ask):
-        newest.extend(found)
-        ask = Ask(found[-1].id, False, ask.limit)
+    while (polled := (yield ask)).messages:
+        newest.extend(polled.messages)
+        ask = Ask(_end(polled), False, ask.limit)
     return list(newest)
 
 
@@ -57,7 +57,12 @@ def _up_to(start: int, wanted: int) -> Polls:
     """Return the first ``wanted`` messages from a time on, fewer if there are fewer."""
     messages: list[ReceivedMessage] = []
     ask = Ask(start, True, wanted)
-    while len(messages) < wanted and (found := (yield ask)):
-        messages += found
-        ask = Ask(found[-1].id, False, wanted - len(messages))
+    while len(messages) < wanted and (polled := (yield ask)).messages:
+        messages += polled.messages
+        ask = Ask(_end(polled), False, wanted - len(messages))
     return messages
+
+
+def _end(polled: Polled) -> str:
+    """Return the position after which the next poll begins."""
+    return polled.position or polled.messages[-1].id

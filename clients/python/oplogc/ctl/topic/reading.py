@@ -8,14 +8,14 @@ import click
 
 from oplogc.ctl.options import values
 from oplogc.ctl.options.connection import AgentConnection
-from oplogc.ctl.options.flags import connected, isolation, limit, named, on_topics, option
+from oplogc.ctl.options.flags import connected, isolation, limit, named, on_topics, option, shard
 from oplogc.ctl.options.inputs import transaction_in
 from oplogc.ctl.output import follow_topic, show
 from oplogc.ctl.topic.newest import newest
 from oplogc.http.address import check_consumer_name
 from oplogc.terminal.values import count as whole_number
 from oplogc.terminal.values import state_file_path
-from oplogc.topics import Isolation, ReceivedMessage, Topics
+from oplogc.topics import ReceivedMessage, Topics
 from oplogc.topics.calls.topics import READ_COMMITTED
 
 _GAP = "oplogctl: messages after this position are gone"
@@ -39,6 +39,7 @@ _HELD = (
 )
 @option("--limit -n N", whole_number, "Print at most N messages. The agent has a limit of its own.")
 @isolation
+@shard
 @option(
     "--transaction JSON|@FILE",
     transaction_in,
@@ -66,13 +67,14 @@ def poll(
 @named
 @option("--count -n N", whole_number, "Number of messages.", default="10")
 @isolation
+@shard
 @on_topics(writes=False)
-def peek(topics: Topics, topic: str, count: int, isolation: Isolation, as_json: bool) -> None:
+def peek(topics: Topics, topic: str, count: int, as_json: bool, **options: Any) -> None:
     """Print the newest messages of a topic, oldest first.
 
     If a pointer of a foreign transaction holds the reader, a line on stderr says so.
     """
-    found, held_by = _newest(topics, topic, count, isolation)
+    found, held_by = _newest(topics, topic, count, options)
     show(found, as_json)
     _tell_hold(held_by)
 
@@ -99,6 +101,7 @@ def peek(topics: Topics, topic: str, count: int, isolation: Isolation, as_json: 
     " digits, '.', '_' or '-'.",
 )
 @isolation
+@shard
 @connected(writes=False)
 def follow(
     agent: AgentConnection, topic: str, count: int | None, as_json: bool, **options: Any
@@ -152,16 +155,14 @@ def _tell_hold(held_by: int | None) -> None:
 
 
 def _newest(
-    topics: Topics, topic: str, count: int, isolation: Isolation
+    topics: Topics, topic: str, count: int, options: dict[str, Any]
 ) -> tuple[list[ReceivedMessage], int | None]:
     """Return the newest messages, and the pointer at which they end."""
     search = newest(count, time.time_ns() // 1_000_000)
     ask = next(search)
     while True:
-        found = topics.poll(
-            topic, ask.start, inclusive=ask.inclusive, limit=ask.limit, isolation=isolation
-        )
+        found = topics.poll(topic, ask.start, inclusive=ask.inclusive, limit=ask.limit, **options)
         try:
-            ask = search.send(found.messages)
+            ask = search.send(found)
         except StopIteration as ended:
             return ended.value, found.held_by

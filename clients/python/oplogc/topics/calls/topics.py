@@ -20,9 +20,11 @@ from oplogc.wire.errors import (
     TopicNotFound,
 )
 from oplogc.wire.events import position_of
+from oplogc.wire.shard import check_echo, shard_query
 
 GAP = "oplog-gap"
 HELD_BY = "oplog-held-by"
+POSITION = "oplog-position"
 # Seconds: 30 days.
 MAX_POINTER_TIMEOUT = 30 * 86_400
 _KIND = "topics"
@@ -41,16 +43,24 @@ class Polled(_Polled):
     """The answer to a poll. ``gap``: messages behind the position are gone.
 
     ``held_by``: the pointer for whose foreign transaction the reader must wait before it gets the
-    following messages. None: none holds the reader. It is no item of the tuple.
+    following messages. None: none holds the reader. ``position``: the id up to which the messages
+    of the shard are complete. The next poll begins after it. None: after the last message. Both are
+    no items of the tuple.
     """
 
     held_by: int | None
+    position: str | None
 
     def __new__(
-        cls, messages: tuple[ReceivedMessage, ...], gap: bool, held_by: int | None = None
+        cls,
+        messages: tuple[ReceivedMessage, ...],
+        gap: bool,
+        held_by: int | None = None,
+        position: str | None = None,
     ) -> Self:
         polled = super().__new__(cls, messages, gap)
         polled.held_by = held_by
+        polled.position = position
         return polled
 
 
@@ -126,6 +136,7 @@ def poll(
     limit: int | None,
     isolation: Isolation,
     transaction: ForeignTransaction | None = None,
+    shard: str | None = None,
 ) -> Call[Polled]:
     """Raises ValueError."""
     if isinstance(start_from, datetime):
@@ -139,7 +150,9 @@ def poll(
         asked["isolation"] = isolation
     else:
         asked["transaction"] = transaction.as_json()
-    return Call("POST", f"{name.path}/poll", polled, json.dumps(asked).encode())
+    body = json.dumps(asked).encode()
+    read = partial(polled, shard=shard)
+    return Call("POST", f"{name.path}/poll", read, body, query=shard_query(shard))
 
 
 def check_isolation(text: str) -> Isolation:
@@ -180,8 +193,9 @@ def confirmation(answer: Answer) -> OplogError | None:
     return None if answer.body == b"" else no_agent(answer, _KIND, "its answer confirms nothing")
 
 
-def polled(answer: Answer) -> Polled:
+def polled(answer: Answer, shard: str | None = None) -> Polled:
     """Raises ProtocolError."""
+    check_echo(shard, answer.headers, answer.url)
     listed = _json(answer)
     if not isinstance(listed, list):
         raise no_agent(answer, _KIND, "it does not list messages")
@@ -190,10 +204,12 @@ def polled(answer: Answer) -> Polled:
     except (ValueError, TypeError, KeyError) as error:
         raise no_agent(answer, _KIND, f"its messages cannot be read: {error!r}"[:300]) from None
     held_by = answer.headers.get(HELD_BY, "")
+    position = answer.headers.get(POSITION, "")
     return Polled(
         messages,
         answer.headers.get(GAP) == "1",
         int(held_by) if re.fullmatch("[0-9]{1,19}", held_by) else None,
+        position if re.fullmatch("[0-9a-f]{24}|[0-9a-f]{40}", position) else None,
     )
 
 
