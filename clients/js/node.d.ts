@@ -118,6 +118,8 @@ export interface PollOptions {
   limit?: number | null;
   /** "read_committed". */
   isolation?: Isolation;
+  /** Only messages of one shard, such as "3/8". The poll rejects with OplogError if the agent does not confirm the shard. */
+  shard?: string | null;
   signal?: AbortSignal;
 }
 
@@ -141,8 +143,11 @@ export class Topic {
   publish(
     messages: NewMessage | NewOperation | readonly (NewMessage | NewOperation)[], options?: { signal?: AbortSignal },
   ): Promise<void>;
-  /** Resolves at once, also without messages. `gap`: messages that followed the position are gone. */
-  poll(options?: PollOptions): Promise<{ messages: Message[]; gap: boolean }>;
+  /**
+   * Resolves at once, also without messages. `gap`: messages that followed the position are gone. `position`: how far an answer with
+   * a part of the messages reaches, such as with a shard: start the next poll there, with `inclusive` false. null: the agent told none.
+   */
+  poll(options?: PollOptions): Promise<{ messages: Message[]; gap: boolean; position: string | null }>;
   /** Follows the topic with the address and the password or token given here. */
   stream(options?: TopicConsumerOptions): TopicConsumer;
 }

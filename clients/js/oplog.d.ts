@@ -49,6 +49,11 @@ export interface StreamOptions {
    * consumers may share it.
    */
   name?: string;
+  /**
+   * Only the entries of one shard: "3/8" is shard 3 of the shards 0 to 7; at most 256 shards. All entries of an object or a key are in
+   * the same shard. `reset` and `live` come with every shard. Iterating throws OplogError if the agent does not confirm the shard.
+   */
+  shard?: string;
   /** Overrides the password in the address. */
   password?: string;
   /** Instead of a password. A function is called before each connection; if it fails or its token is refused, it is tried again. */

@@ -1,6 +1,7 @@
 import { noToken, refusalOf } from "./credentials.js";
 import { Disconnected, OplogError } from "./errors.js";
 import { bodyOf, detailOf, passes, printable, reasonOf, redirectTarget, shown } from "./http.js";
+import { checkShard } from "./shard.js";
 import { BlockParser } from "./sse.js";
 import { retryAfter, unlessAborted, within } from "./time.js";
 
@@ -10,7 +11,7 @@ const MAX_REDIRECTS = 20;
 
 /**
  * One connection to an event stream, with blocks of at most `maxBlock` bytes. `request`: `fetch`, `url`, `credentials`,
- * `lastEventId`, and `refusal(message, status)`, which makes the error of a refusal. Times are in seconds. Methods reject with
+ * `lastEventId`, `shard` or undefined, and `refusal(message, status)`, which makes the error of a refusal. Times are in seconds. Methods reject with
  * Disconnected, or with OplogError if trying again does not help.
  */
 export class Connection {
@@ -56,13 +57,14 @@ export class Connection {
   }
 
   async #open(request) {
-    const { credentials } = request;
+    const { credentials, shard } = request;
     const response = await this.#follow(request, await this.#authorization(credentials));
     const { status } = response;
     if (status !== 200) {
-      if (passes(status)) this.#retryAfter = retryAfter(response.headers.get("retry-after"));
+      const mayPass = passes(status) || (status === 409 && shard !== undefined); // 409: too many numbers of shards at a time
+      if (mayPass) this.#retryAfter = retryAfter(response.headers.get("retry-after"));
       const message = `${detailOf(response, await refusal(response))} (HTTP ${status})`;
-      if (passes(status)) throw new Disconnected(message);
+      if (mayPass) throw new Disconnected(message);
       const sentence = refusalOf(credentials, message, status);
       if (status === 401 && credentials.isFunction) throw new Disconnected(sentence);
       throw request.refusal(sentence, status);
@@ -71,6 +73,7 @@ export class Connection {
     if (type.split(";")[0].trim().toLowerCase() !== EVENT_STREAM) {
       throw new OplogError(`${shown(request.url)} sends ${printable(type) || "no content type"}: is it an agent?`);
     }
+    checkShard(response, shard);
     if (!response.body) throw new Disconnected("the agent ended the stream");
     this.#reader = response.body.getReader();
     this.#since = performance.now();

@@ -21,9 +21,9 @@ export class Consumer extends EventStream {
 }
 
 /** Add the filters to the address. An agent stores type names in lower case. */
-function withFilters(url, { types, parents, name: consumer }) {
+function withFilters(url, { types, parents, name: consumer, shard }) {
   const filters = { types: lowerCase(names("types", types)), parents: names("parents", parents) };
-  addParameters(url, { name: consumer });
+  addParameters(url, { name: consumer, shard });
   for (const [name, values] of Object.entries(filters)) {
     // An agent splits a single parameter at its commas, and takes repeated ones as they are.
     if (values.some((value) => value.includes(","))) [...values, values[0]].forEach((v) => url.searchParams.append(name, v));

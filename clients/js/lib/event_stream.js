@@ -30,15 +30,16 @@ export function streamOptions(given, more = {}) {
   if (state && !(typeof state.load === "function" && typeof state.save === "function")) {
     throw new TypeError("state must be an object with load and save, such as fileState(path)");
   }
-  if (options.name !== undefined) checkOptions(options, { name: "name" });
+  for (const name of ["name", "shard"]) if (options[name] !== undefined) checkOptions(options, { [name]: name });
   if (signal && !(signal instanceof AbortSignal)) throw new TypeError("signal must be an AbortSignal");
   return options;
 }
 
 /** Add the parameters of every stream to its address. */
-export function addParameters(url, { name }) {
+export function addParameters(url, { name, shard }) {
   url.searchParams.set("checkpoint", "1");
   if (name !== undefined) url.searchParams.set("name", name);
+  if (shard !== undefined) url.searchParams.set("shard", shard);
 }
 
 /**
@@ -185,11 +186,11 @@ export class EventStream {
   }
 
   async #connect(connecting) {
-    const { fetch, timeout, log } = this.#options;
+    const { fetch, timeout, log, shard } = this.#options;
     const { refusal, maxBlock } = this.#kind;
     const connection = new Connection(maxBlock);
     connecting.connection = connection; // so that `stop` ends the attempt
-    const request = { fetch, url: this.#url, credentials: this.#credentials, lastEventId: this.#lastEventId, refusal };
+    const request = { fetch, url: this.#url, credentials: this.#credentials, lastEventId: this.#lastEventId, shard, refusal };
     await connection.open(request, timeout);
     log(`following ${shown(this.#url)}`);
     return connection;

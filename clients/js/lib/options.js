@@ -7,6 +7,7 @@ const RULES = {
   backoff: [isBackoff, "two numbers of seconds, the first above 0 and not above the second"],
   isolation: [(value) => ISOLATIONS.includes(value), ISOLATIONS.join(" or ")],
   name: [isName, "1 to 100 ASCII letters, digits, '.', '_' or '-'"],
+  shard: [isShard, "I/N, such as 3/8, with 0 <= I < N <= 256"],
   function: [(value) => typeof value === "function", "a function"],
 };
 
@@ -26,6 +27,12 @@ export function checkOptions(options, rules) {
 
 function isName(value) {
   return typeof value === "string" && /^[A-Za-z0-9._-]{1,100}$/.test(value);
+}
+
+function isShard(value) {
+  if (typeof value !== "string" || !/^(?:0|[1-9][0-9]{0,2})\/[1-9][0-9]{0,2}$/.test(value)) return false;
+  const [shard, count] = value.split("/").map(Number);
+  return shard < count && count <= 256;
 }
 
 function isBackoff(value) {

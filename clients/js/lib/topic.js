@@ -5,6 +5,7 @@ import { readMessages } from "./messages.js";
 import { encodeMessage } from "./new_message.js";
 import { encode } from "./operation.js";
 import { READ_COMMITTED, checkOptions, withDefaults } from "./options.js";
+import { checkShard } from "./shard.js";
 import { after, backoff, retryAfter, unlessAborted, within } from "./time.js";
 import { OPLOG, topicAddress } from "./topic_address.js";
 import { TopicConsumer } from "./topic_consumer.js";
@@ -40,20 +41,24 @@ export class Topic {
     const list = Array.isArray(messages) ? messages : [messages];
     if (list.length === 0) throw new TypeError("messages: must not be empty");
     const encoded = list.map((message, index) => this.#encoded(message, `messages[${index}]`));
-    const { body } = await this.#request("publish", { messages: encoded }, signal);
+    const { body } = await this.#request("publish", { messages: encoded }, { signal });
     if (body !== "") throw new OplogError(`${shown(this.#url)} answers a publish with more than a status: is it an agent?`);
   }
 
   /** Resolves with the messages from a position on. */
   async poll(options = {}) {
     const defaults = { startFrom: null, inclusive: true, limit: null, isolation: READ_COMMITTED };
-    const { startFrom, inclusive, limit, isolation, signal } = withDefaults(defaults, options);
+    const { startFrom, inclusive, limit, isolation, shard, signal } = withDefaults(defaults, options);
     if (typeof inclusive !== "boolean") throw new TypeError("inclusive must be true or false");
     if (limit !== null) checkOptions({ limit }, { limit: "count" });
     checkOptions({ isolation }, { isolation: "isolation" });
+    if (shard !== undefined) checkOptions({ shard }, { shard: "shard" });
     const asked = { startFrom: startOf(startFrom), inclusive, limit, isolation };
-    const { body, headers } = await this.#request("poll", asked, signal);
-    return { messages: readMessages(body), gap: headers.get("oplog-gap") === "1" };
+    const answer = await this.#request("poll", asked, { signal, shard });
+    const messages = readMessages(answer.body);
+    checkShard(answer, shard);
+    const { headers } = answer;
+    return { messages, gap: headers.get("oplog-gap") === "1", position: headers.get("oplog-position")?.trim() ?? null };
   }
 
   /** Return a TopicConsumer. */
@@ -72,17 +77,17 @@ export class Topic {
   }
 
   /** Send a request until the agent answers it, for `timeout` seconds at most. */
-  async #request(path, asked, signal = undefined) {
+  async #request(path, asked, { signal, shard }) {
     if (signal && !(signal instanceof AbortSignal)) throw new TypeError("signal must be an AbortSignal");
     const { timeout, backoff: pauses } = this.#options;
     const delays = backoff(...pauses);
-    const body = JSON.stringify(asked);
+    const request = { path, url: this.#target(path, shard), body: JSON.stringify(asked) };
     const end = performance.now() + timeout * 1000;
     const left = () => (end - performance.now()) / 1000;
     for (;;) {
       signal?.throwIfAborted();
       try {
-        return await this.#authorized(path, body, left, signal);
+        return await this.#authorized(request, left, signal);
       } catch (error) {
         signal?.throwIfAborted();
         if (!(error instanceof Disconnected)) throw error;
@@ -94,27 +99,33 @@ export class Topic {
   }
 
   /** Send a request, and again with a fresh token after a 401. Rejects with the error of a function for tokens, and as `#post` does. */
-  async #authorized(path, body, left, signal) {
-    const credentials = this.#credentials[path];
+  async #authorized(request, left, signal) {
+    const credentials = this.#credentials[request.path];
     const token = (refused) => unlessAborted(within(left(), credentials.current(refused), "no token in time"), signal);
     const first = await token();
     try {
-      return await this.#post(path, body, first, left(), signal);
+      return await this.#post(request, first, left(), signal);
     } catch (error) {
       if (error.status !== 401 || !credentials.isFunction) throw named(error, credentials);
     }
     const second = await token(first);
     try {
-      return await this.#post(path, body, second, left(), signal);
+      return await this.#post(request, second, left(), signal);
     } catch (error) {
       throw named(error, credentials);
     }
   }
 
-  /** Rejects with Disconnected if another try may help. */
-  async #post(path, body, authorization, timeout, signal) {
+  /** Return the address of a request. */
+  #target(path, shard) {
     const url = new URL(this.#url);
     url.pathname += `/${path}`;
+    if (shard !== undefined) url.searchParams.set("shard", shard);
+    return url;
+  }
+
+  /** Rejects with Disconnected if another try may help. */
+  async #post({ url, body }, authorization, timeout, signal) {
     const request = new AbortController();
     const abort = () => request.abort(signal.reason);
     signal?.addEventListener("abort", abort);
@@ -148,7 +159,7 @@ function named(error, credentials) {
 /** Return an answer with its body. Throws OplogError for a refusal, and Disconnected if another try may help. */
 function judged(response, body, url) {
   const { status, headers } = response;
-  if (status === 200) return { body, headers };
+  if (status === 200) return { body, headers, status };
   if (status >= 300 && status < 400) throw new OplogError(redirected(response, url, "a request is sent nowhere else"), status);
   const message = `${detailOf(response, body)} (HTTP ${status})`;
   if (!passes(status)) throw topicRefusal(message, status);

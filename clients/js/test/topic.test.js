@@ -129,10 +129,11 @@ test("a poll returns messages with bytes as bytes, and a gap", async (t) => {
       { id: ID, payload: null, key: null, headers: [] },
     ],
     gap: true,
+    position: null,
   });
   const { messages, gap } = await topic.poll({ startFrom: new Date(1415271879041) });
   assert.deepEqual([messages[0].id, gap], ["545b55c7f095528dd0f3863c", false]);
-  assert.deepEqual(await topic.poll({ startFrom: 0, limit: null }), { messages: [], gap: false });
+  assert.deepEqual(await topic.poll({ startFrom: 0, limit: null }), { messages: [], gap: false, position: null });
   await topic.poll();
   const isolation = "read_committed";
   assert.deepEqual(sent(agent), [
