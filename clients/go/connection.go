@@ -27,6 +27,7 @@ type temporaryError struct {
 type connector struct {
 	base       address
 	parameters url.Values
+	shard      string // that the agent must confirm; empty: none
 	client     *http.Client
 }
 
@@ -35,6 +36,9 @@ func parametersOf(options ConsumerOptions) url.Values {
 	parameters := url.Values{"checkpoint": {"1"}}
 	if options.Name != "" {
 		parameters.Set("name", options.Name)
+	}
+	if options.Shard != "" {
+		parameters.Set("shard", options.Shard)
 	}
 	addFilter(parameters, "types", options.Types, strings.ToLower)
 	addFilter(parameters, "parents", options.Parents, strings.Clone)
@@ -99,7 +103,7 @@ func (c *connector) open(ctx context.Context, position string) (io.ReadCloser, e
 	return nil, &PermanentError{err: fmt.Errorf("more than %d redirects", maxRedirects)}
 }
 
-// checkStream returns an error unless the answer is an event stream. A refused token of a function passes.
+// checkStream returns an error unless the answer is an event stream of the shard. A refused token of a function passes.
 func (c *connector) checkStream(response *http.Response) error {
 	if response.StatusCode/100 == 2 {
 		kind := response.Header.Get("Content-Type")
@@ -107,7 +111,7 @@ func (c *connector) checkStream(response *http.Response) error {
 			return &PermanentError{response.StatusCode, fmt.Errorf(
 				"HTTP %s with the content type %.100q is not an event stream: is it an agent?", response.Status, kind)}
 		}
-		return nil
+		return checkShard(response, c.shard)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBytes))
 	if err != nil {
@@ -117,7 +121,8 @@ func (c *connector) checkStream(response *http.Response) error {
 	if response.StatusCode == http.StatusUnauthorized && c.base.tokens.function != nil {
 		return said
 	}
-	if isTemporary(response.StatusCode) {
+	tooManyShards := response.StatusCode == http.StatusConflict && c.shard != "" // the agent serves too many numbers of shards
+	if isTemporary(response.StatusCode) || tooManyShards {
 		return temporaryError{said, retryAfter(response, time.Now())}
 	}
 	return &PermanentError{response.StatusCode, fmt.Errorf("the agent refuses: %w", said)}

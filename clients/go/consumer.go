@@ -29,6 +29,7 @@ type ConsumerOptions struct {
 	Parents  []string // only operations with one of these parents
 	Start    string   // event id to start after; "0" for a copy of all objects; empty: the next operation
 	Name     string   // name of this consumer in the agent's /status and /metrics: ASCII letters, digits, '.', '_', '-'
+	Shard    string   // only the entries of one shard: "3/8" is shard 3 of the shards 0 to 7; at most 256 shards. Empty: all
 	Password string   // a password in the URL overrides it
 	Token    string   // instead of a password
 
@@ -81,6 +82,9 @@ func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
 	if options.Name != "" && !consumerName.MatchString(options.Name) {
 		return nil, errors.New("Name: give 1 to 100 ASCII letters, digits, '.', '_' or '-'")
 	}
+	if options.Shard != "" && !isShard(options.Shard) {
+		return nil, errors.New("Shard: give I/N, such as 3/8, with 0 <= I < N <= 256")
+	}
 	if options.Timeout < 0 || options.HeartbeatTimeout < 0 {
 		return nil, errors.New("Timeout and HeartbeatTimeout must not be negative")
 	}
@@ -89,7 +93,7 @@ func NewConsumer(agent string, options ConsumerOptions) (*Consumer, error) {
 		return nil, err
 	}
 	c := &Consumer{
-		connector: connector{base: base, parameters: parametersOf(options), client: newHTTPClient()},
+		connector: connector{base: base, parameters: parametersOf(options), shard: options.Shard, client: newHTTPClient()},
 		timeout:   orDefault(options.Timeout, 30*time.Second),
 		heartbeat: orDefault(options.HeartbeatTimeout, 40*time.Second),
 		pauses:    pauses,

@@ -39,6 +39,7 @@ func main() {
 	parents := flags.String("parents", "", "only with one of these parents, comma-separated")
 	start := flags.String("start", "", "event id to start after; 0 for a copy of all objects")
 	name := flags.String("name", "", "name of this consumer in the agent's /status and /metrics")
+	shard := flags.String("shard", "", "only one shard, as `I/N`: 3/8 is shard 3 of the shards 0 to 7")
 	state := flags.String("state", "", "file that keeps the position; a position in it overrides -start")
 	count := flags.Uint("count", 0, "end after this number of operations; 0: never")
 	asJSON := flags.Bool("json", false, "print events as JSON")
@@ -49,7 +50,7 @@ func main() {
 	command.ParseFlags(flags)
 	password, token := credentials()
 	options := oplog.ConsumerOptions{
-		Types: names("types", *types), Parents: names("parents", *parents), Start: *start, Name: *name,
+		Types: names("types", *types), Parents: names("parents", *parents), Start: *start, Name: *name, Shard: *shard,
 		Password: password, TokenFunc: token,
 		Timeout: *timeout, HeartbeatTimeout: *heartbeat, Backoff: *backoff,
 	}
