@@ -24,8 +24,8 @@ require __DIR__ . '/../src/autoload.php';
 Program::start();
 $stop = Program::stopOnSignals();
 $flags = Flags::read(array_slice($argv, 1), [
-    'url' => 'http://localhost:8042', 'types' => '', 'parents' => '', 'start' => '', 'name' => '', 'state' => '', 'count' => '0',
-    'json' => false, 'heartbeat-timeout' => '40', 'timeout' => '30', 'backoff' => '1,30', 'token-file' => '',
+    'url' => 'http://localhost:8042', 'types' => '', 'parents' => '', 'start' => '', 'name' => '', 'shard' => '', 'state' => '',
+    'count' => '0', 'json' => false, 'heartbeat-timeout' => '40', 'timeout' => '30', 'backoff' => '1,30', 'token-file' => '',
 ]);
 if (!preg_match('/^[0-9]{1,15}$/D', $flags['count'])) {
     Program::usage('--count: give a number of operations; 0: never end');
@@ -51,6 +51,7 @@ try {
         stop: $stop,
         name: $flags['name'],
         token: $token,
+        shard: $flags['shard'],
     );
 } catch (InvalidArgumentException $error) {
     Program::usage($error->getMessage());

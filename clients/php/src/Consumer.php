@@ -9,6 +9,7 @@ final class Consumer
 {
     private const MAX_ERROR_BYTES = 64 << 10;
     private const MAX_REDIRECTS = 20;
+    private const MAX_SHARDS = 256;
     private const LIVELY_SECONDS = 5.0; // after this life of a connection the pauses start over
 
     private Address $ops;
@@ -34,6 +35,7 @@ final class Consumer
      * @param ?callable(string): void $log receives a line for each failed connection; null: stderr
      * @param string|callable(): string|null $token instead of a password; a function returns a fresh token, and is called before
      *     each connection; if it throws an \Exception, or the agent refuses its token, it is tried again after a pause
+     * @param string $shard only the entries of one shard: "3/8" is shard 3 of the shards 0 to 7; at most 256 shards; empty: all
      */
     public function __construct(
         string $url,
@@ -49,6 +51,7 @@ final class Consumer
         private readonly Stop $stop = new Stop(),
         string $name = '',
         string|callable|null $token = null,
+        private readonly string $shard = '',
     ) {
         $address = Address::parse($url, ['http', 'https'], $password, new Tokens($token))
             ?? throw new \InvalidArgumentException('the address must be http://host:port or https://host:port');
@@ -61,9 +64,13 @@ final class Consumer
         if (!preg_match('/^[A-Za-z0-9._-]{0,100}$/D', $name)) {
             throw new \InvalidArgumentException("name: give 1 to 100 ASCII letters, digits, '.', '_' or '-'");
         }
+        if ($shard !== '' && !self::isShard($shard)) {
+            throw new \InvalidArgumentException('shard: give I/N, such as 3/8, with 0 <= I < N <= ' . self::MAX_SHARDS);
+        }
         $parameters = [
             'checkpoint=1',
             $name === '' ? '' : "name=$name",
+            $shard === '' ? '' : "shard=$shard",
             self::filter('types', array_map(strtolower(...), $types)),
             self::filter('parents', $parents),
         ];
@@ -162,6 +169,7 @@ final class Consumer
         if (intdiv($answer->status, 100) === 2) {
             $type = $answer->headers['content-type'] ?? '';
             if ($answer->status === 200 && preg_match('~^text/event-stream\s*(;|$)~i', $type)) {
+                $this->checkShard($answer->headers['oplog-shard'] ?? '');
                 return $answer;
             }
             throw new RefusedException(
@@ -169,9 +177,21 @@ final class Consumer
             );
         }
         $said = $this->ops->tokens->refusal($answer, $answer->body(self::MAX_ERROR_BYTES, $deadline));
-        throw $answer->isTemporary() || $answer->status === 401 && $this->ops->tokens->isFunction()
+        $tooManyShards = $answer->status === 409 && $this->shard !== ''; // the agent serves too many numbers of shards
+        throw $answer->isTemporary() || $tooManyShards || $answer->status === 401 && $this->ops->tokens->isFunction()
             ? new RetryLaterException($said, $answer->retryAfter())
             : new RefusedException("the agent refuses: $said");
+    }
+
+    /** Throw RefusedException if an agent does not confirm the shard. An older agent ignores the parameter. */
+    private function checkShard(string $confirmed): void
+    {
+        if ($this->shard === '' || $confirmed === $this->shard) {
+            return;
+        }
+        throw new RefusedException($confirmed === ''
+            ? 'the agent does not know shards: it is older than this client and sent everything. Upgrade the agent'
+            : "the agent sent the shard '" . substr($confirmed, 0, 40) . "' instead of $this->shard");
     }
 
     /** Read a stream to its end, which is an exception. Return false when the handler has enough. */
@@ -222,6 +242,12 @@ final class Consumer
         }
         $this->position = $position;
         return $more;
+    }
+
+    private static function isShard(string $given): bool
+    {
+        return preg_match('~^(0|[1-9][0-9]{0,2})/([1-9][0-9]{0,2})$~D', $given, $match)
+            && (int) $match[1] < (int) $match[2] && (int) $match[2] <= self::MAX_SHARDS;
     }
 
     /**
