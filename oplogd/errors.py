@@ -105,6 +105,26 @@ class LeaseConflictError(OplogError):
     """A lease has another holder or term than the request takes for granted."""
 
 
+class ConsumerError(FieldError):
+    """The settings of a named consumer, or an acknowledgement, break a rule."""
+
+
+class ConsumerNotFoundError(OplogError):
+    """There is no named consumer, or no shard of it, or it was deleted."""
+
+
+class ConsumerExistsError(OplogError):
+    """A named consumer with other settings exists already."""
+
+
+class TooManyConsumersError(OplogError):
+    """The store has as many named consumers as it may. The message says what to do."""
+
+
+class StaleTermError(OplogError):
+    """A shard of a named consumer has another term than the request."""
+
+
 class StaleFenceError(OplogError):
     """The term of a publish or of a transaction is over: nothing was stored."""
 

@@ -9,6 +9,7 @@ from oplogd.errors import OperationError, StoreUnavailableError
 from oplogd.model.event_id import Mark
 from oplogd.model.lease import Fence
 from oplogd.model.operation import Data, Operation, decode_data
+from oplogd.store.consumers import Consumers
 from oplogd.store.leases import Leases
 from oplogd.store.objects import Objects
 from oplogd.store.pointers import Pointers
@@ -261,6 +262,10 @@ class Store(Protocol):
     @property
     def leases(self) -> Leases:
         """The leases of clients."""
+
+    @property
+    def consumers(self) -> Consumers:
+        """The named consumers."""
 
     @property
     def clock(self) -> GuardedClock:
