@@ -15,11 +15,6 @@ from oplogd.model.shard import Shard
 # Most shards of all named consumers of a store together.
 MAX_ROWS = 100_000
 
-MAX_READER = 200
-
-# The id of ``reset``: a replication begins. As a position: everything is to be sent.
-_EVERYTHING = "0"
-
 # Longer ids name an entry of the log. Shorter ones are a time in ms, as a replication has them.
 _MAX_TIME = 13
 

@@ -3,10 +3,13 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from oplogd.errors import (
     ConsumerExistsError,
     ConsumerNotFoundError,
     OplogError,
+    StoreUnavailableError,
     TooManyConsumersError,
 )
 from oplogd.model.consumer import (
@@ -17,6 +20,8 @@ from oplogd.model.consumer import (
     ShardKey,
     ShardPosition,
 )
+from oplogd.model.isolation import Isolation
+from oplogd.model.names import TopicName
 
 
 class ConsumerRow(NamedTuple):
@@ -84,6 +89,41 @@ class Consumers(Protocol):
 
     async def terms(self, keys: Collection[ShardKey]) -> dict[ShardKey, int]:
         """Return the terms of these shards. Those of deleted consumers are missing."""
+
+
+class _Stored(msgspec.Struct):
+    """``ConsumerSettings`` as a text."""
+
+    namespace: str
+    topic: str
+    types: list[str]
+    parents: list[str]
+    isolation: Isolation
+    shards: int
+
+
+def encode_settings(settings: ConsumerSettings) -> str:
+    """Return settings as JSON. Equal settings are equal texts."""
+    log, types, parents, isolation, shards = settings
+    stored = _Stored(*log, sorted(types), sorted(parents), isolation, shards)
+    return msgspec.json.encode(stored).decode()
+
+
+def decode_settings(text: str | bytes) -> ConsumerSettings:
+    """Return the settings in a text. Raises StoreUnavailableError if it is damaged."""
+    try:
+        stored = msgspec.json.decode(text, type=_Stored)
+    except msgspec.MsgspecError as error:
+        raise StoreUnavailableError(
+            f"the store holds damaged settings of a named consumer, delete this consumer: {error}"
+        ) from None
+    return ConsumerSettings(
+        TopicName(stored.namespace, stored.topic),
+        frozenset(stored.types),
+        frozenset(stored.parents),
+        stored.isolation,
+        stored.shards,
+    )
 
 
 def no_consumer(name: str) -> ConsumerNotFoundError:

@@ -32,6 +32,7 @@ from oplogd.store.base import (
 )
 from oplogd.store.cached_count import CachedCount
 from oplogd.store.corrections import Correction, CorrectionResult
+from oplogd.store.sqlite.consumers import SqliteConsumers
 from oplogd.store.sqlite.file import statements as sql
 from oplogd.store.sqlite.file.connection import StoreFile, snapshot
 from oplogd.store.sqlite.file.disk import Disk
@@ -118,6 +119,7 @@ class SqliteStore:
         self.pointers = SqlitePointers(pools, self._wake, self.clock)
         # Terms make leases safe whatever the clock says, and their rule repairs what it has said.
         self.leases = SqliteLeases(self._writer, self._lookups, clock)
+        self.consumers = SqliteConsumers(self._writer, self._lookups, clock)
         self.space = SqliteSpace(file, self._complete_opening, place)
         self._states_count = CachedCount(lambda: self._counter.run(_count_states))
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from oplogd.model.event_id import MAX_MS
 from oplogd.store.numbers import MAX_LOG
-from oplogd.store.sqlite.file import bound_tables as topic_sizes
+from oplogd.store.sqlite.tables import consumers, sizes
 from oplogd.store.topics import DEFAULT_TTL
 
 # ``oplg``: marks a SQLite file as an oplog store.
@@ -195,6 +195,7 @@ ADDED = (
         DELETE FROM txn_owners WHERE txn = OLD.id;
     END""",
     "CREATE INDEX IF NOT EXISTS txns_by_owner ON txn_owners (owner)",
+    *consumers.ADDED,
 )
 
 # Append new steps at the end; never change one that was released. The position is the version.
@@ -283,7 +284,7 @@ MIGRATIONS = (
         ),
     ),
     # As above: its triggers count what such an agent writes.
-    Migration("sizes of topics", topic_sizes.MIGRATION),
+    Migration("sizes of topics", sizes.MIGRATION),
     # As above. Such an agent would commit a number twice, and forget which were committed.
     Migration(
         "numbers of transactions",

@@ -1,7 +1,7 @@
 """The SQL statements of the bounds in bytes."""
 
 from oplogd.store.numbers import MAX_LOG
-from oplogd.store.sqlite.file.bound_tables import size
+from oplogd.store.sqlite.tables.sizes import size
 from oplogd.store.sqlite.topics.statements import BASE
 from oplogd.store.topics import EntryKind
 

@@ -1,0 +1,1 @@
+"""The SQL of tables that need many lines."""
