@@ -32,6 +32,7 @@ from oplogd.stream.ring.frames import Framer
 from oplogd.stream.ring.ring import Ring
 from oplogd.stream.ring.waker import Waker
 from oplogd.stream.topic_follower import follow_topics
+from oplogd.topics.consumers.service import NamedConsumers
 from oplogd.topics.counters import TopicCounters
 from oplogd.topics.parts import TopicParts
 from oplogd.watch.bounded import QUEUE_OF_A_WORKER, THE_QUEUE, BoundedQueue
@@ -145,6 +146,9 @@ class Agent:
             place.turn.observe = tallies.write_waits.observe
             for queue in (self.queue, self.fenced, self.topics.queue):
                 queue.before_take = place.turn.coming
+        self.consumers = NamedConsumers(
+            store, self.hub, self.topics.known, self.feeds, self.appends, clock
+        )
         self.transactions = self.topics.transactions
         self.pointers = self.topics.pointers
         self.started = clock.monotonic()
@@ -230,6 +234,7 @@ class Agent:
         self.run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self.run("keeper of the clock", self.clock_keeper.run())
         self.run("ticker", self.hub.tick())
+        self.run("watch of terms", self.consumers.watch())
         self.run("freezer", Freezer(self.hub).run())
         self.run("rates", self._meter.run())
         self.run("turns", watch_turns(self.turns))

@@ -8,9 +8,9 @@ acknowledgements of an old one change nothing.
 from typing import NamedTuple
 
 from oplogd.errors import StaleTermError
-from oplogd.model.isolation import Isolation
 from oplogd.model.names import OPLOG, TopicName
 from oplogd.model.shard import Shard
+from oplogd.model.transaction import Isolation
 
 # Most shards of all named consumers of a store together.
 MAX_ROWS = 100_000
@@ -35,6 +35,10 @@ class ConsumerSettings(NamedTuple):
     @property
     def is_of_oplog(self) -> bool:
         return self.log == OPLOG
+
+    @property
+    def is_committed(self) -> bool:
+        return self.isolation is Isolation.READ_COMMITTED
 
     def shard(self, number: int) -> Shard | None:
         """Return one of the shards as readers of streams name it. None: there is only one."""

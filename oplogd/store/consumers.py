@@ -20,8 +20,8 @@ from oplogd.model.consumer import (
     ShardKey,
     ShardPosition,
 )
-from oplogd.model.isolation import Isolation
 from oplogd.model.names import TopicName
+from oplogd.model.transaction import Isolation
 
 
 class ConsumerRow(NamedTuple):

@@ -44,6 +44,8 @@ class StreamConsumer:
     last_write: float
     # The consumer's own name for itself; empty without one.
     name: str = ""
+    # The term of a named consumer's reader; 0: of another consumer.
+    term: int = 0
     pass_: Pass = FOR_EVER
     # Monotonic time since when the pass is over; ``inf``: it is not.
     pass_ended_at: float = math.inf

@@ -105,6 +105,10 @@ class Hub:
         self.consumers: set[StreamConsumer] = set()
 
     @property
+    def oplog_ring(self) -> Ring:
+        return self._feed.ring
+
+    @property
     def held(self) -> int:
         """The number of consumers waiting for the decision of a pointer."""
         return sum(consumer.held_by is not None for consumer in self.consumers)

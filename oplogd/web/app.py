@@ -28,6 +28,7 @@ from oplogd.web.oplog.objects import Objects, add_objects
 from oplogd.web.oplog.page import add_docs
 from oplogd.web.oplog.session import add_session
 from oplogd.web.oplog.stream import Streams, add_stream
+from oplogd.web.v1.consumers import add_consumers
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
 from oplogd.web.v1.plain import PlainMessages, PlainTransactions, find_of_topic
@@ -110,6 +111,7 @@ def create_web(agent: Agent) -> Web:
     add_transactions(app, api, agent.transactions, agent.ignored)
     add_pointers(app, api, agent.pointers, topics.publisher)
     add_leases(app, api, agent.store, agent.leases)
+    add_consumers(app, api, agent.consumers, streams, settings.max_filter_values)
     add_docs(app)
     add_document(app)
     add_preflight(app)

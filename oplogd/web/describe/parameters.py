@@ -102,6 +102,21 @@ FenceHeader = Annotated[
     ),
 ]
 
+ConsumerName = Annotated[
+    str,
+    Path(json_schema_extra={"pattern": "^[A-Za-z0-9._-]{1,100}$"}, examples=["search"]),
+]
+ShardNumber = Annotated[
+    int | None,
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 255}),
+    Query(description="The number of the shard. Required if the consumer has several."),
+]
+TermQuery = Annotated[
+    str | None,
+    _text("7", pattern="^[1-9][0-9]{0,17}$"),
+    Query(description="The term of this reader, to reconnect. Without it, take the shard over."),
+]
+
 # Parameters of endpoints that read their request themselves.
 OF_TOPIC = {"namespace": NamespacePart, "topic": TopicPart}
 ISOLATION = {

@@ -12,6 +12,8 @@ from starlette.types import Scope
 from oplog_kit.wording import shortened
 from oplogd.decode.compressed import TooLargeError
 from oplogd.errors import (
+    ConsumerExistsError,
+    ConsumerNotFoundError,
     FieldError,
     LeaseConflictError,
     LeaseNotFoundError,
@@ -24,7 +26,9 @@ from oplogd.errors import (
     PositionError,
     QueueFullError,
     StaleFenceError,
+    StaleTermError,
     StoreUnavailableError,
+    TooManyConsumersError,
     TooManyKeysError,
     TooManyShardsError,
     TopicExistsError,
@@ -45,15 +49,18 @@ from oplogd.workers.tallies import RefusedBodies
 _STATUS: dict[type[OplogError], int] = {
     FieldError: 400,
     PositionError: 400,
+    ConsumerNotFoundError: 404,
     LeaseNotFoundError: 404,
     OnceKeyNotFoundError: 404,
     TopicNotFoundError: 404,
     TransactionNotFoundError: 404,
+    ConsumerExistsError: 409,
     LeaseConflictError: 409,
     TooManyShardsError: 409,
     TopicExistsError: 409,
     TransactionConflictError: 409,
     StaleFenceError: 412,
+    StaleTermError: 412,
     MessageTooLargeError: 413,
     TooLargeError: 413,
     TransactionTooLargeError: 413,
@@ -62,6 +69,7 @@ _STATUS: dict[type[OplogError], int] = {
     StoreUnavailableError: 503,
     TopicFullError: 503,
     NoLogNumberError: 507,
+    TooManyConsumersError: 507,
     TooManyKeysError: 507,
 }
 # The reasons to refuse a body, and the methods of requests with one.

@@ -12,6 +12,7 @@ from oplogd.model.shard import Shard
 from oplogd.web.http.problem import Problem
 
 FENCE = "Oplog-Lease"
+TERM = "Oplog-Term"
 # Clients know by it that the agent knows shards.
 SHARD = "Oplog-Shard"
 

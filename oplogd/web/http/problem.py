@@ -13,7 +13,9 @@ from oplogd.decode.media_types import PROBLEM
 COMMON_HEADERS = {
     "Cache-Control": "no-cache, no-store, must-revalidate",
     "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": "Oplog-Next, Oplog-Position, Oplog-Shard, Oplog-Store",
+    "Access-Control-Expose-Headers": ", ".join(
+        f"Oplog-{name}" for name in ("Next", "Position", "Shard", "Store", "Term")
+    ),
 }
 
 RETRY_AFTER = {"Retry-After": "1"}

@@ -21,7 +21,7 @@ from oplogd.web.access.carried import kind_of_credentials
 from oplogd.web.access.sides import ReadAuthenticator
 from oplogd.web.describe.document import ERRORS, described
 from oplogd.web.describe.parameters import FILTERS, OF_SHARD, OF_STREAM, SHARD_TEXT
-from oplogd.web.http.headers import SHARD, accepts, shard_header
+from oplogd.web.http.headers import SHARD, TERM, accepts, shard_header
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.problem import COMMON_HEADERS, Problem
 from oplogd.web.oplog.ingest import OPLOG_PATHS
@@ -79,10 +79,15 @@ class Streams:
                 f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {shortened(url)}",
             )
 
+    async def caller_of(self, request: Request) -> Caller:
+        """Return the client of a request. Raises Problem."""
+        with self.hub.refusing(kind_of_credentials(request)):
+            return await self._readers.caller(request)
+
     async def reader_of(self, request: Request, name: TopicName) -> Caller:
         """Return the client of a request. Raises Problem unless it may read this topic."""
+        caller = await self.caller_of(request)
         with self.hub.refusing(kind_of_credentials(request)):
-            caller = await self._readers.caller(request)
             caller.require_read(name)
         return caller
 
@@ -152,7 +157,10 @@ class Streams:
             return EventStream(hub, None, headers)
         client = request.client
         address = str(Address(client.host, client.port)) if client else "unknown"
-        return EventStream(hub, await self._connected(caller, connect, address), headers)
+        consumer = await self._connected(caller, connect, address)
+        if consumer.term:
+            headers[TERM] = str(consumer.term)
+        return EventStream(hub, consumer, headers)
 
     async def _begun(
         self, caller: Caller, asked: Asked, address: str, last_event_id: str | None

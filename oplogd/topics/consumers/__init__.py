@@ -1,0 +1,1 @@
+"""Named consumers: the agent keeps their positions."""

@@ -1,0 +1,128 @@
+"""Positions of named consumers in their logs: where they begin, and which ids they may name."""
+
+from typing import Protocol
+
+from oplogd.errors import ConsumerError, PositionError
+from oplogd.model.consumer import ConsumerSettings, is_time
+from oplogd.model.event_id import EventId, Mark, Millis, Position, parse_position, position_at
+from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.store import Store
+from oplogd.store.topics import Topic
+from oplogd.stream.phases.start import (
+    FULL_REPLICATION,
+    After,
+    TopicPosition,
+    resolve,
+    sought,
+    topic_start,
+)
+from oplogd.topics.consumers.rules import COPY, NOW
+from oplogd.topics.known import KnownTopics
+
+_EVERYTHING = "0"
+_MESSAGE_DIGITS = 40
+
+
+class Positions(Protocol):
+    """The positions of one log. ``topic``: None for the oplog."""
+
+    topic: Topic | None
+
+    def parse(self, text: str) -> Position | TopicPosition:
+        """Read an id or a time. Raises PositionError."""
+
+    async def now(self) -> str:
+        """Return the position behind the newest entry."""
+
+    async def is_of_log(self, id_: str) -> bool:
+        """Return whether the log has, or had, an entry with this id. The id is sound."""
+
+    async def is_foreign(self, position: str) -> bool:
+        """Return whether a position belongs to another history of the log."""
+
+
+async def position_of(given: str, positions: Positions, field: str) -> str:
+    """Return the position that a client names. Raises ConsumerError."""
+    if given == NOW:
+        return await positions.now()
+    if given == COPY:
+        return _EVERYTHING
+    try:
+        positions.parse(given)
+    except PositionError as error:
+        raise ConsumerError(field, str(error)) from None
+    return given
+
+
+class OplogPositions(Positions):
+    """Event ids and times."""
+
+    topic = None
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def parse(self, text: str) -> Position:
+        return parse_position(text)
+
+    async def now(self) -> str:
+        bounds = await self._store.locate()
+        return position_at(bounds.head, bounds.first_offset)
+
+    async def is_of_log(self, id_: str) -> bool:
+        position = self.parse(id_)
+        if isinstance(position, Millis):
+            return position.ms > 0
+        return isinstance(await self._start(position), After)
+
+    async def is_foreign(self, position: str) -> bool:
+        return await self._start(self.parse(position)) == FULL_REPLICATION
+
+    async def _start(self, position: Position) -> object:
+        offset = position.offset if isinstance(position, EventId) else 0
+        bounds = await self._store.locate(offset)
+        return resolve(position, bounds, bounds.now_ms)
+
+
+class MessagePositions(Positions):
+    """Message ids and times, of one topic."""
+
+    def __init__(self, store: Store, topic: Topic) -> None:
+        self.topic = topic
+        self.log = store.topics.log(topic)
+
+    def parse(self, text: str) -> TopicPosition:
+        if text.isascii() and text.isdecimal() and is_time(text):
+            return Millis(int(text))
+        if len(text) != _MESSAGE_DIGITS:
+            raise PositionError(
+                f"a message id is {_MESSAGE_DIGITS} lower-case hexadecimal digits, or up to 13"
+                " decimal digits (milliseconds since 1970)"
+            )
+        return parse_message_id(text)
+
+    async def now(self) -> str:
+        head: Mark = (await self.log.locate()).head
+        return str(end_id(head.ms, head.sequence))
+
+    async def is_of_log(self, id_: str) -> bool:
+        position = self.parse(id_)
+        if isinstance(position, Millis):
+            return False
+        bounds = await self.log.locate(*sought(position))
+        return position[:2] <= (bounds.head.ms, bounds.head.sequence)
+
+    async def is_foreign(self, position: str) -> bool:
+        at = self.parse(position)
+        if not isinstance(at, MessageId):
+            return False
+        bounds = await self.log.locate(*sought(at))
+        is_known = at[:2] <= (bounds.head.ms, bounds.head.sequence)
+        return not is_known or topic_start(at, bounds).reset
+
+
+async def positions_of(settings: ConsumerSettings, store: Store, known: KnownTopics) -> Positions:
+    """Return the positions of the log of a consumer. Raises TopicNotFoundError."""
+    if settings.is_of_oplog:
+        return OplogPositions(store)
+    return MessagePositions(store, await known.look_up(settings.log))

@@ -1,0 +1,270 @@
+"""Named consumers: their streams, their acknowledgements, and the ends of old terms."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import NamedTuple
+
+from msgspec.structs import asdict
+
+from oplogd.clock import Clock
+from oplogd.errors import ConsumerError, PositionError, StoreUnavailableError
+from oplogd.ingest.appends import Appends
+from oplogd.model.consumer import (
+    Acknowledgement,
+    ConsumerSettings,
+    ShardKey,
+    require_term,
+)
+from oplogd.store import Store
+from oplogd.store.consumers import ConsumerRow, no_consumer
+from oplogd.stream.consumer import StreamConsumer
+from oplogd.stream.feeds import Feeds
+from oplogd.stream.hub import Hub
+from oplogd.stream.passes import Pass
+from oplogd.topics.consumers.acknowledger import Acknowledger
+from oplogd.topics.consumers.lags import Lags, filter_of
+from oplogd.topics.consumers.positions import position_of, positions_of
+from oplogd.topics.consumers.rules import ConsumerShown, SeekBody, ShardShown, listed, shown_shard
+from oplogd.topics.known import KnownTopics
+
+# Terms whose settings are kept. A term is of one consumer for ever.
+_MOST_KNOWN = 10_000
+
+# Time between two looks for terms that have ended at other agents.
+LOOK_SECONDS = 1.0
+
+# The id of ``reset`` in the stream of a topic. It names no message.
+_RESET = "0"
+
+logger = logging.getLogger("oplogd.consumers")
+
+
+class _Term(NamedTuple):
+    key: ShardKey
+    term: int
+
+
+class NamedConsumers:
+    """The named consumers of an agent. Methods raise the errors of the store.
+
+    The agent runs ``watch``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        hub: Hub,
+        known: KnownTopics,
+        feeds: Feeds,
+        appends: Appends,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._rows = store.consumers
+        self._hub = hub
+        self._known = known
+        self._clock = clock
+        self._appends = appends
+        self._lags = Lags(store, hub.oplog_ring, feeds)
+        self._acknowledger = Acknowledger(
+            lambda given: appends.confirmed(store.consumers.acknowledge(given))
+        )
+        # The last used comes last.
+        self._terms: OrderedDict[_Term, ConsumerSettings] = OrderedDict()
+        # The newest stream of each shard at this agent.
+        self._streams: dict[ShardKey, StreamConsumer] = {}
+
+    async def create(
+        self, name: str, settings: ConsumerSettings, start: str
+    ) -> tuple[ConsumerRow, bool]:
+        """Create a consumer. Return it, and whether it is new.
+
+        Raises ConsumerError, ConsumerExistsError, TooManyConsumersError and TopicNotFoundError.
+        """
+        positions = await positions_of(settings, self._store, self._known)
+        position = await position_of(start, positions, "start")
+        return await self._appends.confirmed(self._rows.create(name, settings, position))
+
+    async def find(self, name: str) -> ConsumerRow:
+        """Return a consumer. Raises ConsumerNotFoundError."""
+        return await self._rows.find(name)
+
+    async def select(self, after: str, limit: int) -> list[ConsumerRow]:
+        """Return consumers past a name, sorted by name."""
+        return await self._rows.select(after, limit)
+
+    async def delete(self, name: str) -> None:
+        """Delete a consumer. Its streams end. Raises ConsumerNotFoundError."""
+        await self._appends.confirmed(self._rows.delete(name))
+        self._end([key for key in self._streams if key.name == name])
+
+    async def seek(self, row: ConsumerRow, asked: SeekBody) -> ConsumerRow:
+        """Move a consumer, or one shard of it. Its streams end.
+
+        Raises ConsumerError, ConsumerNotFoundError and TopicNotFoundError.
+        """
+        name, settings, _ = row.consumer
+        if asked.shard is not None:
+            require_shard(settings, asked.shard)
+        positions = await positions_of(settings, self._store, self._known)
+        position = await position_of(asked.position, positions, "position")
+        shards = range(settings.shards) if asked.shard is None else [asked.shard]
+        moved = await self._appends.confirmed(self._rows.seek(name, shards, position))
+        self._end([ShardKey(name, number) for number in shards])
+        return moved
+
+    async def show(self, row: ConsumerRow) -> ConsumerShown:
+        """Return a consumer with the lags of its shards."""
+        settings = row.consumer.settings
+        positions = await positions_of(settings, self._store, self._known)
+        shards: list[ShardShown] = []
+        for number, shard in enumerate(row.shards):
+            lag = await self._lags.of(settings, positions, number, shard)
+            shards.append(
+                shown_shard(number, shard, lag.entries, lag.seconds, estimated=lag.estimated)
+            )
+        return ConsumerShown(**asdict(listed(row.consumer)), shards=shards)
+
+    async def connect(
+        self, row: ConsumerRow, shard: int, term: int | None, *, address: str, pass_: Pass
+    ) -> StreamConsumer:
+        """Take a shard, and return the consumer of its stream. The stream of the last reader ends.
+
+        ``term``: see ``taken``. Raises ConsumerNotFoundError, StaleTermError, and the errors of
+        ``Hub.connect``: then the last reader goes on.
+        """
+        name, settings, _ = row.consumer
+        key, before = ShardKey(name, shard), row.shards[shard]
+        positions = await positions_of(settings, self._store, self._known)
+
+        async def connected(position: str) -> StreamConsumer:
+            return await self._hub.connect(
+                positions.parse(position),
+                filter_of(settings, shard),
+                checkpoints=True,
+                address=address,
+                name=name,
+                topic=positions.topic,
+                pass_=pass_,
+            )
+
+        position = before.position if term is None else before.start
+        stream = await connected(position)
+        try:
+            consumer, taken = await self._appends.confirmed(self._rows.take(key, address, term))
+            if consumer.settings != settings:  # deleted and created again
+                raise no_consumer(name)
+            if taken.start != position:  # acknowledged meanwhile
+                self._hub.disconnect(stream)
+                stream = await connected(taken.start)
+        except BaseException:
+            self._hub.disconnect(stream)
+            raise
+        stream.term = taken.term
+        self._remember(_Term(key, taken.term), settings)
+        newest = self._streams.get(key)
+        if newest is not None and newest.term > taken.term:  # taken by another one meanwhile
+            stream.end()
+        else:
+            self._end([key])
+            self._streams[key] = stream
+        return stream
+
+    async def settings_of(self, key: ShardKey, term: int) -> ConsumerSettings:
+        """Return the settings of the consumer of a term.
+
+        Raises ConsumerNotFoundError and StaleTermError.
+        """
+        known = self._terms.get(_Term(key, term))
+        if known is not None:
+            self._terms.move_to_end(_Term(key, term))
+            return known
+        row = await self._rows.find(key.name)
+        settings = row.consumer.settings
+        require_shard(settings, key.shard)
+        require_term(row.shards[key.shard], key, term)
+        self._remember(_Term(key, term), settings)
+        return settings
+
+    async def acknowledge(self, key: ShardKey, term: int, id_: str) -> None:
+        """Note that a reader has handled everything up to an id. It is durable at the return.
+
+        Raises ConsumerError for an id that the log never had, ConsumerNotFoundError, StaleTermError
+        and TopicNotFoundError.
+        """
+        settings = await self.settings_of(key, term)
+        if not settings.is_of_oplog and id_ == _RESET:
+            return
+        given = Acknowledgement(key, term, id_)
+        if not self._has_sent(key, term, id_):
+            await self._require_id(settings, id_)
+        outcome = await self._acknowledger.acknowledge(given)
+        if outcome.error is not None:
+            raise outcome.error
+        if outcome.is_older and outcome.shard is not None:
+            position = outcome.shard.position
+            if position != id_ and await self._is_foreign(settings, position, id_):
+                await self._acknowledger.acknowledge(given._replace(instead_of=position))
+
+    async def watch(self) -> None:
+        """End the streams whose terms have ended, at other agents too, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            try:
+                await self.look()
+            except StoreUnavailableError as error:
+                logger.debug("the terms of named consumers are not known: %s", error)
+
+    async def look(self) -> None:
+        """End the streams whose terms have ended. Forget those that have gone."""
+        streams = self._streams
+        for key, stream in list(streams.items()):
+            if stream not in self._hub.consumers:
+                del streams[key]
+        if not streams:
+            return
+        looked_at = dict(streams)
+        terms = await self._rows.terms(list(looked_at))
+        for key, stream in looked_at.items():
+            if terms.get(key, stream.term + 1) > stream.term:
+                stream.end()
+
+    def _end(self, keys: Collection[ShardKey]) -> None:
+        for key in keys:
+            stream = self._streams.pop(key, None)
+            if stream is not None:
+                stream.end()
+
+    def _remember(self, term: _Term, settings: ConsumerSettings) -> None:
+        self._terms[term] = settings
+        self._terms.move_to_end(term)
+        if len(self._terms) > _MOST_KNOWN:
+            self._terms.popitem(last=False)
+
+    def _has_sent(self, key: ShardKey, term: int, id_: str) -> bool:
+        """Return whether the stream here is past an id, so that the log has it."""
+        stream = self._streams.get(key)
+        if stream is None or stream.term != term:
+            return False
+        position = stream.phase.position
+        return len(position) == len(id_) and id_ <= position
+
+    async def _require_id(self, settings: ConsumerSettings, id_: str) -> None:
+        positions = await positions_of(settings, self._store, self._known)
+        try:
+            is_known = await positions.is_of_log(id_)
+        except PositionError as error:
+            raise ConsumerError("id", str(error)) from None
+        if not is_known:
+            raise ConsumerError("id", f"is no id of {settings.log}")
+
+    async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
+        positions = await positions_of(settings, self._store, self._known)
+        return await positions.is_foreign(position) and await positions.is_of_log(id_)
+
+
+def require_shard(settings: ConsumerSettings, number: int) -> None:
+    """Raise ConsumerError unless the consumer has a shard of this number."""
+    if number >= settings.shards:
+        raise ConsumerError("shard", f"must be 0 to {settings.shards - 1}")
