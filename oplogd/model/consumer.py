@@ -132,8 +132,8 @@ def require_term(shard: ShardPosition, key: ShardKey, term: int) -> None:
     """Raise StaleTermError unless this is the term of the shard."""
     if shard.term != term:
         raise StaleTermError(
-            f"term {term} of shard {key.shard} of the consumer {key.name} is over;"
-            f" the present one is {shard.term}"
+            f"shard {key.shard} of the consumer {key.name} has term {shard.term}, not {term}:"
+            " another reader has taken it, or it was moved"
         )
 
 

@@ -31,7 +31,7 @@ from oplogd.web.oplog.stream import Streams, add_stream
 from oplogd.web.v1.consumers import add_consumers
 from oplogd.web.v1.leases import add_leases
 from oplogd.web.v1.messages import add_poll, add_publish
-from oplogd.web.v1.plain import PlainMessages, PlainTransactions, find_of_topic
+from oplogd.web.v1.plain import PlainMessages, PlainPositions, PlainTransactions, find_of_topic
 from oplogd.web.v1.pointers import add_pointers
 from oplogd.web.v1.requests import Api
 from oplogd.web.v1.stream import TopicStreams, add_topic_stream
@@ -120,6 +120,7 @@ def create_web(agent: Agent) -> Web:
     whole = PlainTransactions(
         agent.transactions, agent.ignored, bodies, writers, agent.appends, is_stopping
     )
+    positions = PlainPositions(agent.consumers, bodies, readers)
     posts, gets = {TXNS.encode(): whole.begin}, {}
     for path in OPLOG_PATHS:
         posts[path.encode()], gets[path.encode()] = ingest.begin, streams.begin
@@ -128,7 +129,8 @@ def create_web(agent: Agent) -> Web:
 
     def find(method: bytes, path: bytes) -> Begin | None:
         if method == b"POST":
-            return posts.get(path) or find_of_topic(path, post_actions)
+            found = posts.get(path) or find_of_topic(path, post_actions)
+            return found or positions.find(path)
         if method == b"GET":
             return gets.get(path) or find_of_topic(path, get_actions)
         return None

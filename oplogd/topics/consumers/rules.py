@@ -60,7 +60,7 @@ class SeekBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a seek."""
 
     position: _Start
-    shard: Annotated[int | None, about("Only this shard.", 3, ge=0, lt=MAX_SHARDS)] = None
+    shard: Annotated[int, about("Only this shard.", 3, ge=0, lt=MAX_SHARDS)] | None = None
 
 
 class AcknowledgementBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -171,14 +171,19 @@ class NamedConsumers:
             self._streams[key] = stream
         return stream
 
+    def known_settings(self, key: ShardKey, term: int) -> ConsumerSettings | None:
+        """Return the settings of the consumer of a term, None if they are not known here."""
+        known = self._terms.get(_Term(key, term))
+        if known is not None:
+            self._terms.move_to_end(_Term(key, term))
+        return known
+
     async def settings_of(self, key: ShardKey, term: int) -> ConsumerSettings:
         """Return the settings of the consumer of a term.
 
         Raises ConsumerNotFoundError and StaleTermError.
         """
-        known = self._terms.get(_Term(key, term))
-        if known is not None:
-            self._terms.move_to_end(_Term(key, term))
+        if (known := self.known_settings(key, term)) is not None:
             return known
         row = await self._rows.find(key.name)
         settings = row.consumer.settings

@@ -1,4 +1,4 @@
-"""The short way of publish, poll and whole transactions, for JSON, and of a topic's paths."""
+"""The short way of publish, poll, whole transactions and acknowledgements, for JSON."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,10 +10,13 @@ from oplogd.decode.pieces import at_once
 from oplogd.errors import OplogError
 from oplogd.ingest.appends import Appends
 from oplogd.ingest.ignored import IgnoredMembers
+from oplogd.model.consumer import ShardKey
 from oplogd.model.message import Message
 from oplogd.model.names import SYSTEM, TopicName, is_name
 from oplogd.topics.codec.codec import PollRequest, reading_publish
 from oplogd.topics.codec.json_codec import JsonCodec
+from oplogd.topics.consumers.rules import parse_acknowledgement
+from oplogd.topics.consumers.service import NamedConsumers
 from oplogd.topics.poller import Poller
 from oplogd.topics.publish import PublishService
 from oplogd.topics.transactions.answers import encoding_commit
@@ -24,10 +27,13 @@ from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.plain import Begin as BeginPlain
 from oplogd.web.http.problem import Problem
+from oplogd.web.v1.consumers import covers
 from oplogd.web.v1.requests import HEADERS, begun_by, committing_whole, poll_headers, require_begin
 
 _PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/([a-z]+)")
 _TYPE = JSON.encode()
+_POSITION = re.compile(rb"/v1/consumers/([A-Za-z0-9._-]{1,100})/position")
+_ACKNOWLEDGED = Answer(204, header_lines(HEADERS, None))
 _PUBLISHED = Answer(200, header_lines(HEADERS, b""))
 
 _codec = JsonCodec()
@@ -111,6 +117,44 @@ class PlainMessages:
         answer = await self._poller.poll(name, asked)
         content = _codec.encode(answer.messages)
         return Answer(200, header_lines(poll_headers(answer), content, JSON), content)
+
+
+class PlainPositions:
+    """Takes acknowledgements of named consumers by the short way."""
+
+    def __init__(
+        self, consumers: NamedConsumers, bodies: BodyReader, readers: ReadAuthenticator
+    ) -> None:
+        self._consumers = consumers
+        self._bodies = bodies
+        self._readers = readers
+
+    def find(self, path: bytes) -> BeginPlain | None:
+        """Return the endpoint for a path, None if it is of no acknowledgement."""
+        parts = _POSITION.fullmatch(path)
+        return None if parts is None else partial(self.begin, parts[1].decode())
+
+    def begin(self, name: str, request: PlainRequest) -> Work | None:
+        """Begin to answer. Leaves the request to the app if its term is not known here."""
+        if (
+            request.headers.get(b"content-type") != _TYPE
+            or not self._bodies.takes_at_once(len(request.body), is_poll=True)
+            or (caller := self._readers.plain_caller(request)) is None
+        ):
+            return None
+        try:
+            asked = parse_acknowledgement(request.body)
+        except OplogError:
+            return None
+        key = ShardKey(name, asked.shard)
+        settings = self._consumers.known_settings(key, asked.term)
+        if settings is None or not covers(caller, settings):
+            return None
+        return answered_by(self._acknowledged(key, asked.term, asked.id))
+
+    async def _acknowledged(self, key: ShardKey, term: int, id_: str) -> Answer:
+        await self._consumers.acknowledge(key, term, id_)
+        return _ACKNOWLEDGED
 
 
 class PlainTransactions:
