@@ -57,7 +57,7 @@ _TERMS = """
 _ENDED = "SELECT ifnull(max(term), 0) FROM consumers_ended"
 _END = """
     INSERT INTO consumers_ended
-    SELECT max(term) FROM consumer_shards WHERE name = ? HAVING count(*)
+    SELECT max(term) + 1 FROM consumer_shards WHERE name = ? HAVING count(*)
 """
 _FORGET_ENDED = """
     DELETE FROM consumers_ended WHERE term < (SELECT max(term) FROM consumers_ended)
