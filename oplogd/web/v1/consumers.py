@@ -145,7 +145,7 @@ def add_consumers(
         needs_body=True,
         answer=rules.ConsumerShown,
     )
-    async def seek(
+    async def seek_consumer(
         caller: Caller = Depends(api.writer),
         row: ConsumerRow = Depends(managed),
         asked: rules.SeekBody = json_body(api.bodies, rules.parse_seek, _MAX_BYTES),
@@ -193,7 +193,7 @@ def add_consumers(
         headers={TERM: "The term of this reader. Acknowledge with it, and reconnect with `term`."},
         asks={"name": ConsumerName, "shard": ShardNumber, "term": TermQuery},
     )
-    async def follow(request: Request) -> Response:
+    async def follow_consumer(request: Request) -> Response:
         """Follow a shard of a named consumer.
 
         Requires `Accept: text/event-stream`. The stream continues at the acknowledged position, as
