@@ -179,17 +179,16 @@ class NamedConsumers:
         return known
 
     async def settings_of(self, key: ShardKey, term: int) -> ConsumerSettings:
-        """Return the settings of the consumer of a term.
+        """Return the settings of the consumer of a term. The store judges the term later.
 
-        Raises ConsumerNotFoundError and StaleTermError.
+        Raises ConsumerNotFoundError.
         """
         if (known := self.known_settings(key, term)) is not None:
             return known
         row = await self._rows.find(key.name)
         settings = row.consumer.settings
-        require_shard(settings, key.shard)
-        require_term(row.shards[key.shard], key, term)
-        self._remember(_Term(key, term), settings)
+        if key.shard < settings.shards and row.shards[key.shard].term == term:
+            self._remember(_Term(key, term), settings)
         return settings
 
     async def acknowledge(self, key: ShardKey, term: int, id_: str) -> None:
@@ -199,11 +198,12 @@ class NamedConsumers:
         and TopicNotFoundError.
         """
         settings = await self.settings_of(key, term)
+        require_shard(settings, key.shard)
         if not settings.is_of_oplog and id_ == _RESET:
             return
         given = Acknowledgement(key, term, id_)
         if not self._has_sent(key, term, id_):
-            await self._require_id(settings, id_)
+            await self._require_id(settings, given)
         outcome = await self._acknowledger.acknowledge(given)
         if outcome.error is not None:
             raise outcome.error
@@ -255,14 +255,18 @@ class NamedConsumers:
         position = stream.phase.position
         return len(position) == len(id_) and id_ <= position
 
-    async def _require_id(self, settings: ConsumerSettings, id_: str) -> None:
+    async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
+        """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
         positions = await positions_of(settings, self._store, self._known)
         try:
-            is_known = await positions.is_of_log(id_)
+            if await positions.is_of_log(given.id):
+                return
+            reason = f"is no id of {settings.log}"
         except PositionError as error:
-            raise ConsumerError("id", str(error)) from None
-        if not is_known:
-            raise ConsumerError("id", f"is no id of {settings.log}")
+            reason = str(error)
+        row = await self._rows.find(given.key.name)
+        require_term(row.shards[given.key.shard], given.key, given.term)
+        raise ConsumerError("id", reason)
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
         positions = await positions_of(settings, self._store, self._known)
