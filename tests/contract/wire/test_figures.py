@@ -1,5 +1,6 @@
 """Figures for operators: lag, refused consumers and datagrams, times, numbers of objects."""
 
+import json
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from oplogd.web.figures.metrics import METRICS
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
-from tests.kits.contract.wire import SSE, RawStream, Target, fresh_type, operation, wait_until
+from tests.kits.contract.wire import JSON, SSE, RawStream, Target, fresh_type, operation, wait_until
 
 Samples = dict[tuple[str, str], float]
 
@@ -44,8 +45,16 @@ def refusals(target: Target) -> dict[str, int]:
 
 @on_one_store
 def test_an_agent_exports_each_declared_metric_and_no_other(target: Target) -> None:
+    for path, body in {
+        "/v1/namespaces/ns/topics/figures": {},
+        "/v1/consumers/figures": {"log": "ns/figures"},
+    }.items():
+        target.request("PUT", path, json.dumps(body).encode(), JSON)
+    message = json.dumps({"messages": [{"payload": "a"}]}).encode()
+    target.request("POST", "/v1/namespaces/ns/topics/figures/publish", message, JSON)
     with target.follow(name="search"):
-        text = target.request("GET", "/metrics").body.decode()
+        assert wait_until(lambda: "oplog_position_left_seconds{" in exported_text(target))
+        text = exported_text(target)
     exported = {
         (family.name, family.type, family.documentation, *sorted({*sample.labels} - {"le"}))
         for family in text_string_to_metric_families(text)
@@ -56,6 +65,10 @@ def test_an_agent_exports_each_declared_metric_and_no_other(target: Target) -> N
         for each in METRICS
         if each.labels != ("worker",) and each.sample not in ONLY_OF_SEVERAL
     }
+
+
+def exported_text(target: Target) -> str:
+    return target.request("GET", "/metrics").body.decode()
 
 
 def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
