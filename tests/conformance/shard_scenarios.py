@@ -72,6 +72,17 @@ SCENARIOS = [
         )
         for other in ("2/8", "3/16", "03/8", "3/8 of 9")
     ),
+    *(
+        consumer(
+            f"an agent that confirms the shards {first} and {second} ends the consumer",
+            [confirmed(f"{first}\r\nOplog-Shard: {second}", block(A))],
+            flags={"shard": SHARD},
+            exit=1,
+            says=[f"{first}, {second}"],
+            positions=[None],
+        )
+        for first, second in ((SHARD, "2/8"), ("2/8", SHARD), (SHARD, SHARD))
+    ),
     consumer(
         "an agent that no longer confirms the shard ends the consumer at its position",
         [confirmed(SHARD, block(A)), stream(block(B))],
