@@ -44,7 +44,7 @@ class _Log(NamedTuple):
 
 
 class ConsumerFigures:
-    """Measures all named consumers, at most once per FRESH_SECONDS, and less often if it is long."""
+    """Measures all named consumers. The longer it takes, the less often."""
 
     def __init__(self, consumers: NamedConsumers, clock: Clock) -> None:
         self._consumers = consumers
