@@ -293,7 +293,7 @@ def test_a_page_has_the_headers_of_a_private_answer(target: Target) -> None:
         assert reply.header("Oplog-Position")
         assert target.request(method, f"/objects/{type_}/a").status == 200
     exposed = reply.header("Access-Control-Expose-Headers")
-    assert exposed == "Oplog-Next, Oplog-Position, Oplog-Shard, Oplog-Store"
+    assert exposed == "Oplog-Next, Oplog-Position, Oplog-Shard, Oplog-Store, Oplog-Term"
     for path in ("/objects", f"/objects/{type_}/a"):
         preflight = target.request("OPTIONS", path)
         assert preflight.status == 204
