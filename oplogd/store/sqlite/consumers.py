@@ -51,8 +51,8 @@ _SET = """
     WHERE name = ? AND shard = ?
 """
 _TERMS = """
-    SELECT name, shard, term FROM consumer_shards
-    WHERE (name, shard) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
+    SELECT name, shard, term FROM json_each(?)
+    CROSS JOIN consumer_shards ON name = value ->> 0 AND shard = value ->> 1
 """
 _ENDED = "SELECT ifnull(max(term), 0) FROM consumers_ended"
 _END = """

@@ -8,7 +8,12 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from oplogd.clock import Clock
-from oplogd.errors import ConsumerError, PositionError, StoreUnavailableError
+from oplogd.errors import (
+    ConsumerError,
+    PositionError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+)
 from oplogd.ingest.appends import Appends
 from oplogd.model.consumer import (
     Acknowledgement,
@@ -23,9 +28,9 @@ from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
 from oplogd.stream.passes import Pass
 from oplogd.topics.consumers.acknowledger import Acknowledger
-from oplogd.topics.consumers.lags import Lags, filter_of
-from oplogd.topics.consumers.positions import position_of, positions_of
-from oplogd.topics.consumers.rules import ConsumerShown, SeekBody, ShardShown, listed, shown_shard
+from oplogd.topics.consumers.lags import NO_LAG, Lags, Retention, ShardLag, filter_of
+from oplogd.topics.consumers.positions import Positions, position_of, positions_of
+from oplogd.topics.consumers.rules import ConsumerShown, SeekBody, listed, shown_shard
 from oplogd.topics.known import KnownTopics
 
 # Terms whose settings are kept. A term is of one consumer for ever.
@@ -66,7 +71,7 @@ class NamedConsumers:
         self._known = known
         self._clock = clock
         self._appends = appends
-        self._lags = Lags(store, hub.oplog_ring, feeds)
+        self.lags = Lags(store, hub.oplog_ring, feeds)
         self._acknowledger = Acknowledger(
             lambda given: appends.confirmed(store.consumers.acknowledge(given))
         )
@@ -82,7 +87,7 @@ class NamedConsumers:
 
         Raises ConsumerError, ConsumerExistsError, TooManyConsumersError and TopicNotFoundError.
         """
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         position = await position_of(start, positions, "start")
         return await self._appends.confirmed(self._rows.create(name, settings, position))
 
@@ -107,7 +112,7 @@ class NamedConsumers:
         name, settings, _ = row.consumer
         if asked.shard is not None:
             require_shard(settings, asked.shard)
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         position = await position_of(asked.position, positions, "position")
         shards = range(settings.shards) if asked.shard is None else [asked.shard]
         moved = await self._appends.confirmed(self._rows.seek(name, shards, position))
@@ -116,15 +121,29 @@ class NamedConsumers:
 
     async def show(self, row: ConsumerRow) -> ConsumerShown:
         """Return a consumer with the lags of its shards."""
-        settings = row.consumer.settings
-        positions = await positions_of(settings, self._store, self._known)
-        shards: list[ShardShown] = []
-        for number, shard in enumerate(row.shards):
-            lag = await self._lags.of(settings, positions, number, shard)
-            shards.append(
-                shown_shard(number, shard, lag.entries, lag.seconds, estimated=lag.estimated)
-            )
+        retention = await self.lags.retention()
+        lags = await self.measure(row, retention)
+        shards = [
+            shown_shard(number, shard, lag)
+            for number, (shard, lag) in enumerate(zip(row.shards, lags, strict=True))
+        ]
         return ConsumerShown(**asdict(listed(row.consumer)), shards=shards)
+
+    async def positions_of(self, settings: ConsumerSettings) -> Positions:
+        """Return the positions of the log of a consumer. Raises TopicNotFoundError."""
+        return await positions_of(settings, self._store, self._known)
+
+    async def measure(self, row: ConsumerRow, retention: Retention) -> list[ShardLag]:
+        """Return the lags of the shards of a consumer. A deleted topic has none."""
+        settings = row.consumer.settings
+        try:
+            positions = await self.positions_of(settings)
+        except TopicNotFoundError:
+            return [NO_LAG] * settings.shards
+        return [
+            await self.lags.of(settings, positions, number, shard, retention)
+            for number, shard in enumerate(row.shards)
+        ]
 
     async def connect(
         self, row: ConsumerRow, shard: int, term: int | None, *, address: str, pass_: Pass
@@ -136,7 +155,7 @@ class NamedConsumers:
         """
         name, settings, _ = row.consumer
         key, before = ShardKey(name, shard), row.shards[shard]
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
 
         async def connected(position: str) -> StreamConsumer:
             return await self._hub.connect(
@@ -179,17 +198,16 @@ class NamedConsumers:
         return known
 
     async def settings_of(self, key: ShardKey, term: int) -> ConsumerSettings:
-        """Return the settings of the consumer of a term.
+        """Return the settings of the consumer of a term. The store judges the term later.
 
-        Raises ConsumerNotFoundError and StaleTermError.
+        Raises ConsumerNotFoundError.
         """
         if (known := self.known_settings(key, term)) is not None:
             return known
         row = await self._rows.find(key.name)
         settings = row.consumer.settings
-        require_shard(settings, key.shard)
-        require_term(row.shards[key.shard], key, term)
-        self._remember(_Term(key, term), settings)
+        if key.shard < settings.shards and row.shards[key.shard].term == term:
+            self._remember(_Term(key, term), settings)
         return settings
 
     async def acknowledge(self, key: ShardKey, term: int, id_: str) -> None:
@@ -199,11 +217,12 @@ class NamedConsumers:
         and TopicNotFoundError.
         """
         settings = await self.settings_of(key, term)
+        require_shard(settings, key.shard)
         if not settings.is_of_oplog and id_ == _RESET:
             return
         given = Acknowledgement(key, term, id_)
         if not self._has_sent(key, term, id_):
-            await self._require_id(settings, id_)
+            await self._require_id(settings, given)
         outcome = await self._acknowledger.acknowledge(given)
         if outcome.error is not None:
             raise outcome.error
@@ -255,17 +274,21 @@ class NamedConsumers:
         position = stream.phase.position
         return len(position) == len(id_) and id_ <= position
 
-    async def _require_id(self, settings: ConsumerSettings, id_: str) -> None:
-        positions = await positions_of(settings, self._store, self._known)
+    async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
+        """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
+        positions = await self.positions_of(settings)
         try:
-            is_known = await positions.is_of_log(id_)
+            if await positions.is_of_log(given.id):
+                return
+            reason = f"is no id of {settings.log}"
         except PositionError as error:
-            raise ConsumerError("id", str(error)) from None
-        if not is_known:
-            raise ConsumerError("id", f"is no id of {settings.log}")
+            reason = str(error)
+        row = await self._rows.find(given.key.name)
+        require_term(row.shards[given.key.shard], given.key, given.term)
+        raise ConsumerError("id", reason)
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         return await positions.is_foreign(position) and await positions.is_of_log(id_)
 
 

@@ -38,7 +38,8 @@ _PROBLEMS = {
     406: "The Accept header does not name text/event-stream.",
     408: "The headers or the body were too slow.",
     409: "The request does not fit the present state. The message gives the reason.",
-    412: "The term of Oplog-Lease is over, or the lease has no holder. Nothing was stored.",
+    412: "The term of Oplog-Lease is over, or the lease has no holder, or another reader has taken"
+    " the shard of a named consumer. Nothing was stored.",
     413: "The body or a part of it is too large, or has more parts than the agent can hold.",
     415: "The body has another type or encoding.",
     429: "Too many wrong passwords came from this address or from others, or too many consumers"
@@ -47,7 +48,8 @@ _PROBLEMS = {
     503: "The queue or the memory for bodies is full, the store is unreachable, or the agent is"
     " stopping. Try again after Retry-After seconds. Requests that are 'not confirmed' may have"
     " been carried out.",
-    507: "The store has no number for another topic, or no room for another key. Delete some.",
+    507: "The store has no number for another topic, or no room for another key or named consumer."
+    " Delete some.",
 }
 _SCHEMES = {
     "ingest-password": {

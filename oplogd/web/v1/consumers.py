@@ -66,7 +66,8 @@ def add_consumers(
     ) -> ConsumerRow:
         """Return a consumer that the client may move and delete. Raises Problem."""
         row = await consumers.find(name)
-        caller.require_manage(row.consumer.settings.log)
+        if row.consumer.settings.log not in caller.right.manage:
+            raise missing("manage the log of this consumer")
         return row
 
     @app.put(CONSUMER)
@@ -145,7 +146,7 @@ def add_consumers(
         needs_body=True,
         answer=rules.ConsumerShown,
     )
-    async def seek(
+    async def seek_consumer(
         caller: Caller = Depends(api.writer),
         row: ConsumerRow = Depends(managed),
         asked: rules.SeekBody = json_body(api.bodies, rules.parse_seek, _MAX_BYTES),
@@ -193,7 +194,7 @@ def add_consumers(
         headers={TERM: "The term of this reader. Acknowledge with it, and reconnect with `term`."},
         asks={"name": ConsumerName, "shard": ShardNumber, "term": TermQuery},
     )
-    async def follow(request: Request) -> Response:
+    async def follow_consumer(request: Request) -> Response:
         """Follow a shard of a named consumer.
 
         Requires `Accept: text/event-stream`. The stream continues at the acknowledged position, as
@@ -231,8 +232,12 @@ def covers(caller: Caller, settings: ConsumerSettings) -> bool:
 
 
 def require_all(caller: Caller, settings: ConsumerSettings) -> None:
-    """Raise Problem 403 unless a client may read everything that a consumer gets."""
-    caller.require_read(settings.log)
+    """Raise Problem 403 unless a client may read everything that a consumer gets.
+
+    The name of a log is not told to clients that may not read it.
+    """
+    if settings.log not in caller.right.read:
+        raise missing("read the log of this consumer")
     if not covers(caller, settings):
         raise missing("read all types and parents of this consumer")
 

@@ -66,6 +66,10 @@ def topic(action: str, full: int, narrow: int, own: int | None = None, **others:
     return Row(full, narrow, own, path=path, **others)
 
 
+def consumer(action: str, status: int, **others: Any) -> Row:
+    return Row(status, 403, status, path=f"/v1/consumers/{{of}}{action}", **others)
+
+
 def public(status: int = 200, **others: Any) -> Row:
     return Row(status, status, guarded=False, **others)
 
@@ -123,6 +127,13 @@ ROWS: dict[str, Row] = {
     "DELETE /v1/leases/{lease}": Row(
         200, 403, 200, body={"holder": "h", "term": 1}, path="/v1/leases/{of}"
     ),
+    "PUT /v1/consumers/{name}": consumer("", 200, body={"log": "{of}/t"}),
+    "GET /v1/consumers/{name}": consumer("", 200),
+    "GET /v1/consumers": Row(200, 200),
+    "GET /v1/consumers/{name}/stream": consumer("/stream", 200, headers=STREAM),
+    "POST /v1/consumers/{name}/position": consumer("/position", 412, body={"term": 9, "id": "1"}),
+    "POST /v1/consumers/{name}/seek": consumer("/seek", 200, body={"position": "now"}),
+    "DELETE /v1/consumers/{name}": consumer("", 204),
     f"DELETE {TOPIC}": topic("", 200, 403, 200),
     "POST /token": Row(200, 200),
     "POST /session": public(401, body={"password": "wrong"}),
@@ -184,6 +195,7 @@ def furnish(target: Target, of: str) -> str:
     for pointer in (5, 6, 7):
         make("POST", f"{path}/publish", {"transactionWritePointer": pointer, **MESSAGES})
     make("POST", f"/v1/leases/{of}", LEASE)
+    make("PUT", f"/v1/consumers/{of}", {"log": f"{of}/t"}, 201)
     once = {"key": of, "number": 1}
     records = [{"topic": f"{of}/t", "payload": "a"}]
     make("POST", "/v1/txns", {"topic": f"{of}/t", "once": once, "records": records})
