@@ -80,7 +80,8 @@ async def test_a_time_is_an_id_of_a_replication(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "-1", "1.0", "1" * 14, "F" * 24, "!" * 24, "0" * 40, "\uff11\uff12", " 1", "1\n"]
+    "text",
+    ["", "x", "-1", "1.0", "1" * 14, "F" * 24, "!" * 24, "0" * 40, "\uff11\uff12", " 1", "1\n"],
 )
 async def test_rubbish_is_no_position(oplog: OplogPositions, text: str) -> None:
     with pytest.raises(PositionError):
