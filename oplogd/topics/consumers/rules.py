@@ -175,6 +175,9 @@ def settings_of(given: ConsumerBody, max_filter_values: int) -> ConsumerSettings
             raise ConsumerError("isolation", "is only for topics")
         # A list of one value is this value, whatever its commas.
         types, parents = given.types or [], given.parents or []
+        for name, values in (("types", types), ("parents", parents)):
+            if "" in values:  # alone, it would pass everything
+                raise FilterError(name, "a value is empty")
         if any("," in each for each in types):
             raise FilterError("types", "a type has no comma")
         found = parse_filter(types, [*parents, ""] if parents else [], max_filter_values)
