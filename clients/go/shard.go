@@ -26,7 +26,7 @@ func isShard(given string) bool {
 
 // checkShard returns an error if an answer does not confirm the shard of its request. An older agent ignores the parameter.
 func checkShard(response *http.Response, shard string) error {
-	switch confirmed := response.Header.Get("Oplog-Shard"); {
+	switch confirmed := strings.Join(response.Header.Values("Oplog-Shard"), ", "); {
 	case shard == "", confirmed == shard:
 		return nil
 	case confirmed == "":

@@ -5,6 +5,7 @@ import pytest
 from tests.conformance import (
     answer_scenarios,
     redirect_scenarios,
+    shard_scenarios,
     state_scenarios,
     stream_scenarios,
 )
@@ -16,6 +17,7 @@ SCENARIOS = [
     *stream_scenarios.SCENARIOS,
     *answer_scenarios.SCENARIOS,
     *redirect_scenarios.SCENARIOS,
+    *shard_scenarios.SCENARIOS,
     *state_scenarios.SCENARIOS,
 ]
 

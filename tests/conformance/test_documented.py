@@ -5,6 +5,7 @@ from tests.conformance import (
     producer_input_scenarios,
     producer_scenarios,
     redirect_scenarios,
+    shard_scenarios,
     state_scenarios,
     stream_scenarios,
 )
@@ -16,6 +17,7 @@ CONSUMER_SCENARIOS = [
     *stream_scenarios.SCENARIOS,
     *answer_scenarios.SCENARIOS,
     *redirect_scenarios.SCENARIOS,
+    *shard_scenarios.SCENARIOS,
     *state_scenarios.SCENARIOS,
 ]
 PRODUCER_SCENARIOS = [*producer_scenarios.SCENARIOS, *producer_input_scenarios.SCENARIOS]

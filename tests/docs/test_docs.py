@@ -51,6 +51,7 @@ STATUS_OF = {
     "TopicExistsError": 409,
     "TopicNotFoundError": 404,
     "TooLargeError": 413,
+    "TooManyShardsError": 409,
     "TransactionConflictError": 409,
     "TransactionNotFoundError": 404,
     "TransactionTooLargeError": 413,
@@ -147,8 +148,7 @@ def endpoints() -> str:
 
 
 async def described_api() -> dict[str, Any]:
-    settings = Settings()
-    parts = Parts(settings, server.make_store(settings), [])
+    parts = Parts(settings := Settings(), server.make_store(settings), [])
     return create_web(parts).app.openapi()
 
 

@@ -178,7 +178,11 @@ final class Answer
         $this->headers = [];
         foreach ($lines as $line) {
             [$name, $value] = explode(':', $line, 2) + [1 => ''];
-            $this->headers[strtolower($name)] = trim($value, " \t");
+            [$name, $value] = [strtolower($name), trim($value, " \t")];
+            if ($name === 'oplog-shard' && isset($this->headers[$name])) {
+                $value = "{$this->headers[$name]}, $value"; // two confirm nothing
+            }
+            $this->headers[$name] = $value;
         }
         $this->chunked = isset($this->headers['transfer-encoding']);
         $length = $this->headers['content-length'] ?? null;

@@ -33,6 +33,7 @@ from oplogd.store.mongo.log.corrections import CorrectionGuard
 from oplogd.store.mongo.log.log import LOST_STATES, Log, LogRow
 from oplogd.store.mongo.log.room import LogRoom
 from oplogd.store.mongo.log.tail import Tail
+from oplogd.store.mongo.reading.consumers import MongoConsumers
 from oplogd.store.mongo.reading.leases import MongoLeases
 from oplogd.store.mongo.reading.objects import MongoObjects
 from oplogd.store.mongo.reading.topic_log import guarded
@@ -101,6 +102,7 @@ class MongoStore:
         )
         self.pointers = MongoPointers(self.link, self.lease, self.topics, self._working)
         self.leases = MongoLeases(self.link, self._working, self.transactions.decider.end_terms)
+        self.consumers = MongoConsumers(self.link, self._working)
         self._checkpoint = CheckpointWaiter(
             self.link, self.log, self.lease, self.projection.changed
         )

@@ -51,13 +51,13 @@ _SET = """
     WHERE name = ? AND shard = ?
 """
 _TERMS = """
-    SELECT name, shard, term FROM consumer_shards
-    WHERE (name, shard) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))
+    SELECT name, shard, term FROM json_each(?)
+    CROSS JOIN consumer_shards ON name = value ->> 0 AND shard = value ->> 1
 """
 _ENDED = "SELECT ifnull(max(term), 0) FROM consumers_ended"
 _END = """
     INSERT INTO consumers_ended
-    SELECT max(term) FROM consumer_shards WHERE name = ? HAVING count(*)
+    SELECT max(term) + 1 FROM consumer_shards WHERE name = ? HAVING count(*)
 """
 _FORGET_ENDED = """
     DELETE FROM consumers_ended WHERE term < (SELECT max(term) FROM consumers_ended)

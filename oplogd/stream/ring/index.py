@@ -193,9 +193,9 @@ class Index:
         if total not in totals and len(totals) == MAX_TOTALS:
             unused = next((each for each, views in totals.items() if not views), None)
             if unused is None:
+                used = ", ".join(map(str, sorted(totals)))
                 raise TooManyShardsError(
-                    f"the log is read in {MAX_TOTALS} numbers of shards already: "
-                    + ", ".join(map(str, sorted(totals)))
+                    f"the log is read in {MAX_TOTALS} numbers of shards already: {used}"
                 )
             for posting in list(self.idle):
                 if posting.key.shard is not None and posting.key.shard.total == unused:

@@ -17,22 +17,38 @@ from oplogd.topics.consumers.positions import MessagePositions, OplogPositions, 
 class ShardLag(NamedTuple):
     """Entries of a shard behind its position, and the age of the oldest in seconds.
 
-    ``estimated``: the share of one shard in all entries behind the position.
+    ``estimated``: the share of one shard in all entries behind the position. ``left_seconds``: time
+    until the oldest leaves the log, at the present rate; None: nothing leaves soon.
     """
 
     entries: int
     seconds: float
     estimated: bool
+    left_seconds: float | None = None
 
 
 NO_LAG = ShardLag(0, 0.0, False)
 
+# The oplog loses old operations soon if so much of its room is used.
+_FULL = 0.9
+
+
+class Retention(NamedTuple):
+    """How long logs keep entries. ``is_full``: each operation makes the oldest one leave the oplog.
+
+    ``ttl``: time to live in seconds of topics without their own.
+    """
+
+    is_full: bool
+    ttl: int
+
 
 class _Ends(NamedTuple):
-    """The last entry at or before a position, and the newest one of the log."""
+    """The last entry at or before a position, the newest one of the log, and the oldest one."""
 
     at: Mark
     head: Mark
+    oldest: Mark | None
     now_ms: int
 
 
@@ -44,8 +60,19 @@ class Lags:
         self._ring = ring
         self._feeds = feeds
 
+    async def retention(self) -> Retention:
+        """Ask the store how long logs keep entries."""
+        stats = await self._store.stats()
+        is_full = stats.bytes >= _FULL * stats.max_bytes > 0
+        return Retention(is_full, await self._store.topics.default_ttl())
+
     async def of(
-        self, settings: ConsumerSettings, positions: Positions, number: int, shard: ShardPosition
+        self,
+        settings: ConsumerSettings,
+        positions: Positions,
+        number: int,
+        shard: ShardPosition,
+        retention: Retention,
     ) -> ShardLag:
         """Return the lag of one shard."""
         if isinstance(positions, MessagePositions):
@@ -62,25 +89,33 @@ class Lags:
             entries = math.ceil((ends.head.offset - ends.at.offset) / settings.shards)
             found = entries, ends.at.ms, True
         entries, ms, estimated = found
-        seconds = max(0, ends.now_ms - ms) / 1000 if entries and ms else 0.0
-        return ShardLag(entries, seconds, estimated)
+        if not entries:
+            return NO_LAG
+        seconds = max(0, ends.now_ms - ms) / 1000 if ms else 0.0
+        if positions.topic is None:
+            left = _left_in_oplog(ends) if retention.is_full else None
+        else:
+            ttl = retention.ttl if positions.topic.ttl is None else positions.topic.ttl
+            left = max(0.0, ttl - seconds)
+        return ShardLag(entries, seconds, estimated, left)
 
     async def _ends_of_oplog(self, positions: OplogPositions, position: str) -> _Ends:
         at = positions.parse(position)
         offset = at.offset if isinstance(at, EventId) else 0
         bounds = await self._store.locate(offset)
         if isinstance(at, EventId) and offset <= bounds.head.offset:
-            return _Ends(Mark(offset, at.ms), bounds.head, bounds.now_ms)
+            return _Ends(Mark(offset, at.ms), bounds.head, bounds.oldest, bounds.now_ms)
         mark = Mark(0, 0)
         if not isinstance(at, EventId) and at.ms:
             mark = await self._store.seek(at.ms - 1)
         oldest = bounds.oldest.offset - 1 if bounds.oldest else bounds.head.offset
-        return _Ends(mark._replace(offset=max(mark.offset, oldest)), bounds.head, bounds.now_ms)
+        mark = mark._replace(offset=max(mark.offset, oldest))
+        return _Ends(mark, bounds.head, bounds.oldest, bounds.now_ms)
 
     async def _ends_of_topic(self, positions: MessagePositions, position: str) -> _Ends:
         at = positions.parse(position)
         bounds = await positions.log.locate(*sought(at))
-        return _Ends(bounds.at, bounds.head, bounds.now_ms)
+        return _Ends(bounds.at, bounds.head, None, bounds.now_ms)
 
     def _ring_of(self, topic: Topic) -> Ring | None:
         feed = self._feeds.get(topic.log)
@@ -92,6 +127,15 @@ def filter_of(settings: ConsumerSettings, number: int) -> Filter:
     if settings.is_of_oplog:
         return Filter(settings.types, settings.parents, shard=settings.shard(number))
     return Filter(committed=settings.is_committed, shard=settings.shard(number))
+
+
+def _left_in_oplog(ends: _Ends) -> float | None:
+    """Return the seconds until the next operation leaves the oplog, as fast as it was filled."""
+    oldest, head = ends.oldest, ends.head
+    if oldest is None or head.offset <= oldest.offset:
+        return None
+    passed = (head.ms - oldest.ms) / 1000
+    return max(0, ends.at.offset + 1 - oldest.offset) * passed / (head.offset - oldest.offset)
 
 
 def _in_memory(ring: Ring, filter_: Filter, ends: _Ends) -> tuple[int, int, bool] | None:

@@ -15,8 +15,11 @@ from oplogd.stream.phases.start import (
     sought,
     topic_start,
 )
-from oplogd.topics.consumers.rules import COPY, NOW
 from oplogd.topics.known import KnownTopics
+
+# Positions that a client may name.
+NOW = "now"
+COPY = "copy"
 
 _EVERYTHING = "0"
 _MESSAGE_DIGITS = 40

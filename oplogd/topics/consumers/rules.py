@@ -17,10 +17,8 @@ from oplogd.model.operation import format_ms
 from oplogd.model.shard import MAX_SHARDS
 from oplogd.model.transaction import DEFAULT_ISOLATION
 from oplogd.stream.ring.filters import parse_filter
-
-# Positions that a client may name.
-NOW = "now"
-COPY = "copy"
+from oplogd.topics.consumers.lags import ShardLag
+from oplogd.topics.consumers.positions import COPY, NOW
 
 _MAX_ID = 40
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -96,6 +94,10 @@ class ShardShown(msgspec.Struct):
     lag_seconds: Annotated[float, about("Age of the oldest of them.", 1.5)]
     estimated: Annotated[
         bool, about("The lag is the share of one shard in all entries behind the position.", False)
+    ]
+    left_seconds: Annotated[
+        float | None,
+        about("Time until the oldest of them leaves the log. null: none leaves soon.", 604_800.0),
     ]
 
 
@@ -206,11 +208,18 @@ def listed(consumer: NamedConsumer) -> ConsumerListed:
     )
 
 
-def shown_shard(
-    number: int, shard: ShardPosition, lag: int, seconds: float, *, estimated: bool
-) -> ShardShown:
+def shown_shard(number: int, shard: ShardPosition, lag: ShardLag) -> ShardShown:
     """Return a shard for an answer."""
     at = format_ms(shard.acknowledged_ms) if shard.acknowledged_ms else None
+    left = None if lag.left_seconds is None else round(lag.left_seconds, 1)
     return ShardShown(
-        number, shard.position, shard.term, shard.reader, at, lag, round(seconds, 3), estimated
+        number,
+        shard.position,
+        shard.term,
+        shard.reader,
+        at,
+        lag.entries,
+        round(lag.seconds, 3),
+        lag.estimated,
+        left,
     )

@@ -9,7 +9,12 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from oplogd.clock import Clock
-from oplogd.errors import ConsumerError, PositionError, StoreUnavailableError
+from oplogd.errors import (
+    ConsumerError,
+    PositionError,
+    StoreUnavailableError,
+    TopicNotFoundError,
+)
 from oplogd.ingest.appends import Appends
 from oplogd.model.consumer import (
     Acknowledgement,
@@ -24,9 +29,9 @@ from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
 from oplogd.stream.passes import Pass
 from oplogd.topics.consumers.acknowledger import Acknowledger
-from oplogd.topics.consumers.lags import Lags, filter_of
-from oplogd.topics.consumers.positions import position_of, positions_of
-from oplogd.topics.consumers.rules import ConsumerShown, SeekBody, ShardShown, listed, shown_shard
+from oplogd.topics.consumers.lags import NO_LAG, Lags, Retention, ShardLag, filter_of
+from oplogd.topics.consumers.positions import Positions, position_of, positions_of
+from oplogd.topics.consumers.rules import ConsumerShown, SeekBody, listed, shown_shard
 from oplogd.topics.known import KnownTopics
 
 # Terms whose settings are kept. A term is of one consumer for ever.
@@ -70,7 +75,7 @@ class NamedConsumers:
         self._known = known
         self._clock = clock
         self._appends = appends
-        self._lags = Lags(store, hub.oplog_ring, feeds)
+        self.lags = Lags(store, hub.oplog_ring, feeds)
         self._acknowledger = Acknowledger(
             lambda given: appends.confirmed(store.consumers.acknowledge(given))
         )
@@ -86,7 +91,7 @@ class NamedConsumers:
 
         Raises ConsumerError, ConsumerExistsError, TooManyConsumersError and TopicNotFoundError.
         """
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         position = await position_of(start, positions, "start")
         return await self._appends.confirmed(self._rows.create(name, settings, position))
 
@@ -111,7 +116,7 @@ class NamedConsumers:
         name, settings, _ = row.consumer
         if asked.shard is not None:
             require_shard(settings, asked.shard)
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         position = await position_of(asked.position, positions, "position")
         shards = range(settings.shards) if asked.shard is None else [asked.shard]
         moved = await self._appends.confirmed(self._rows.seek(name, shards, position))
@@ -120,15 +125,29 @@ class NamedConsumers:
 
     async def show(self, row: ConsumerRow) -> ConsumerShown:
         """Return a consumer with the lags of its shards."""
-        settings = row.consumer.settings
-        positions = await positions_of(settings, self._store, self._known)
-        shards: list[ShardShown] = []
-        for number, shard in enumerate(row.shards):
-            lag = await self._lags.of(settings, positions, number, shard)
-            shards.append(
-                shown_shard(number, shard, lag.entries, lag.seconds, estimated=lag.estimated)
-            )
+        retention = await self.lags.retention()
+        lags = await self.measure(row, retention)
+        shards = [
+            shown_shard(number, shard, lag)
+            for number, (shard, lag) in enumerate(zip(row.shards, lags, strict=True))
+        ]
         return ConsumerShown(**asdict(listed(row.consumer)), shards=shards)
+
+    async def positions_of(self, settings: ConsumerSettings) -> Positions:
+        """Return the positions of the log of a consumer. Raises TopicNotFoundError."""
+        return await positions_of(settings, self._store, self._known)
+
+    async def measure(self, row: ConsumerRow, retention: Retention) -> list[ShardLag]:
+        """Return the lags of the shards of a consumer. A deleted topic has none."""
+        settings = row.consumer.settings
+        try:
+            positions = await self.positions_of(settings)
+        except TopicNotFoundError:
+            return [NO_LAG] * settings.shards
+        return [
+            await self.lags.of(settings, positions, number, shard, retention)
+            for number, shard in enumerate(row.shards)
+        ]
 
     async def connect(
         self, row: ConsumerRow, shard: int, term: int | None, *, address: str, pass_: Pass
@@ -140,7 +159,7 @@ class NamedConsumers:
         """
         name, settings, _ = row.consumer
         key, before = ShardKey(name, shard), row.shards[shard]
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
 
         async def connected(position: str) -> StreamConsumer:
             return await self._hub.connect(
@@ -266,7 +285,7 @@ class NamedConsumers:
 
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         try:
             if await positions.is_of_log(given.id):
                 return
@@ -284,7 +303,7 @@ class NamedConsumers:
         require_term(shards[key.shard], key, term)
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
-        positions = await positions_of(settings, self._store, self._known)
+        positions = await self.positions_of(settings)
         return await positions.is_foreign(position) and await positions.is_of_log(id_)
 
 

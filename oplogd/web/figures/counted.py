@@ -81,3 +81,15 @@ def worker_members(workers: Workers, number: int, tallies: Tallies, told: Told |
         "cpu_seconds": round(tallies.loop.cpu_seconds, 3),
         "longest_turn_seconds": round(tallies.loop.longest_turn_seconds, 4),
     }
+
+
+def by_worker(workers: list[dict[str, Any]]) -> dict[str, dict[str, int | float]]:
+    """Return the numbers of the workers by member, then by worker. Unknown ones are missing."""
+    found: dict[str, dict[str, int | float]] = {"up": {}}
+    for each in workers:
+        number = str(each["number"])
+        found["up"][number] = int(not each["silent"])
+        for name, value in each.items():
+            if value is not None:
+                found.setdefault(name, {})[number] = value
+    return found

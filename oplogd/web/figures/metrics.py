@@ -209,6 +209,24 @@ METRICS = (
         "consumer_names_left_out",
         "Names without metrics: only the 200 with the largest lag have them",
     ),
+    _gauge("positions.consumers", "Named consumers in the store"),
+    _seconds("positions.lag_seconds", "The largest oplog_position_lag_seconds"),
+    _seconds("positions.left_seconds", "The smallest oplog_position_left_seconds"),
+    _gauge(
+        "positions.left_out",
+        "Named consumers without metrics: only the 200 with the largest lag have them",
+    ),
+    _gauge(
+        "position.lag",
+        "Entries of a shard behind the acknowledged position of a named consumer",
+        ("consumer", "shard"),
+    ),
+    _seconds("position.lag_seconds", "Age of the oldest of them", ("consumer", "shard")),
+    _seconds(
+        "position.left_seconds",
+        "Time until the oldest of them leaves the log; missing while nothing leaves soon",
+        ("consumer", "shard"),
+    ),
     _counter(
         "topic.messages_published",
         "Messages stored in a topic; topics without a label of their own: _other",

@@ -20,12 +20,14 @@ from oplogd.stream.follower import Pace
 from oplogd.stream.lags import shown_names
 from oplogd.web.figures import combine
 from oplogd.web.figures.counted import (
+    by_worker,
     histogram_members,
     ingest_members,
     refusal_members,
     total,
     worker_members,
 )
+from oplogd.web.figures.positions import PositionFigures
 from oplogd.web.figures.question import DecidedFigures, Question
 from oplogd.web.figures.rounds import Rounds
 from oplogd.web.figures.topics import TopicFigures, by_topic
@@ -82,6 +84,7 @@ class StatusReport:
         self._store_stats = Question(store.stats)
         self._own = WorkerFigures(agent, private_files)
         self._topics = TopicFigures(store.topics)
+        self._positions = PositionFigures(agent.consumers, agent.clock)
         self._transactions = DecidedFigures(
             store.transactions, "transactions", "oldest_open_seconds", agent.clock
         )
@@ -125,12 +128,13 @@ class StatusReport:
                 "seconds": {name: each.lag.seconds for name, each in names.items()},
             },
             "consumer_names_left_out": left_out,
+            "position": self._positions.by_shard(),
             "topic": by_topic(
                 self._agent.topics.counters,
                 self._workers.pages,
                 combine.combined_streams([*told.values()]),
             ),
-            **({"worker": _by_worker(members["workers"])} if self._is_many else {}),
+            **({"worker": by_worker(members["workers"])} if self._is_many else {}),
             "credential_files_broken": len(self._credential_errors()),
             "store_up": is_store_up,
             "info": {(__version__, members["store"]["kind"]): 1},
@@ -157,6 +161,7 @@ class StatusReport:
             self._topics.members(),
             self._transactions.members(),
             self._pointers.members(),
+            self._positions.members(),
         )
         own = await self._own.tell(private=private)
         return self._combined(others | {self._agent.worker.number: own}, store, parts)
@@ -173,7 +178,7 @@ class StatusReport:
         ]
         all_ = total(every)
         gauges = combine.combined([each.gauges for each in told.values()])
-        topics, transactions, pointers = parts
+        topics, transactions, pointers, positions = parts
         troubles = combine.combined_troubles(told)
         if isinstance(stats, str):
             troubles = [stats, *(each for each in troubles if each != stats)]
@@ -217,6 +222,7 @@ class StatusReport:
                 "held": len({name for each in told.values() for name in each.leases}),
                 **all_.leases.members(),
             },
+            "positions": positions,
         }
         if self._is_many:
             members["workers"] = [
@@ -273,7 +279,7 @@ class StatusReport:
         return {"disk": disk | {"intake_stopped": stopped}}
 
 
-_WITH_NAMES = ("reason", "named_consumers", "named_consumer_lag", "topic")
+_WITH_NAMES = ("reason", "named_consumers", "named_consumer_lag", "position", "topic")
 _QUEUE = ("queue_size", "queue_max_size", "queue_bytes", "queue_max_bytes")
 
 
@@ -285,15 +291,3 @@ def without_names(members: _Members) -> _Members:
 
 async def _nothing() -> dict[int, Told]:
     return {}
-
-
-def _by_worker(workers: list[_Members]) -> dict[str, dict[str, int | float]]:
-    """Return the numbers of the workers by member, then by worker. Unknown ones are missing."""
-    found: dict[str, dict[str, int | float]] = {"up": {}}
-    for each in workers:
-        number = str(each["number"])
-        found["up"][number] = int(not each["silent"])
-        for name, value in each.items():
-            if value is not None:
-                found.setdefault(name, {})[number] = value
-    return found

@@ -198,7 +198,7 @@ class Streams:
 def add_stream(app: FastAPI, streams: Streams) -> None:
     @described(
         "operations",
-        *(*ERRORS, 406),
+        *(*ERRORS, 406, 409),
         answer={EVENT_STREAM: _EXAMPLE},
         headers={
             "Oplog-Store": "Identity of the store, made once and saved in it.",

@@ -93,7 +93,7 @@ def add_topic_stream(app: FastAPI, topic_streams: TopicStreams) -> None:
     @app.get(f"{TOPIC}/stream")
     @described(
         "topics",
-        *(*ERRORS, 404, 406),
+        *(*ERRORS, 404, 406, 409),
         answer={EVENT_STREAM: _EXAMPLE},
         headers={SHARD: SHARD_TEXT},
         asks={**OF_TOPIC, **OF_STREAM, **ISOLATION, **OF_SHARD},

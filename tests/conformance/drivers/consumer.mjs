@@ -19,8 +19,8 @@ export async function play({ args, folder, password, print, log, stopped = () =>
     ({ values: flags } = parseArgs({
       args,
       options: {
-        url: text, types: text, parents: text, start: text, name: text, state: text, count: text, timeout: text, backoff: text,
-        "heartbeat-timeout": text, "handler-delay": text, json: { type: "boolean" },
+        url: text, types: text, parents: text, start: text, name: text, shard: text, state: text, count: text, timeout: text,
+        backoff: text, "heartbeat-timeout": text, "handler-delay": text, json: { type: "boolean" },
       },
     }));
   } catch (error) {
@@ -32,6 +32,7 @@ export async function play({ args, folder, password, print, log, stopped = () =>
     if (!Number.isInteger(left)) throw new TypeError("--count must be a number");
     consumer = new Consumer(flags.url, {
       types: names(flags.types), parents: names(flags.parents), start: flags.start, name: flags.name,
+      shard: flags.shard,
       state: flags.state === undefined ? undefined : fileState(resolve(folder, flags.state)), password,
       timeout: number(flags.timeout), heartbeatTimeout: number(flags["heartbeat-timeout"]),
       backoff: names(flags.backoff)?.map(Number), log: (message) => log(`${message}\n`),

@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--start")
     parser.add_argument("--name")
+    parser.add_argument("--shard")
     parser.add_argument("--state")
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--types", type=names, default=[])
@@ -85,6 +86,7 @@ def main() -> None:
             parents=given.parents,
             start=given.start,
             name=given.name,
+            shard=given.shard,
             state_file=given.state,
             password=os.environ.get("OPLOG_PASSWORD"),
             timeout=given.timeout,

@@ -82,6 +82,19 @@ async def lease_store(txn_kit: Kit) -> Store:
     return await txn_kit.open()
 
 
+@pytest.fixture(params=TOPIC_KITS)
+async def consumer_kit(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Kit]:
+    async with TOPIC_KITS[request.param](request, monkeypatch)() as kit:
+        yield kit
+
+
+@pytest.fixture
+async def consumer_store(consumer_kit: Kit) -> Store:
+    return await consumer_kit.open()
+
+
 @pytest.fixture
 async def store(kit: Kit) -> Store:
     return await kit.open()

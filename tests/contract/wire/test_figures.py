@@ -1,5 +1,6 @@
 """Figures for operators: lag, refused consumers and datagrams, times, numbers of objects."""
 
+import json
 import socket
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from oplogd.web.figures.metrics import METRICS
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
-from tests.kits.contract.wire import SSE, RawStream, Target, fresh_type, operation, wait_until
+from tests.contract.wire.topics.topics import OPLOG, TopicClient
+from tests.kits.contract.wire import (
+    JSON,
+    SSE,
+    RawStream,
+    Target,
+    fresh_type,
+    operation,
+    wait_until,
+)
 
 Samples = dict[tuple[str, str], float]
 
@@ -44,8 +54,16 @@ def refusals(target: Target) -> dict[str, int]:
 
 @on_one_store
 def test_an_agent_exports_each_declared_metric_and_no_other(target: Target) -> None:
+    for path, body in {
+        "/v1/namespaces/ns/topics/figures": {},
+        "/v1/consumers/figures": {"log": "ns/figures"},
+    }.items():
+        target.request("PUT", path, json.dumps(body).encode(), JSON)
+    message = json.dumps({"messages": [{"payload": "a"}]}).encode()
+    target.request("POST", "/v1/namespaces/ns/topics/figures/publish", message, JSON)
     with target.follow(name="search"):
-        text = target.request("GET", "/metrics").body.decode()
+        assert wait_until(lambda: "oplog_position_left_seconds{" in exported_text(target))
+        text = exported_text(target)
     exported = {
         (family.name, family.type, family.documentation, *sorted({*sample.labels} - {"le"}))
         for family in text_string_to_metric_families(text)
@@ -56,6 +74,10 @@ def test_an_agent_exports_each_declared_metric_and_no_other(target: Target) -> N
         for each in METRICS
         if each.labels != ("worker",) and each.sample not in ONLY_OF_SEVERAL
     }
+
+
+def exported_text(target: Target) -> str:
+    return target.request("GET", "/metrics").body.decode()
 
 
 def grown(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
@@ -176,7 +198,33 @@ def test_refused_consumers_are_counted_by_the_reason(store_kind: StoreKind, tmp_
             "session": 2,
             "no_password": 1,
             "bad_request": 3,
+            "shards": 0,
         }
+
+
+@on_one_store
+def test_a_log_is_read_in_16_numbers_of_shards_at_a_time(target: Target) -> None:
+    before = refusals(target)
+    for asked in (TopicClient(target, OPLOG), TopicClient(target).create()):
+        assert wait_until(lambda: target.status()["clients"] == 0)
+        with ExitStack() as streams:
+            queries = [f"?shard=0/{total}" for total in range(2, 17)]
+            for query in (*queries, "?shard=1/2", ""):
+                streams.enter_context(asked.follow(query=query))
+            with asked.follow(query="?shard=0/256"):
+                for headers in (SSE, {**SSE, "X-Other": "1"}):  # the app answers the second one
+                    reply = asked.request("GET", "/stream?shard=0/17", headers=headers)
+                    assert (reply.status, reply.header("Oplog-Shard")) == (409, None)
+                    assert "in 16 numbers of shards already: 2, 3, 4," in reply.problem()
+                for method, path in (
+                    ("POST", f"{asked.path}/poll?shard=0/17"),
+                    ("GET", "/objects?shard=0/17"),
+                ):
+                    assert target.request(method, path, b"{}", JSON).status == 200
+            assert wait_until(lambda: target.status()["clients"] == 17)
+            with asked.follow(query="?shard=0/17"):
+                assert asked.request("GET", "/stream?shard=0/256", headers=SSE).status == 409
+    assert grown(before, refusals(target)) == {"shards": 6}
 
 
 def test_fallbacks_are_counted(store_kind: StoreKind, tmp_path: Path) -> None:

@@ -61,4 +61,4 @@ def test_a_web_page_of_another_origin_may_read_the_header(target: Target) -> Non
         told = [one(stream.headers, "Access-Control-Expose-Headers")]
     for path in ("/status", "/live", "/v1/namespaces"):
         told.append(target.request("GET", path).header("Access-Control-Expose-Headers"))
-    assert told == ["Oplog-Next, Oplog-Position, Oplog-Store"] * 4
+    assert told == ["Oplog-Next, Oplog-Position, Oplog-Shard, Oplog-Store, Oplog-Term"] * 4

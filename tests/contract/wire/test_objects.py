@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
+from tests.kits.contract.shards import SHARDS, shard_of
 from tests.kits.contract.wire import (
     HEX_ID,
     RawStream,
@@ -143,6 +144,27 @@ def test_pages_hold_the_live_objects_in_the_order_of_their_keys(target: Target) 
     assert page_of(target, f"types={fresh_type()}").objects == []
 
 
+def test_pages_of_a_shard_hold_its_objects_alone(target: Target) -> None:
+    type_ = fresh_type()
+    names = [*map(str, range(40)), "é", "a/b"]
+    target.store(*(operation("insert", name, type_) for name in names))
+    target.store(operation("delete", "7", type_))
+    names.remove("7")
+    pages = {shard: [*pages_of(target, f"types={type_}&shard={shard}&limit=3")] for shard in SHARDS}
+    for shard, found in pages.items():
+        wanted = sorted(name for name in names if shard_of(f"{type_}/{name}") == shard)
+        assert all_ids(found) == wanted
+        assert {len(page.objects) for page in found[:-1]} == {3}
+        with target.follow(found[0].position, types=type_, shard=shard) as stream:
+            target.store(*(operation("update", name, type_) for name in names))
+            assert [said(block)[1] for block in stream.take(len(wanted))] == [
+                name for name in names if name in wanted
+            ]
+    number = (int(shard_of(f"{type_}/0", 256).partition("/")[0]) + 1) % 256
+    empty = page_of(target, f"types={type_}&ids=0&shard={number}/256")
+    assert (empty.objects, empty.next) == ([], None)
+
+
 @on_one_store
 def test_a_page_of_long_objects_ends_early(target: Target) -> None:
     type_ = fresh_type()
@@ -271,7 +293,7 @@ def test_a_page_has_the_headers_of_a_private_answer(target: Target) -> None:
         assert reply.header("Oplog-Position")
         assert target.request(method, f"/objects/{type_}/a").status == 200
     exposed = reply.header("Access-Control-Expose-Headers")
-    assert exposed == "Oplog-Next, Oplog-Position, Oplog-Store"
+    assert exposed == "Oplog-Next, Oplog-Position, Oplog-Shard, Oplog-Store, Oplog-Term"
     for path in ("/objects", f"/objects/{type_}/a"):
         preflight = target.request("OPTIONS", path)
         assert preflight.status == 204

@@ -159,10 +159,19 @@ def test_the_api_is_described(target: Target) -> None:
         "parents",
         "ids",
         "events",
+        "shard",
         "checkpoint",
         "name",
         "token",
     }
+    topic = "/v1/namespaces/{namespace}/topics/{topic}"
+    with_shards = [("get", "/ops"), ("get", f"{topic}/stream"), ("post", f"{topic}/poll")]
+    for method, path in (*with_shards, ("get", "/objects")):
+        described = paths[path][method]
+        assert "shard" in {parameter["name"] for parameter in described["parameters"]}, path
+        assert "Oplog-Shard" in described["responses"]["200"]["headers"], path
+        is_stream = path in ("/ops", f"{topic}/stream")
+        assert ("409" in described["responses"]) == is_stream, path
 
 
 @on_one_store

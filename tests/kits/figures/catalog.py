@@ -33,6 +33,7 @@ BENCHMARKS = {
         ("--filters", "10000", "--operations", "100"),
     ),
     "consumers": Benchmark("Idle consumers, and the start of a stream", "bench_consumers"),
+    "groups": Benchmark("Acknowledgements of named consumers", "bench_groups"),
     "rights": Benchmark("A token each beside one password", "bench_rights"),
     "replication": Benchmark("Replications beside live consumers", "bench_replication"),
     "topics": Benchmark("Topics", "bench_topics"),

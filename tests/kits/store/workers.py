@@ -14,7 +14,7 @@ from oplogd.workers.workers import Worker, Workers
 from tests.kits.store.kits import MakeKits, SqliteKit, file_kits
 
 # Parts of a store with methods of their own.
-_PARTS = ("topics", "transactions", "pointers", "leases")
+_PARTS = ("topics", "transactions", "pointers", "leases", "consumers")
 # Methods that keep the position of one follower.
 _OF_ONE = ("follow", "news")
 

@@ -42,8 +42,8 @@ class Timing:
     # Time between two looks whether topics keep their bounds in bytes.
     bounds_seconds: float = 5.0
 
-    # Called with the name of each done step of a transaction, or of a call under a pointer. For
-    # tests only.
+    # Called with the name of each done step of a transaction, of a call under a pointer, or of a
+    # change of a named consumer. For tests only.
     at_step: Callable[[str], Awaitable[None]] | None = None
 
     # Topics per step of a commit or abort.

@@ -1,7 +1,7 @@
 """The tables of named consumers. An agent of a version before works without them."""
 
 # `settings`: JSON. The members of a shard: see `oplogd/model/consumer.py`. `consumers_ended`: one
-# row, the largest term of deleted consumers; no row before the first deletion.
+# row, a term behind those of all deleted consumers; no row before the first deletion.
 ADDED = (
     """CREATE TABLE IF NOT EXISTS consumers (
         name TEXT PRIMARY KEY, settings TEXT NOT NULL, created INTEGER NOT NULL

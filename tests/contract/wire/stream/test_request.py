@@ -134,7 +134,9 @@ def test_the_headers_of_a_stream(target: Target, method: str, path: str) -> None
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-cache, no-store, must-revalidate",
         "access-control-allow-origin": "*",
-        "access-control-expose-headers": "Oplog-Next, Oplog-Position, Oplog-Store",
+        "access-control-expose-headers": (
+            "Oplog-Next, Oplog-Position, Oplog-Shard, Oplog-Store, Oplog-Term"
+        ),
         "last-event-id": "1",
         "x-accel-buffering": "no",
     }

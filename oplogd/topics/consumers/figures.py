@@ -1,0 +1,129 @@
+"""The figures of all named consumers, for /status and /metrics."""
+
+import asyncio
+import heapq
+from typing import NamedTuple
+
+from oplogd.clock import Clock
+from oplogd.errors import StoreUnavailableError, TopicNotFoundError
+from oplogd.model.consumer import ShardKey
+from oplogd.model.names import TopicName
+from oplogd.store.consumers import ConsumerRow
+from oplogd.stream.follower import Pace
+from oplogd.topics.consumers.lags import NO_LAG, Retention, ShardLag
+from oplogd.topics.consumers.positions import Positions
+from oplogd.topics.consumers.service import NamedConsumers
+
+# Most names with figures of their own.
+MAX_NAMES = 200
+
+# Figures stay fresh for so many seconds, or longer: measuring takes this part of the time at most.
+FRESH_SECONDS = 1.0
+_PART = 0.05
+
+_PAGE = 200
+
+
+class Figures(NamedTuple):
+    """``consumers``: number of all. ``shown``: lags of the MAX_NAMES that are furthest behind.
+
+    ``largest``: the largest of each figure. ``left_out``: names without figures of their own.
+    """
+
+    consumers: int
+    shown: dict[ShardKey, ShardLag]
+    largest: ShardLag
+    left_out: int
+
+
+class _Log(NamedTuple):
+    """The positions of a log, and the one behind its newest entry."""
+
+    positions: Positions
+    head: str
+
+
+class ConsumerFigures:
+    """Measures all named consumers. The longer it takes, the less often."""
+
+    def __init__(self, consumers: NamedConsumers, clock: Clock) -> None:
+        self._consumers = consumers
+        self._clock = clock
+        # Monotonic time until when the figures are fresh.
+        self._fresh_until = float("-inf")
+        self._found: Figures | None = None
+        self._measuring: asyncio.Task[Figures] | None = None
+
+    async def figures(self) -> Figures | None:
+        """Return fresh figures, None if the store does not answer."""
+        began = self._clock.monotonic()
+        if began < self._fresh_until:
+            return self._found
+        task = self._measuring
+        if task is None or task.done():
+            task = self._measuring = asyncio.create_task(self._measure(), name="named consumers")
+        try:
+            self._found = await asyncio.shield(task)
+        except StoreUnavailableError:
+            self._found = None
+        now = self._clock.monotonic()
+        self._fresh_until = now + max(FRESH_SECONDS, (now - began) / _PART)
+        return self._found
+
+    async def _measure(self) -> Figures:
+        consumers, pace = self._consumers, Pace()
+        count, after = 0, ""
+        logs: dict[TopicName, _Log | None] = {}
+        worst: list[tuple[float, str, list[ShardLag]]] = []
+        retention: Retention | None = None
+        largest = NO_LAG
+        while rows := await consumers.select(after, _PAGE):
+            retention = retention or await consumers.lags.retention()
+            for row in rows:
+                lags = await self._lags(row, logs, retention)
+                largest = _larger(largest, lags)
+                item = max(lag.seconds for lag in lags), row.consumer.name, lags
+                keep = heapq.heappush if len(worst) < MAX_NAMES else heapq.heappushpop
+                keep(worst, item)
+                await pace.rest()
+            count, after = count + len(rows), rows[-1].consumer.name
+        shown = {
+            ShardKey(name, number): lag
+            for _, name, lags in sorted(worst, key=lambda each: each[1])
+            for number, lag in enumerate(lags)
+        }
+        return Figures(count, shown, largest, count - len(worst))
+
+    async def _lags(
+        self, row: ConsumerRow, logs: dict[TopicName, _Log | None], retention: Retention
+    ) -> list[ShardLag]:
+        """Return the lags of a consumer. Most shards at the head of their log cost no look-up."""
+        settings = row.consumer.settings
+        if settings.log not in logs:
+            try:
+                positions = await self._consumers.positions_of(settings)
+                logs[settings.log] = _Log(positions, await positions.now())
+            except TopicNotFoundError:
+                logs[settings.log] = None
+        log = logs[settings.log]
+        if log is None:
+            return [NO_LAG] * settings.shards
+        lags = []
+        for number, shard in enumerate(row.shards):
+            is_at_head = len(shard.position) == len(log.head) and shard.position >= log.head
+            if is_at_head:
+                lags.append(NO_LAG)
+            else:
+                found = self._consumers.lags.of(settings, log.positions, number, shard, retention)
+                lags.append(await found)
+        return lags
+
+
+def _larger(one: ShardLag, others: list[ShardLag]) -> ShardLag:
+    left = [each.left_seconds for each in (one, *others) if each.left_seconds is not None]
+    return ShardLag(
+        max(one.entries, *(each.entries for each in others)),
+        max(one.seconds, *(each.seconds for each in others)),
+        False,
+        min(left, default=None),
+    )
