@@ -107,7 +107,9 @@ def acknowledged(before: ShardPosition, given: Acknowledgement, now_ms: int) -> 
         return before._replace(place=given.id, acknowledged_ms=now_ms)
     replaces = before.position == given.instead_of
     if not is_time(before.position) and not replaces and given.id <= before.position:
-        return before
+        # The same id again: a time that came too late may have set the place.
+        is_same = given.id == before.position
+        return before._replace(place=None) if is_same and before.place else before
     return before._replace(position=given.id, place=None, acknowledged_ms=now_ms)
 
 

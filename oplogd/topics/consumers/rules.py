@@ -84,7 +84,7 @@ class ShardShown(msgspec.Struct):
     position: Annotated[
         str, about("Everything up to there is acknowledged.", "545b55c7002900000000002a")
     ]
-    term: Annotated[int, about("0: it had no reader yet.", 7)]
+    term: Annotated[int, about("Rises with each reader.", 7)]
     reader: Annotated[str, about("The last reader's address.", "10.0.0.5:51234")]
     acknowledged: Annotated[
         str | None,
