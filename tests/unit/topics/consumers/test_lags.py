@@ -153,6 +153,25 @@ async def test_what_has_left_the_log_counts_no_more_for_a_copy(world: ConsumerWo
     assert (await lag_at(world, foreign)).lag == shown.lag, "it will get all that is there"
 
 
+async def test_a_log_that_is_full_tells_when_the_next_operation_leaves_it(
+    world: ConsumerWorld,
+) -> None:
+    await world.desk.create(SETTINGS, "copy")
+    ids = await world.grow(numbered(1))
+    assert (await world.desk.shown()).shards[0].left_seconds is None
+    world.store.shrink(4_000)
+    for number in range(200):
+        world.clock.ms += 999
+        ids += await world.grow(numbered(1, number))
+    oldest = (await world.store.locate()).oldest
+    assert oldest is not None
+    for kept in (0, 5, 10):
+        shown = await lag_at(world, ids[oldest.offset + kept - 1])
+        assert shown.left_seconds == pytest.approx(kept + 1, abs=0.01)
+    assert (await lag_at(world, "0")).left_seconds == 0
+    assert (await lag_at(world, ids[-1])).left_seconds is None
+
+
 async def test_a_time_is_a_position_behind_all_before_it(world: ConsumerWorld) -> None:
     await world.desk.create(SETTINGS)
     ids = [(await world.grow(numbered(1, number)))[0] for number in range(9)]

@@ -189,7 +189,7 @@ async def test_a_consumer_that_is_created_again_meanwhile_has_its_own_position(
     await world.in_between("take", create_again)
     if settings == SETTINGS:
         stream = await world.desk.connect()
-        assert stream.term == 2
+        assert stream.term > 1
         assert (await read(stream, 1))[0].event == "reset"
     else:
         with pytest.raises(ConsumerNotFoundError):
