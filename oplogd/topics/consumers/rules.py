@@ -39,7 +39,7 @@ class ConsumerBody(msgspec.Struct, forbid_unknown_fields=True):
 
     log: Annotated[str, about("`system/oplog`, or a topic.", "shop/orders", max_length=499)]
     types: Annotated[
-        list[str] | None, about("Only these types. Only of `system/oplog`.", ["video"])
+        list[str] | None, about("Only these types. Only of `system/oplog`.")
     ] = None
     parents: Annotated[
         list[str] | None, about("Only objects with one of these parents. Only of `system/oplog`.")
