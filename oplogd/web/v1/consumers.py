@@ -179,7 +179,7 @@ def add_consumers(
         rights=READ,
     )
     async def acknowledge(
-        request: Request,
+        caller: Caller = Depends(api.reader),
         name: str = Depends(name_of),
         asked: rules.AcknowledgementBody = json_body(
             api.bodies, rules.parse_acknowledgement, MAX_BYTES
@@ -190,7 +190,7 @@ def add_consumers(
         The next reader of the shard begins behind it. An older id changes nothing. If another
         reader has taken the shard, the answer is 412.
         """
-        caller = await api.reader(request)
+        api.require_still_reading(caller)
         key = ShardKey(name, asked.shard)
         require_all(caller, await consumers.settings_of(key, asked.term))
         await consumers.acknowledge(key, asked.term, asked.id)
