@@ -41,6 +41,10 @@ class Acknowledger:
         try:
             while self._waiting:
                 await self._call(self._next())
+        except asyncio.CancelledError:
+            waiting, self._waiting = self._waiting, []
+            _fail(waiting, NotConfirmedError("the agent stops"))
+            raise
         finally:
             self._running = None
 

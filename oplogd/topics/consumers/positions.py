@@ -10,7 +10,6 @@ from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.phases.start import (
     FULL_REPLICATION,
-    After,
     TopicPosition,
     resolve,
     sought,
@@ -76,15 +75,17 @@ class OplogPositions(Positions):
         position = self.parse(id_)
         if isinstance(position, Millis):
             return position.ms > 0
-        return isinstance(await self._start(position), After)
+        if position.millis > 999:  # of the first server
+            return False
+        bounds = await self._store.locate(position.offset)
+        start = resolve(position, bounds, bounds.now_ms)
+        # An operation that has left the log is behind its states.
+        return position.offset <= bounds.head.offset and start != FULL_REPLICATION
 
     async def is_foreign(self, position: str) -> bool:
-        return await self._start(self.parse(position)) == FULL_REPLICATION
-
-    async def _start(self, position: Position) -> object:
-        offset = position.offset if isinstance(position, EventId) else 0
-        bounds = await self._store.locate(offset)
-        return resolve(position, bounds, bounds.now_ms)
+        at = self.parse(position)
+        bounds = await self._store.locate(at.offset if isinstance(at, EventId) else 0)
+        return resolve(at, bounds, bounds.now_ms) == FULL_REPLICATION
 
 
 class MessagePositions(Positions):

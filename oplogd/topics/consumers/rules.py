@@ -39,7 +39,7 @@ class ConsumerBody(msgspec.Struct, forbid_unknown_fields=True):
 
     log: Annotated[str, about("`system/oplog`, or a topic.", "shop/orders", max_length=499)]
     types: Annotated[
-        list[str] | None, about("Only these types. Only of `system/oplog`.", ["video"])
+        list[str] | None, about("Only these types. Only of `system/oplog`.")
     ] = None
     parents: Annotated[
         list[str] | None, about("Only objects with one of these parents. Only of `system/oplog`.")
@@ -177,6 +177,9 @@ def settings_of(given: ConsumerBody, max_filter_values: int) -> ConsumerSettings
             raise ConsumerError("isolation", "is only for topics")
         # A list of one value is this value, whatever its commas.
         types, parents = given.types or [], given.parents or []
+        for name, values in (("types", types), ("parents", parents)):
+            if "" in values:  # alone, it would pass everything
+                raise FilterError(name, "a value is empty")
         if any("," in each for each in types):
             raise FilterError("types", "a type has no comma")
         found = parse_filter(types, [*parents, ""] if parents else [], max_filter_values)

@@ -1,6 +1,7 @@
 """Named consumers: their streams, their acknowledgements, and the ends of old terms."""
 
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Collection
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from oplogd.model.consumer import (
     require_term,
 )
 from oplogd.store import Store
-from oplogd.store.consumers import ConsumerRow, no_consumer
+from oplogd.store.consumers import Acknowledged, ConsumerRow, no_consumer
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.feeds import Feeds
 from oplogd.stream.hub import Hub
@@ -38,6 +39,9 @@ _MOST_KNOWN = 10_000
 
 # Time between two looks for terms that have ended at other agents.
 LOOK_SECONDS = 1.0
+
+# The ids of entries, and those within a replication. All of one length are in the order of the log.
+_ID = re.compile(r"[1-9][0-9]{0,12}|[0-9a-f]{24}|[0-9a-f]{40}")
 
 # The id of ``reset`` in the stream of a topic. It names no message.
 _RESET = "0"
@@ -219,17 +223,22 @@ class NamedConsumers:
         settings = await self.settings_of(key, term)
         require_shard(settings, key.shard)
         if not settings.is_of_oplog and id_ == _RESET:
+            await self._require_term(key, term)
             return
         given = Acknowledgement(key, term, id_)
         if not self._has_sent(key, term, id_):
             await self._require_id(settings, given)
-        outcome = await self._acknowledger.acknowledge(given)
-        if outcome.error is not None:
-            raise outcome.error
+        outcome = await self._acknowledged(given)
         if outcome.is_older and outcome.shard is not None:
             position = outcome.shard.position
             if position != id_ and await self._is_foreign(settings, position, id_):
-                await self._acknowledger.acknowledge(given._replace(instead_of=position))
+                await self._acknowledged(given._replace(instead_of=position))
+
+    async def _acknowledged(self, given: Acknowledgement) -> Acknowledged:
+        outcome = await self._acknowledger.acknowledge(given)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome
 
     async def watch(self) -> None:
         """End the streams whose terms have ended, at other agents too, until cancelled."""
@@ -272,7 +281,7 @@ class NamedConsumers:
         if stream is None or stream.term != term:
             return False
         position = stream.phase.position
-        return len(position) == len(id_) and id_ <= position
+        return len(position) == len(id_) and bool(_ID.fullmatch(id_)) and id_ <= position
 
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
@@ -283,9 +292,15 @@ class NamedConsumers:
             reason = f"is no id of {settings.log}"
         except PositionError as error:
             reason = str(error)
-        row = await self._rows.find(given.key.name)
-        require_term(row.shards[given.key.shard], given.key, given.term)
+        await self._require_term(given.key, given.term)
         raise ConsumerError("id", reason)
+
+    async def _require_term(self, key: ShardKey, term: int) -> None:
+        """Raise ConsumerNotFoundError or StaleTermError unless a shard has this term."""
+        shards = (await self._rows.find(key.name)).shards
+        if key.shard >= len(shards):  # deleted and created again
+            raise no_consumer(key.name)
+        require_term(shards[key.shard], key, term)
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
         positions = await self.positions_of(settings)

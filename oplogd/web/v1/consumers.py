@@ -23,7 +23,12 @@ from oplogd.web.http.cursors import key_in
 from oplogd.web.http.headers import TERM
 from oplogd.web.http.problem import Problem
 from oplogd.web.oplog.stream import Streams
-from oplogd.web.oplog.stream_request import normalised
+from oplogd.web.oplog.stream_request import (
+    FILTER_SLIPS,
+    SHARD_SLIPS,
+    normalised,
+    refuse_slips,
+)
 from oplogd.web.v1.pages import MORE, Asked, asked_page, listed
 from oplogd.web.v1.requests import HEADERS, Api, answer, json_body, shown
 
@@ -31,13 +36,18 @@ CONSUMERS = "/v1/consumers"
 CONSUMER = f"{CONSUMERS}/{{name}}"
 
 _MAX_SETTINGS_BYTES = 256 * 1024
-_MAX_BYTES = 4 * 1024
+# Bytes of an acknowledgement, or of a seek.
+MAX_BYTES = 4 * 1024
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 # Parameters of streams that a named consumer has in its settings, or in its position.
-_OWN = frozenset(
-    ("types", "parents", "ids", "events", "isolation", "since", "last_event_id", "lasteventid")
-)
+_OWN = {
+    *FILTER_SLIPS,
+    *("ids", "events", "isolation", "since", "start"),
+    *("last_event_id", "lasteventid", "last_event", "lastevent"),
+}
+# Its own parameters by the names that are easily mistaken for theirs.
+_SLIPS = {**SHARD_SLIPS, "term": "term", "terms": "term"}
 _OWN_TEXT = "the settings and the position of a named consumer tell this"
 
 _EXAMPLE = """id: 0000018bcfe56800000000000000000000000000
@@ -149,7 +159,7 @@ def add_consumers(
     async def seek_consumer(
         caller: Caller = Depends(api.writer),
         row: ConsumerRow = Depends(managed),
-        asked: rules.SeekBody = json_body(api.bodies, rules.parse_seek, _MAX_BYTES),
+        asked: rules.SeekBody = json_body(api.bodies, rules.parse_seek, MAX_BYTES),
     ) -> Response:
         """Move a named consumer to a position.
 
@@ -169,10 +179,10 @@ def add_consumers(
         rights=READ,
     )
     async def acknowledge(
-        request: Request,
+        caller: Caller = Depends(api.reader),
         name: str = Depends(name_of),
         asked: rules.AcknowledgementBody = json_body(
-            api.bodies, rules.parse_acknowledgement, _MAX_BYTES
+            api.bodies, rules.parse_acknowledgement, MAX_BYTES
         ),
     ) -> Response:
         """Acknowledge everything up to an id.
@@ -180,7 +190,7 @@ def add_consumers(
         The next reader of the shard begins behind it. An older id changes nothing. If another
         reader has taken the shard, the answer is 412.
         """
-        caller = await api.reader(request)
+        api.require_still_reading(caller)
         key = ShardKey(name, asked.shard)
         require_all(caller, await consumers.settings_of(key, asked.term))
         await consumers.acknowledge(key, asked.term, asked.id)
@@ -265,6 +275,7 @@ def _term(query: QueryParams) -> int | None:
 
 
 def _refuse_own(query: QueryParams) -> None:
+    refuse_slips(query, _SLIPS)
     for name in query:
         if normalised(name) in _OWN:
             raise Problem(400, f"{name}: {_OWN_TEXT}")

@@ -27,7 +27,7 @@ from oplogd.web.http.bodies import BodyReader
 from oplogd.web.http.plain import Answer, PlainRequest, Work, answered_by, header_lines
 from oplogd.web.http.plain import Begin as BeginPlain
 from oplogd.web.http.problem import Problem
-from oplogd.web.v1.consumers import covers
+from oplogd.web.v1.consumers import MAX_BYTES, covers
 from oplogd.web.v1.requests import HEADERS, begun_by, committing_whole, poll_headers, require_begin
 
 _PATH = re.compile(rb"/v1/namespaces/([^/%]+)/topics/([^/%]+)/([a-z]+)")
@@ -138,6 +138,7 @@ class PlainPositions:
         """Begin to answer. Leaves the request to the app if its term is not known here."""
         if (
             request.headers.get(b"content-type") != _TYPE
+            or len(request.body) > MAX_BYTES
             or not self._bodies.takes_at_once(len(request.body), is_poll=True)
             or (caller := self._readers.plain_caller(request)) is None
         ):
