@@ -38,7 +38,8 @@ class ListedConsumer(NamedTuple):
 class ShardStatus(NamedTuple):
     """The position of one shard: everything up to there is acknowledged.
 
-    ``term``: of its last reader. 0: it had none. ``reader``: address of this reader.
+    ``term``: of its last reader. ``reader``: address of this reader. Empty: there was none since
+    the consumer was created or moved.
     ``acknowledged``: time of the last acknowledgement. ``lag``: entries behind the position.
     ``lag_seconds``: age of the oldest of them. ``estimated``: whether the lag is the share of one
     shard in the entries of all.

@@ -80,9 +80,9 @@ class NamedConsumer(NamedReader):
         if self._thread.is_running and not sys.is_finalizing():
             self._thread.call(self._acknowledger.end())
 
-    async def _confirm(self) -> None:
+    async def _confirm(self) -> bool:
         attempt = self._acknowledger.attempt()
-        await asyncio.wrap_future(
+        return await asyncio.wrap_future(
             asyncio.run_coroutine_threadsafe(attempt, self._thread.start(self._acknowledger.run))
         )
 
@@ -148,8 +148,8 @@ class AsyncNamedConsumer(NamedReader):
     async def __aenter__(self) -> Self:
         return self
 
-    async def _confirm(self) -> None:
-        await self._acknowledger.attempt()
+    async def _confirm(self) -> bool:
+        return await self._acknowledger.attempt()
 
     def __iter__(self) -> NoReturn:
         raise TypeError("use NamedConsumer with for")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from oplogc.follow.following import Following, FollowOptions
 from oplogc.follow.format import StreamFormat
+from oplogc.follow.stream import DisconnectedError
 from oplogc.http.address import Endpoint, agent_urls, base_endpoint, below
 from oplogc.http.token import Token, token_source
 from oplogc.topics import consumer as messages
@@ -15,7 +16,7 @@ from oplogc.topics.calls.topics import refused
 from oplogc.topics.messages.message import ReceivedMessage
 from oplogc.topics.named.acknowledger import Acknowledger, stale
 from oplogc.wire import events
-from oplogc.wire.errors import OplogError, ProtocolError, RefusedError
+from oplogc.wire.errors import OplogError, RefusedError
 from oplogc.wire.events import Checkpoint, Event
 from oplogc.wire.shard import SHARD
 from oplogc.wire.sse import Block
@@ -105,17 +106,22 @@ class NamedReader(Following[NamedEvent]):
     async def asked(self, endpoint: Endpoint) -> Endpoint:
         if not self.term:
             return endpoint
-        await self._confirm()  # so that nothing handled comes again
+        if not await self._confirm():  # otherwise handled events would come again
+            raise DisconnectedError("the last acknowledgement is not confirmed")
         return endpoint._replace(url=endpoint.url.copy_merge_params({"term": str(self.term)}))
 
     def opened(self, headers: Mapping[str, str], url: str) -> None:
         term = headers.get(TERM, "")
         if not re.fullmatch(r"[1-9][0-9]{0,17}", term, re.ASCII):
-            raise ProtocolError(f"{url} is no agent with named consumers: it sends no term")
+            # An agent that is stopping ends the stream at once, without a term.
+            raise DisconnectedError(f"{url} sends no term: it is stopping, or it is no agent")
         self._acknowledger.term = int(term)
 
-    async def _confirm(self) -> None:
-        """Send the newest acknowledgement once. Everything received is handled."""
+    async def _confirm(self) -> bool:
+        """Send the newest acknowledgement once. Return whether it is confirmed.
+
+        Everything received is handled: the loop has asked for the next event.
+        """
         raise NotImplementedError
 
     # Parts of the iteration
