@@ -15,6 +15,7 @@ from oplogc.topics import (
     StaleTermError,
 )
 from oplogc.topics.calls import consumers as calls
+from oplogc.topics.calls.call import Call
 from oplogc.topics.named.acknowledger import stale
 from oplogc.topics.named.reader import read
 from oplogc.wire.errors import ProtocolError
@@ -78,9 +79,7 @@ def test_a_block_that_no_agent_sends_is_an_error(block: Block) -> None:
         (calls.acknowledge("a", "1", 1, 0), 412, StaleTermError),
     ],
 )
-def test_an_answer_is_a_success_or_an_error(
-    call: calls.Call[object], status: int, kind: type
-) -> None:
+def test_an_answer_is_a_success_or_an_error(call: Call[object], status: int, kind: type) -> None:
     assert type(calls.refusal(call, Answer(status, b"", "http://agent"))) is kind
 
 
@@ -92,5 +91,5 @@ def test_a_term_that_is_over_names_the_present_one_if_the_agent_does() -> None:
 
 
 def test_both_kinds_of_readers_have_the_same_arguments() -> None:
-    ours, theirs = map(inspect.signature, (NamedConsumer.__init__, AsyncNamedConsumer.__init__))
+    ours, theirs = inspect.signature(NamedConsumer), inspect.signature(AsyncNamedConsumer)
     assert ours.parameters == theirs.parameters
