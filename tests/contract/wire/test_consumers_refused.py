@@ -1,6 +1,7 @@
 """Acknowledgements that named consumers refuse. None of them breaks the consumer, nor /status."""
 
 import json
+import time
 import uuid
 
 import pytest
@@ -48,6 +49,17 @@ def test_a_text_that_is_no_id_is_refused_though_it_sorts_before_the_position(
         assert acknowledge(named, 1, live, 7).status == 204
     assert target.request("GET", path).json["shards"][7]["position"] == live
     assert target.request("GET", "/status").status == 200
+
+
+@on_each_driver
+def test_a_time_ahead_is_refused_as_it_would_skip_what_comes_until_then(named: Named) -> None:
+    target, path = named
+    with RawStream(target, f"{path}/stream?shard=7", list(SSE.items())):
+        ahead = int(time.time() * 1000) + 50_000
+        reply = acknowledge(named, 1, str(ahead), 7)
+        assert reply.status == 400
+        assert reply.problem() == "id: is no id of system/oplog"
+        assert acknowledge(named, 1, "1", 7).status == 204
 
 
 @on_each_driver
