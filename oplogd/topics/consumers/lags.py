@@ -33,6 +33,10 @@ NO_LAG = ShardLag(0, 0.0, False)
 _FULL = 0.9
 
 
+# An entry leaves soon if this part of its time in the log has passed.
+_SOON = 0.5
+
+
 class Retention(NamedTuple):
     """How long logs keep entries. ``is_full``: each operation makes the oldest one leave the oplog.
 
@@ -87,7 +91,7 @@ class Lags:
         found = _in_memory(ring, filter_of(settings, number), ends) if ring else None
         if found is None:
             entries = math.ceil((ends.head.offset - ends.at.offset) / settings.shards)
-            found = entries, ends.at.ms, True
+            found = entries, await self._next_ms(positions, ends), True
         entries, ms, estimated = found
         if not entries:
             return NO_LAG
@@ -96,8 +100,15 @@ class Lags:
             left = _left_in_oplog(ends) if retention.is_full else None
         else:
             ttl = retention.ttl if positions.topic.ttl is None else positions.topic.ttl
-            left = max(0.0, ttl - seconds)
+            left = max(0.0, ttl - seconds) if seconds >= ttl * _SOON else None
         return ShardLag(entries, seconds, estimated, left)
+
+    async def _next_ms(self, positions: Positions, ends: _Ends) -> int:
+        """Return the time of the entry behind a position, of any shard. 0: it has gone."""
+        if isinstance(positions, MessagePositions):
+            entries = await positions.log.read(ends.at.offset, 1)
+            return entries[0].written_ms or entries[0].ms if entries else 0
+        return (await self._store.locate(ends.at.offset + 1)).at_ms or 0
 
     async def _ends_of_oplog(self, positions: OplogPositions, position: str) -> _Ends:
         at = positions.parse(position)
@@ -134,8 +145,10 @@ def _left_in_oplog(ends: _Ends) -> float | None:
     oldest, head = ends.oldest, ends.head
     if oldest is None or head.offset <= oldest.offset:
         return None
-    passed = (head.ms - oldest.ms) / 1000
-    return max(0, ends.at.offset + 1 - oldest.offset) * passed / (head.offset - oldest.offset)
+    length, before = head.offset - oldest.offset, max(0, ends.at.offset + 1 - oldest.offset)
+    if before > length * (1 - _SOON):
+        return None
+    return before * (head.ms - oldest.ms) / 1000 / length
 
 
 def _in_memory(ring: Ring, filter_: Filter, ends: _Ends) -> tuple[int, int, bool] | None:
