@@ -20,6 +20,7 @@ from oplogd.model.consumer import (
     Acknowledgement,
     ConsumerSettings,
     ShardKey,
+    ShardPosition,
     require_term,
 )
 from oplogd.store import Store
@@ -292,15 +293,17 @@ class NamedConsumers:
             reason = f"is no id of {settings.log}"
         except PositionError as error:
             reason = str(error)
-        await self._require_term(given.key, given.term)
-        raise ConsumerError("id", reason)
+        shard = await self._require_term(given.key, given.term)
+        if given.id != shard.position:  # a stream without anything behind its start has sent this
+            raise ConsumerError("id", reason)
 
-    async def _require_term(self, key: ShardKey, term: int) -> None:
-        """Raise ConsumerNotFoundError or StaleTermError unless a shard has this term."""
+    async def _require_term(self, key: ShardKey, term: int) -> ShardPosition:
+        """Return a shard. Raises ConsumerNotFoundError and StaleTermError."""
         shards = (await self._rows.find(key.name)).shards
         if key.shard >= len(shards):  # deleted and created again
             raise no_consumer(key.name)
         require_term(shards[key.shard], key, term)
+        return shards[key.shard]
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
         positions = await self.positions_of(settings)
