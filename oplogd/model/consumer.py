@@ -109,7 +109,9 @@ def acknowledged(before: ShardPosition, given: Acknowledgement, now_ms: int) -> 
     if not is_time(before.position) and not replaces and given.id <= before.position:
         # The same id again: a time that came too late may have set the place.
         is_same = given.id == before.position
-        return before._replace(place=None) if is_same and before.place else before
+        if not is_same or before.place is None:
+            return before
+        return before._replace(place=None, acknowledged_ms=now_ms)
     return before._replace(position=given.id, place=None, acknowledged_ms=now_ms)
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from oplog_kit.command.flags import Flag, flags_of
 from oplog_sync.settings import JobSettings
+from oplogc.ctl.commands.consumer import consumer
 from oplogc.ctl.commands.lists import lease, namespace
 from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
@@ -85,16 +86,15 @@ def tail_flags() -> str:
 
 def ctl_flags() -> str:
     """Return a table of the commands with their own flags, and one of the flags that most have."""
-    groups = (topic, txn, pointer, lease, namespace, token)
+    groups = (topic, consumer, txn, pointer, lease, namespace, token)
     commands: list[tuple[str, click.Command]] = [("", each) for each in (status, consumers, send)]
     commands += [(f"{group.name} ", each) for group in groups for each in group.commands.values()]
     asking = [command for _, command in commands if command not in token.commands.values()]
     shared = set.intersection(*({each.name for each in command.params} for command in asking))
     rows = ["| command | flag | |", "|---|---|---|"]
     for prefix, command in commands:
-        context = click.Context(command)
-        usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
-        usage = usage.replace("|", "\\|")
+        pieces = command.collect_usage_pieces(click.Context(command))[1:]
+        usage = " ".join([command.name or "", *pieces]).replace("|", "\\|")
         rows.append(f"| `{prefix}{usage}` | | {summary(command)} |")
         own = [
             each for each in options(command) if command not in asking or each.name not in shared

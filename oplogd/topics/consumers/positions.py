@@ -1,11 +1,13 @@
 """Positions of named consumers in their logs: where they begin, and which ids they may name."""
 
+import re
 from typing import Protocol
 
 from oplogd.errors import ConsumerError, PositionError
 from oplogd.model.consumer import ConsumerSettings, is_time
 from oplogd.model.event_id import EventId, Mark, Millis, Position, parse_position, position_at
 from oplogd.model.message_id import MessageId, end_id, parse_message_id
+from oplogd.model.names import TopicName
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.phases.start import (
@@ -22,6 +24,9 @@ COPY = "copy"
 
 _EVERYTHING = "0"
 _MESSAGE_DIGITS = 40
+
+# The ids of entries, and those within a replication. All of one length are in the order of the log.
+_ID = re.compile(r"[1-9][0-9]{0,12}|[0-9a-f]{24}|[0-9a-f]{40}")
 
 
 class Positions(Protocol):
@@ -53,6 +58,19 @@ async def position_of(given: str, positions: Positions, field: str) -> str:
     except PositionError as error:
         raise ConsumerError(field, str(error)) from None
     return given
+
+
+async def fault_of(id_: str, positions: Positions, log: TopicName) -> str:
+    """Return what is wrong with an id. Empty: the log has, or had, an entry with it."""
+    try:
+        return "" if await positions.is_of_log(id_) else f"is no id of {log}"
+    except PositionError as error:
+        return str(error)
+
+
+def is_behind(id_: str, position: str) -> bool:
+    """Return whether a well-formed id is at or before the position of a stream that has sent it."""
+    return len(id_) == len(position) and id_ <= position and _ID.fullmatch(id_) is not None
 
 
 class OplogPositions(Positions):

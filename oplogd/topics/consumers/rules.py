@@ -38,9 +38,7 @@ class ConsumerBody(msgspec.Struct, forbid_unknown_fields=True):
     """The settings of a consumer. They never change."""
 
     log: Annotated[str, about("`system/oplog`, or a topic.", "shop/orders", max_length=499)]
-    types: Annotated[
-        list[str] | None, about("Only these types. Only of `system/oplog`.")
-    ] = None
+    types: Annotated[list[str] | None, about("Only these types. Only of `system/oplog`.")] = None
     parents: Annotated[
         list[str] | None, about("Only objects with one of these parents. Only of `system/oplog`.")
     ] = None
@@ -197,6 +195,12 @@ def log_of(given: str) -> TopicName:
     if not slash:
         raise ConsumerError("log", "must be system/oplog, or NAMESPACE/TOPIC")
     return TopicName(check_name(namespace, "log"), check_name(topic, "log"))
+
+
+def require_shard(settings: ConsumerSettings, number: int) -> None:
+    """Raise ConsumerError unless the consumer has a shard of this number."""
+    if number >= settings.shards:
+        raise ConsumerError("shard", f"must be 0 to {settings.shards - 1}")
 
 
 def listed(consumer: NamedConsumer) -> ConsumerListed:

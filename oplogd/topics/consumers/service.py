@@ -1,7 +1,6 @@
 """Named consumers: their streams, their acknowledgements, and the ends of old terms."""
 
 import logging
-import re
 from collections import OrderedDict
 from collections.abc import Collection
 from typing import NamedTuple
@@ -9,20 +8,9 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from oplogd.clock import Clock
-from oplogd.errors import (
-    ConsumerError,
-    PositionError,
-    StoreUnavailableError,
-    TopicNotFoundError,
-)
+from oplogd.errors import ConsumerError, StoreUnavailableError, TopicNotFoundError
 from oplogd.ingest.appends import Appends
-from oplogd.model.consumer import (
-    Acknowledgement,
-    ConsumerSettings,
-    ShardKey,
-    ShardPosition,
-    require_term,
-)
+from oplogd.model.consumer import Acknowledgement, ConsumerSettings, ShardKey, require_term
 from oplogd.store import Store
 from oplogd.store.consumers import Acknowledged, ConsumerRow, no_consumer
 from oplogd.stream.consumer import StreamConsumer
@@ -31,8 +19,20 @@ from oplogd.stream.hub import Hub
 from oplogd.stream.passes import Pass
 from oplogd.topics.consumers.acknowledger import Acknowledger
 from oplogd.topics.consumers.lags import NO_LAG, Lags, Retention, ShardLag, filter_of
-from oplogd.topics.consumers.positions import Positions, position_of, positions_of
-from oplogd.topics.consumers.rules import ConsumerShown, SeekBody, listed, shown_shard
+from oplogd.topics.consumers.positions import (
+    Positions,
+    fault_of,
+    is_behind,
+    position_of,
+    positions_of,
+)
+from oplogd.topics.consumers.rules import (
+    ConsumerShown,
+    SeekBody,
+    listed,
+    require_shard,
+    shown_shard,
+)
 from oplogd.topics.known import KnownTopics
 
 # Terms whose settings are kept. A term is of one consumer for ever.
@@ -40,9 +40,6 @@ _MOST_KNOWN = 10_000
 
 # Time between two looks for terms that have ended at other agents.
 LOOK_SECONDS = 1.0
-
-# The ids of entries, and those within a replication. All of one length are in the order of the log.
-_ID = re.compile(r"[1-9][0-9]{0,12}|[0-9a-f]{24}|[0-9a-f]{40}")
 
 # The id of ``reset`` in the stream of a topic. It names no message.
 _RESET = "0"
@@ -281,36 +278,23 @@ class NamedConsumers:
         stream = self._streams.get(key)
         if stream is None or stream.term != term:
             return False
-        position = stream.phase.position
-        return len(position) == len(id_) and bool(_ID.fullmatch(id_)) and id_ <= position
+        return is_behind(id_, stream.phase.position)
 
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
-        positions = await self.positions_of(settings)
-        try:
-            if await positions.is_of_log(given.id):
-                return
-            reason = f"is no id of {settings.log}"
-        except PositionError as error:
-            reason = str(error)
-        shard = await self._require_term(given.key, given.term)
-        if given.id != shard.position:  # a stream without anything behind its start has sent this
-            raise ConsumerError("id", reason)
+        fault = await fault_of(given.id, await self.positions_of(settings), settings.log)
+        # A stream with nothing behind its start has sent this start.
+        if fault and given.id != await self._require_term(given.key, given.term):
+            raise ConsumerError("id", fault)
 
-    async def _require_term(self, key: ShardKey, term: int) -> ShardPosition:
-        """Return a shard. Raises ConsumerNotFoundError and StaleTermError."""
+    async def _require_term(self, key: ShardKey, term: int) -> str:
+        """Return the position of a shard. Raises ConsumerNotFoundError and StaleTermError."""
         shards = (await self._rows.find(key.name)).shards
         if key.shard >= len(shards):  # deleted and created again
             raise no_consumer(key.name)
         require_term(shards[key.shard], key, term)
-        return shards[key.shard]
+        return shards[key.shard].position
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
         positions = await self.positions_of(settings)
         return await positions.is_foreign(position) and await positions.is_of_log(id_)
-
-
-def require_shard(settings: ConsumerSettings, number: int) -> None:
-    """Raise ConsumerError unless the consumer has a shard of this number."""
-    if number >= settings.shards:
-        raise ConsumerError("shard", f"must be 0 to {settings.shards - 1}")

@@ -24,6 +24,14 @@ def is_from_page(headers: Mapping[str, str]) -> bool:
     return any(name in headers for name in _FROM_BROWSERS)
 
 
+def is_from_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Return whether a page of another origin sent this GET, as far as its browser tells.
+
+    A browser sends ``Origin`` with a GET of such pages only, ``Sec-Fetch-Site`` with any.
+    """
+    return "origin" in headers or headers.get("sec-fetch-site") in ("cross-site", "same-site")
+
+
 def is_own_host(hosts: Sequence[str], allowed: Collection[str]) -> bool:
     """Return whether all values of ``Host`` belong to the agent: ``localhost``, IP addresses,
     ``allowed``.

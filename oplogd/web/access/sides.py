@@ -11,10 +11,27 @@ from oplogd.web.access.carried import COOKIE, bearer, is_local
 from oplogd.web.access.claims import Asked
 from oplogd.web.access.keys.signing import Purpose, is_own
 from oplogd.web.access.keys.tokens import TokenError
-from oplogd.web.access.origin import is_from_page
+from oplogd.web.access.origin import is_from_elsewhere, is_from_page
 from oplogd.web.access.right_bodies import require_bounded
 from oplogd.web.access.rights import Right
 from oplogd.web.http.problem import Problem
+
+
+def require_own_page(side: Authenticator, request: HTTPConnection) -> None:
+    """Raise Problem 403 for a page that may not change anything, while access is open.
+
+    Pages of other origins cannot send a POST with the right type: no preflight allows it.
+    """
+    if not side.is_open or not is_from_page(request.headers):
+        return
+    if not side.has_own_host(request):
+        raise Problem(
+            403,
+            "a web page may write only under localhost, an IP address,"
+            " or a name of this agent that --allowed-hosts lists",
+        )
+    if request.scope["method"] == "GET" and is_from_elsewhere(request.headers):
+        raise Problem(403, "a web page of another origin may not take a shard without a password")
 
 
 class WriteAuthenticator(Authenticator):
@@ -31,12 +48,7 @@ class WriteAuthenticator(Authenticator):
 
         Without a password, raise Problem 403 for a page under an unknown host name (``origin``).
         """
-        if self.is_open and is_from_page(request.headers) and not self.has_own_host(request):
-            raise Problem(
-                403,
-                "a web page may write only under localhost, an IP address,"
-                " or a name of this agent that --allowed-hosts lists",
-            )
+        require_own_page(self, request)
         return await super().caller(request)
 
 
@@ -59,6 +71,14 @@ class ReadAuthenticator(Authenticator):
             if problem.status == 401 and request.query_params.get("token"):
                 problem.detail = REFUSED_TOKEN
             raise
+
+    async def mover(self, request: HTTPConnection) -> Caller:
+        """Return the client of a request that moves or takes the position of a reader.
+
+        Raises as ``caller``, and as ``require_own_page``.
+        """
+        require_own_page(self, request)
+        return await self.caller(request)
 
     async def maker(self, request: HTTPConnection) -> Caller:
         """Return the client that asks for a token. Accept only a password or a JWT.

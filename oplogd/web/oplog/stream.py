@@ -79,10 +79,11 @@ class Streams:
                 f"as in: curl -N -H 'Accept: {EVENT_STREAM}' {shortened(url)}",
             )
 
-    async def caller_of(self, request: Request) -> Caller:
-        """Return the client of a request. Raises Problem."""
+    async def caller_of(self, request: Request, *, moves: bool = False) -> Caller:
+        """Return the client of a request. ``moves``: see ``mover``. Raises Problem."""
         with self.hub.refusing(kind_of_credentials(request)):
-            return await self._readers.caller(request)
+            find = self._readers.mover if moves else self._readers.caller
+            return await find(request)
 
     async def reader_of(self, request: Request, name: TopicName) -> Caller:
         """Return the client of a request. Raises Problem unless it may read this topic."""

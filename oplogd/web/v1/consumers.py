@@ -15,7 +15,7 @@ from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.ring.filters import Filter
 from oplogd.topics.consumers import rules
 from oplogd.topics.consumers.lags import filter_of
-from oplogd.topics.consumers.service import NamedConsumers, require_shard
+from oplogd.topics.consumers.service import NamedConsumers
 from oplogd.web.access.caller import Caller, missing
 from oplogd.web.describe.document import BODY_ERRORS, ERRORS, READ, described
 from oplogd.web.describe.parameters import ConsumerName, ShardNumber, TermQuery
@@ -179,7 +179,7 @@ def add_consumers(
         rights=READ,
     )
     async def acknowledge(
-        caller: Caller = Depends(api.reader),
+        caller: Caller = Depends(api.mover),
         name: str = Depends(name_of),
         asked: rules.AcknowledgementBody = json_body(
             api.bodies, rules.parse_acknowledgement, MAX_BYTES
@@ -218,14 +218,14 @@ def add_consumers(
         with streams.hub.refusing("bad_request", Problem):
             shard, term = _number(request.query_params, "shard"), _term(request.query_params)
             _refuse_own(request.query_params)
-        caller = await streams.caller_of(request)
+        caller = await streams.caller_of(request, moves=True)
         row = await consumers.find(name)
         settings = row.consumer.settings
         require_all(caller, settings)
         if shard is None and settings.shards > 1:
             raise Problem(400, f"shard: is required, 0 to {settings.shards - 1}")
         number = shard or 0
-        require_shard(settings, number)
+        rules.require_shard(settings, number)
 
         async def connect(address: str) -> StreamConsumer:
             return await consumers.connect(row, number, term, address=address, pass_=caller.pass_)

@@ -68,6 +68,7 @@ class Api:
         self.bodies = bodies
         self.appends = appends
         self._is_stopping = is_stopping
+        self.mover = readers.mover
         self.readable = _topic_of(self.reader, Caller.require_read)
         self.writable = _topic_of(self.writer, Caller.require_write)
         self.manageable = _topic_of(self.writer, Caller.require_manage)

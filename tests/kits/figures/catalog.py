@@ -35,6 +35,7 @@ BENCHMARKS = {
     "consumers": Benchmark("Idle consumers, and the start of a stream", "bench_consumers"),
     "groups": Benchmark("Acknowledgements of named consumers", "bench_groups"),
     "rights": Benchmark("A token each beside one password", "bench_rights"),
+    "shards": Benchmark("Readers of a shard each beside readers of everything", "bench_shards"),
     "replication": Benchmark("Replications beside live consumers", "bench_replication"),
     "topics": Benchmark("Topics", "bench_topics"),
     "transactions": Benchmark("Transactions", "bench_transactions"),

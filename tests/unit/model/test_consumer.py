@@ -57,6 +57,7 @@ _SAME = object()
         # The end of a replication.
         (EVERYTHING, TIME, A, None, (A, None)),
         (A, TIME, B, None, (B, None)),
+        (A, TIME, A, None, (A, None)),
         # A position of another history.
         (B, None, A, B, (A, None)),
         (B, None, A, C, _SAME),

@@ -9,6 +9,7 @@ import click
 from click.shell_completion import shell_complete
 
 from oplogc import __version__
+from oplogc.ctl.commands.consumer import consumer
 from oplogc.ctl.commands.lists import lease, namespace, namespaces
 from oplogc.ctl.commands.pointer import pointer
 from oplogc.ctl.commands.send import send
@@ -47,6 +48,7 @@ Examples:
   oplogctl topic peek orders
   oplogctl topic follow orders --from 10m --json | jq -r .payload
   oplogctl topic entries orders
+  oplogctl consumer show search
   oplogctl txn list --state open
   oplogctl pointer list
   oplogctl token create --key app.key --read 'shop/*' --seconds 3600
@@ -64,7 +66,9 @@ def command() -> None:
     """Operate an oplog agent over HTTP."""
 
 
-for _command in (status, consumers, send, topic, txn, pointer, lease, namespace, token, namespaces):
+for _command in (
+    status, consumers, send, topic, consumer, txn, pointer, lease, namespace, token, namespaces,
+):  # fmt: skip
     command.add_command(_command)
 before_command(command)
 

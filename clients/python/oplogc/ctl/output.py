@@ -10,23 +10,28 @@ from oplogc.ctl.options.values import shown_duration
 from oplogc.http.answers import printable
 from oplogc.terminal.output import as_time, follow
 from oplogc.topics import (
+    ConsumerStatus,
     Entry,
     Lease,
+    ListedConsumer,
     ListedPointer,
     Namespace,
     OpenPointer,
     ReceivedMessage,
     Reset,
+    ShardStatus,
     Topic,
     TopicConsumer,
     TopicEvent,
     TransactionStatus,
 )
 from oplogc.topics.messages.message import as_json
+from oplogc.topics.messages.names import OPLOG
 
 Item = (
     Topic | TopicEvent | TransactionStatus | Entry | Lease | Namespace | OpenPointer | ListedPointer
-)
+    | ListedConsumer | ConsumerStatus | ShardStatus
+)  # fmt: skip
 Row = tuple[object, ...]
 _NO_TIME = " " * len("2026-01-31T12:00:00.000Z")
 
@@ -84,6 +89,9 @@ def _line(item: Item) -> str:
             if item.owner is None:
                 del shown["owner"]
             return printable(f"{head} {_pairs(shown)}")
+        case ConsumerStatus():
+            shown = dict(zip(_OF_CONSUMER.lower().split(), _consumer(item), strict=True))
+            return printable(f"{shown.pop('consumer')} {_pairs(shown)}")
     shown = item._asdict()
     state = "published" if shown.pop("published") else "stored"
     return f"{shown.pop('pointer')} {state} {_pairs(shown)}"
@@ -115,6 +123,8 @@ def _members(item: Item) -> dict[str, Any]:
             return {
                 name: value for name, value in named.items() if value is not None or name == "owner"
             }
+        case ConsumerStatus():
+            return {**item._asdict(), "shards": [each._asdict() for each in item.shards]}
     shown = item._asdict()
     if shown.get("pointer") is not None:
         shown["pointer"] = str(shown["pointer"])
@@ -140,11 +150,28 @@ def _lease(each: Lease) -> Row:
     return each.name, each.holder, each.term, left, each.note or None
 
 
+_OF_CONSUMER = "CONSUMER LOG TYPES PARENTS ISOLATION CREATED"
+
+
+def _consumer(each: ListedConsumer | ConsumerStatus) -> Row:
+    types, parents = (",".join(names) or None for names in (each.types, each.parents))
+    isolation = None if each.log == str(OPLOG) else each.isolation
+    return each.name, each.log, types, parents, isolation, each.created
+
+
+def _shard(each: ShardStatus) -> Row:
+    """Return the cells of a shard. An estimated lag has a ~."""
+    lag = f"{'~' * each.estimated}{each.lag:,} ({each.lag_seconds:.1f} s)" if each.lag else "0"
+    return each.shard, each.position, each.term, each.reader or None, each.acknowledged, lag
+
+
 _TABLES: dict[type, tuple[str, Callable[[Any], Row]]] = {
     Entry: ("OFFSET TIME KIND POINTER/TXN STATE RECORDS BYTES", _entry),
     Lease: ("LEASE HOLDER TERM LEFT NOTE", _lease),
+    ListedConsumer: (_OF_CONSUMER, _consumer),
     ListedPointer: ("TOPIC POINTER STATE HOLDS BEGUN EXPIRES", lambda each: each[:-1]),
     Namespace: ("NAMESPACE TOPICS", tuple),
+    ShardStatus: ("SHARD POSITION TERM READER ACKNOWLEDGED LAG", _shard),
 }
 
 

@@ -4,14 +4,14 @@ import asyncio
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Self
 
 from oplogc.follow.acks import Acks
 from oplogc.follow.format import E, StreamFormat
-from oplogc.follow.receiver import Receiver
+from oplogc.follow.receiver import Reader, Receiver
 from oplogc.follow.state_file import Saver, StateFile
 from oplogc.follow.stream import DisconnectedError
 from oplogc.follow.wake_up import WakeUp, check_no_loop
@@ -51,7 +51,7 @@ class Following(Generic[E]):
     """The part of a consumer without the kind of its events.
 
     ``endpoints``: the stream of each agent. ``position``: where to start. Empty: with the next
-    event. The errors raised are those of ``Consumer``.
+    event. ``reader``: see ``Receiver``. The errors raised are those of ``Consumer``.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Following(Generic[E]):
         stream_format: StreamFormat[E],
         position: str,
         options: FollowOptions,
+        reader: Reader | None = None,
     ) -> None:
         waits = Backoff(*options.backoff)
         is_authorized = any(each.auth is not None for each in endpoints)
@@ -90,6 +91,7 @@ class Following(Generic[E]):
             options.heartbeat_timeout,
             waits,
             position,
+            reader=reader,
         )
         self._pending: deque[E | Checkpoint] = deque()
         self._stopped = False
@@ -168,7 +170,7 @@ class Following(Generic[E]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[E]:
+    def __iter__(self) -> Generator[E]:
         check_no_loop("async for")
         with asyncio.Runner() as runner:
             try:
@@ -201,9 +203,7 @@ class Following(Generic[E]):
         while self._pending and self._has_room():
             item = self._pending.popleft()
             if isinstance(item, Checkpoint):
-                self._acks.passed(item.event_id)
-                if self._saver is not None:
-                    self._saver.changed()
+                self._passed(item.event_id)
                 continue
             if self._file is None:
                 self._acks.position = item.event_id
@@ -211,6 +211,12 @@ class Following(Generic[E]):
                 self._acks.handed_out(item.sequence, item.event_id)
             return item
         return None
+
+    def _passed(self, event_id: str) -> None:
+        """Note a position of the stream without an event."""
+        self._acks.passed(event_id)
+        if self._saver is not None:
+            self._saver.changed()
 
     async def _more(self) -> None:
         """Wait until a pending event may be handed out, or until ``stop``."""
@@ -249,8 +255,11 @@ class Following(Generic[E]):
             receiving.remove_done_callback(wake)
 
     async def _wait_for_room(self, woken: asyncio.Event) -> None:
+        self._warn_of_unacked()
+        if not self._has_room():
+            await woken.wait()  # for `ack` or `stop`
+
+    def _warn_of_unacked(self) -> None:
         if not self._warned_of_unacked:  # once until there is room again
             self._warned_of_unacked = True
             logger.warning("%d events are not acknowledged: waiting", self._acks.unacked)
-        if not self._has_room():
-            await woken.wait()  # for `ack` or `stop`

@@ -4,9 +4,9 @@ import asyncio
 import logging
 import ssl
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
-from typing import Generic
+from typing import Generic, Protocol
 
 import httpx
 
@@ -29,6 +29,16 @@ raise DisconnectedError, and errors that end the receiver."""
 logger = logging.getLogger("oplogc")
 
 
+class Reader(Protocol):
+    """A reader whose position is at the agent. Its errors end the receiver."""
+
+    async def asked(self, endpoint: Endpoint) -> Endpoint:
+        """Return the stream to ask for at an agent."""
+
+    def opened(self, headers: Mapping[str, str], url: str) -> None:
+        """Read the headers of an open stream. ``url``: the address asked."""
+
+
 def warn(url: str, reason: str, delay: float) -> None:
     """Log why the stream of an agent is not open. ``delay``: seconds until the next attempt."""
     logger.warning("%s: %s; trying again in %.1f s", url, reason, delay)
@@ -40,7 +50,7 @@ class Receiver(Generic[E]):
     ``endpoints``: the stream of each agent. ``last_event_id``: the first position. Empty: none.
     ``verify``: TLS context. True: the usual one. ``tell_failure``: called with the address, the
     reason and the seconds of the pause whenever a connection fails or ends. ``opened``: see
-    ``Opened``.
+    ``Opened``. ``reader``: None if the position is here. Otherwise no position is sent.
     """
 
     def __init__(
@@ -56,6 +66,7 @@ class Receiver(Generic[E]):
         verify: ssl.SSLContext | bool = True,
         tell_failure: Callable[[str, str, float], None] = warn,
         opened: Opened | None = None,
+        reader: Reader | None = None,
     ) -> None:
         self._endpoints = deque(endpoints)
         """The present one first."""
@@ -69,6 +80,7 @@ class Receiver(Generic[E]):
         self._verify = verify
         self._tell_failure = tell_failure
         self._opened = opened
+        self._reader = reader
         self._sequence = count(1)
         self._client: httpx.AsyncClient | None = None
         self._stream: Stream[E] | None = None
@@ -111,7 +123,8 @@ class Receiver(Generic[E]):
             return []
         self._receiving = None
         items = receiving.result()
-        self._last_event_id = items[-1].event_id  # not before: items not taken must come again
+        if self._reader is None:
+            self._last_event_id = items[-1].event_id  # not before: items not taken must come again
         return items
 
     async def aclose(self) -> None:
@@ -176,13 +189,17 @@ class Receiver(Generic[E]):
 
     async def _ask(self, client: httpx.AsyncClient) -> httpx.Response:
         while True:
-            asked = self._last_event_id
+            asked, endpoint, reader = self._last_event_id, self.endpoint, self._reader
+            if reader is not None:
+                endpoint = await reader.asked(endpoint)
             response = await open_stream(
-                client, self.endpoint, asked, self._timeout, self._format.refused
+                client, endpoint, asked, self._timeout, self._format.refused
             )
-            if self._opened is None:
-                return response
             try:
+                if reader is not None:
+                    reader.opened(response.headers, shown(response.url))
+                if self._opened is None:
+                    return response
                 self._last_event_id = await self._opened(self.endpoint, named_store(response))
             except BaseException:
                 await response.aclose()

@@ -1,5 +1,6 @@
 """Topics of an agent: named logs to which messages are published."""
 
+from oplogc.topics.calls.consumers import ConsumerStatus, ListedConsumer, ShardStatus
 from oplogc.topics.calls.lists import Lease, ListedPointer, Namespace
 from oplogc.topics.calls.pointers import Entry, OpenPointer, Place, Published
 from oplogc.topics.calls.topics import Isolation, Polled
@@ -12,6 +13,8 @@ from oplogc.topics.foreign.threads import ForeignPublisher, Pointers
 from oplogc.topics.messages.message import Message, ReceivedMessage
 from oplogc.topics.messages.names import Topic, TopicName
 from oplogc.topics.messages.snapshot import ForeignTransaction
+from oplogc.topics.named.consumer import AsyncNamedConsumer, NamedConsumer
+from oplogc.topics.named.reader import NamedEvent
 from oplogc.topics.publish.queue import PublishCounters
 from oplogc.topics.threads import Topics
 from oplogc.topics.transactions.threads import Transaction
@@ -28,6 +31,7 @@ from oplogc.wire.errors import (
     OutcomeUnknownError,
     ProtocolError,
     RefusedError,
+    StaleTermError,
     StateFileError,
     TopicAlreadyExists,
     TopicNotFound,
@@ -39,21 +43,26 @@ from oplogc.wire.events import Reset
 __all__ = [
     "AlreadyCommittedError",
     "AsyncForeignPublisher",
+    "AsyncNamedConsumer",
     "AsyncPointers",
     "AsyncTopics",
     "AsyncTransaction",
     "BadRequestError",
     "BufferFullError",
     "Committed",
+    "ConsumerStatus",
     "Entry",
     "FlushError",
     "ForeignPublisher",
     "ForeignTransaction",
     "Isolation",
     "Lease",
+    "ListedConsumer",
     "ListedPointer",
     "Message",
     "MessageError",
+    "NamedConsumer",
+    "NamedEvent",
     "Namespace",
     "NotAllowed",
     "OpenPointer",
@@ -69,6 +78,8 @@ __all__ = [
     "ReceivedMessage",
     "RefusedError",
     "Reset",
+    "ShardStatus",
+    "StaleTermError",
     "StateFileError",
     "Topic",
     "TopicAlreadyExists",

@@ -19,6 +19,7 @@ from oplogc.topics.messages.message import Sendable
 from oplogc.topics.messages.names import DEFAULT_NAMESPACE, Topic, topic_name
 from oplogc.topics.messages.records import Writable, content, record
 from oplogc.topics.messages.snapshot import ForeignTransaction
+from oplogc.topics.named.calls import ConsumerCalls
 from oplogc.topics.publish.publication import done, publication
 from oplogc.topics.publish.publisher import MessagePublisher
 from oplogc.topics.publish.queue import PublishCounters
@@ -29,7 +30,7 @@ from oplogc.wire.errors import TopicAlreadyExists, TopicNotFound
 CLOSED = "this object is closed"
 
 
-class AsyncTopics(TopicsBase):
+class AsyncTopics(ConsumerCalls, TopicsBase):
     """Topics of an agent, from one event loop. Use it with ``async with``.
 
     A topic is given as ``namespace/topic``, or as ``topic`` in the namespace ``default``.

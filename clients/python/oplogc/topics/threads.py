@@ -58,6 +58,12 @@ class Topics(TopicsBase):
     list_transactions = blocking(AsyncTopics.list_transactions)
     get_transaction = blocking(AsyncTopics.get_transaction)
     abort_transaction = blocking(AsyncTopics.abort_transaction)
+    create_consumer = blocking(AsyncTopics.create_consumer)
+    get_consumer = blocking(AsyncTopics.get_consumer)
+    list_consumers = blocking(AsyncTopics.list_consumers)
+    delete_consumer = blocking(AsyncTopics.delete_consumer)
+    seek_consumer = blocking(AsyncTopics.seek_consumer)
+    acknowledge = blocking(AsyncTopics.acknowledge)
     flush = blocking(AsyncTopics.flush)
 
     @documented_as(AsyncTopics.publish)

@@ -63,6 +63,13 @@ class BadRequestError(RefusedError, ValueError):
     """The agent finds a mistake in the request, or the request is too large (400, 413, 415)."""
 
 
+class StaleTermError(RefusedError):
+    """The term of a named consumer's reader is over (412).
+
+    Another reader has taken its shard, or the shard was moved to another position.
+    """
+
+
 class UnavailableError(OplogError):
     """No agent has confirmed a request in the time allowed.
 

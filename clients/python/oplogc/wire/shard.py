@@ -29,10 +29,11 @@ def shard_query(shard: str | None) -> dict[str, str]:
 def check_echo(shard: str | None, headers: Mapping[str, str], url: str) -> None:
     """Raise ProtocolError unless an answer is of the shard asked for. ``url``: the address asked.
 
-    ``headers``: their look-up ignores case. An agent without shards sends everything.
+    ``headers``: their look-up ignores case. An agent without shards sends everything. The shard of
+    a named consumer is a number alone: an agent without shards has no named consumers.
     """
     echo = headers.get(_ECHO)
-    if not shard or echo == shard:
+    if not shard or "/" not in shard or echo == shard:
         return
     if echo is None:
         raise ProtocolError(

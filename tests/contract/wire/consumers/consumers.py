@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-from tests.kits.contract.wire import JSON, SSE, Headers, RawStream, Reply, Target
+from tests.kits.contract.wire import JSON, SSE, Headers, RawStream, Reply, Target, id_of
 
 CONSUMERS = "/v1/consumers"
 OPLOG = "system/oplog"
@@ -82,3 +82,8 @@ class ShardStream(RawStream):
     @property
     def shard(self) -> int:
         return int((self.header("Oplog-Shard") or "0/1").partition("/")[0])
+
+    @property
+    def last_id(self) -> str:
+        """The id of the last block that was received."""
+        return id_of(bytes(self.received).rsplit(b"\n\n", 2)[-2] + b"\n\n")

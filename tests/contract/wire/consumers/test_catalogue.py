@@ -59,7 +59,7 @@ def test_the_same_settings_leave_the_positions_and_other_settings_conflict(
     positions = [each["position"] for each in again.json["shards"]]
     assert positions == [each["position"] for each in first["shards"]]
     for other in ({"types": ["a"]}, {"types": ["b"], "shards": 2}, {"types": ["a"], "shards": 3}):
-        reply = consumer.put(**other)  # type: ignore[arg-type]
+        reply = consumer.put(**other)
         assert reply.status == 409
         assert consumer.name in reply.problem()
     assert consumer.shown()["created"] == first["created"]

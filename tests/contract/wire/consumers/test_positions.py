@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-import pytest
-
 from tests.contract.wire.consumers.consumers import CONSUMERS, ConsumerClient
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
 from tests.contract.wire.topics.topics import TopicClient
+from tests.kits.contract.passwords import READER, WRITER, basic
 from tests.kits.contract.wire import (
     JSON,
     NDJSON,
@@ -243,25 +242,45 @@ def test_a_stream_needs_the_media_type(target: Target, consumer: ConsumerClient)
     assert (reply.status, "text/event-stream" in reply.problem()) == (406, True)
 
 
+def as_page(target: Target, method: str, path: str, host: str, body: bytes, *more: str) -> Reply:
+    """Send a request as a browser does for a page under ``host``."""
+    length = [f"Content-Length: {len(body)}"] if body else []
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", *length, *more, "", ""]
+    return target.exchange("\r\n".join(lines).encode() + body, method)
+
+
 @on_one_store
-@pytest.mark.parametrize("host", ["evil.example", "localhost"])
-def test_no_page_under_an_unknown_host_name_moves_a_consumer(target: Target, host: str) -> None:
+def test_no_page_under_an_unknown_host_name_changes_a_consumer(target: Target) -> None:
     consumer = ConsumerClient(target).create(start="copy")
     with consumer.follow() as stream:
-        for method, path, body in (
-            ("POST", "/seek", b'{"position": "now"}'),
-            ("POST", "/position", b'{"term": %d, "id": "1"}' % stream.term),
-            ("PUT", "", b'{"log": "system/oplog", "start": "copy"}'),
-            ("DELETE", "", b""),
-        ):
-            head = (
-                f"{method} {consumer.path}{path} HTTP/1.1\r\nHost: {host}\r\n"
-                f"Origin: http://{host}\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\n\r\n"
-            )
-            reply = target.exchange(head.encode() + body, method)
-            if path == "/position":  # as a poll
-                assert reply.status in (204, 403, 412)
-            else:
-                assert (reply.status == 403) == (host == "evil.example"), (path, reply)
-            assert reply.header("Access-Control-Allow-Origin") is None or reply.status >= 400
+        position = b'{"term": %d, "id": "1"}' % stream.term
+        for host, is_allowed in (("evil.example", False), ("localhost", True)):
+            page = (f"Origin: http://{host}", "Content-Type: application/json")
+            for method, path, body, status in (
+                ("POST", "/position", position, 204),
+                ("PUT", "", b'{"log": "system/oplog"}', 200),
+                ("POST", "/seek", b'{"position": "copy"}', 200),
+                ("DELETE", "", b"", 204),
+            ):
+                reply = as_page(target, method, consumer.path + path, host, body, *page)
+                assert reply.status == (status if is_allowed else 403), (path, reply)
+                if is_allowed:
+                    assert reply.header("Access-Control-Allow-Origin") is None, path
+
+
+@on_one_store
+def test_no_page_of_another_origin_takes_a_shard(target: Target, guarded: Target) -> None:
+    consumer = ConsumerClient(target).create()
+    term = consumer.shard()["term"]
+    for told in ("Origin: http://localhost:1", "Sec-Fetch-Site: cross-site"):
+        page = ("Accept: text/event-stream", told)
+        reply = as_page(target, "GET", f"{consumer.path}/stream", "localhost", b"", *page)
+        assert reply.status == 403, told
+        assert as_page(target, "GET", consumer.path, "localhost", b"", *page).status == 200
+    assert consumer.shard()["term"] == term
+    with consumer.follow("", {"Sec-Fetch-Site": "same-origin"}) as stream:
+        assert stream.term == term + 1
+    guarded_one = ConsumerClient(guarded, headers=basic(WRITER)).create()
+    reader = guarded_one.at(guarded, {**basic(READER), "Origin": "http://example.com"})
+    with reader.follow() as stream:
+        assert stream.header("Access-Control-Allow-Origin") == "*"

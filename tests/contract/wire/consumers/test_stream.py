@@ -156,7 +156,9 @@ def test_each_shard_has_its_operations_and_its_position(
             target.store(*(operation("update", each, type_) for each in ids))
             found = [said(each) for each in events(stream, len(again) + len(parts[number]))]
             assert found[: len(again)] == [("insert", each) for each in again]
-            consumer.acknowledge(stream, id_of(stream.received.rsplit(b"\n\n", 2)[-2] + b"\n\n"))
+            consumer.acknowledge(
+                stream, id_of(bytes(stream.received).rsplit(b"\n\n", 2)[-2] + b"\n\n")
+            )
 
 
 # --- Topics ---

@@ -13,6 +13,7 @@ from oplogd.model.consumer import ConsumerSettings
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.message_id import MessageId
 from oplogd.model.names import OPLOG
+from oplogd.store import LogBounds
 from oplogd.topics.consumers.rules import SeekBody
 from tests.kits.models.operations import numbered
 from tests.unit.topics.consumers.consumer_worlds import (
@@ -43,6 +44,29 @@ async def test_an_older_id_changes_nothing(world: ConsumerWorld) -> None:
     await world.desk.acknowledge(1, ids[2])
     after = await world.desk.shard()
     assert (after.position, after.acknowledged_ms) == (ids[2], world.clock.ms)
+
+
+async def test_an_id_that_the_stream_here_has_sent_asks_nothing(
+    world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.grow(numbered(2))
+    await world.desk.create(start="copy")
+    stream = await world.desk.connect()
+    events = await read(stream, 4)
+    asked = 0
+    real = world.store.locate
+
+    async def locate(offset: int = 0) -> LogBounds:
+        nonlocal asked
+        asked += 1
+        return await real(offset)
+
+    monkeypatch.setattr(world.store, "locate", locate)
+    for id_ in ids_of(events)[-2:]:
+        await world.desk.acknowledge(1, id_)
+    assert asked == 0
+    await world.add_desk().acknowledge(1, events[-1].id)
+    assert asked == 1
 
 
 @pytest.mark.parametrize("is_connected", [True, False])

@@ -5,6 +5,7 @@ import pytest
 from oplogd.errors import ConsumerError, PositionError, TopicNotFoundError
 from oplogd.model.event_id import Mark, format_id
 from oplogd.model.message_id import MessageId, end_id
+from oplogd.store import LogBounds
 from oplogd.topics.consumers.positions import (
     MessagePositions,
     OplogPositions,
@@ -98,6 +99,26 @@ async def test_an_id_that_has_left_the_log_is_still_one_of_it(
         assert not await oplog.is_foreign(id_)
     later = format_id(Mark(1, world.mark(200).ms))
     assert not await oplog.is_of_log(later), "no operation with this offset had this time"
+
+
+async def test_an_id_of_the_first_server_is_a_position_and_is_never_sent(
+    world: ConsumerWorld, oplog: OplogPositions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.grow(numbered(3))
+    bounds = await world.store.locate()
+
+    async def locate(offset: int = 0) -> LogBounds:
+        return bounds._replace(created_ms=0, adopted_ms=bounds.head.ms)
+
+    monkeypatch.setattr(world.store, "locate", locate)
+    seconds = f"{bounds.head.ms // 1000 - 9:08x}"
+    for id_ in (
+        f"{seconds}cbcc3e3c62eb3d1a",
+        f"{seconds}03e8000000000002",
+        f"{seconds}0001{'0f' * 6}",
+    ):
+        assert not await oplog.is_foreign(id_), "it is known which operations came later"
+        assert not await oplog.is_of_log(id_)
 
 
 async def test_the_ids_of_a_log_that_was_set_aside_are_foreign(

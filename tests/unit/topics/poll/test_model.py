@@ -217,7 +217,8 @@ async def playing(played: list[Step], *, from_memory: bool) -> None:
         before = world.polled_from_memory
         await world.play(Poll("id", len(world.model.messages) - 1, 0, False, None))
         await world.play(Poll("id", len(world.model.messages) - 1, -1, False, None))
-        assert world.polled_from_memory - before == (2 if from_memory else 0)
+        await world.play(Poll("id", len(world.model.messages) - 1, -1, False, None, Shard(0, 1)))
+        assert world.polled_from_memory - before == (3 if from_memory else 0)
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)

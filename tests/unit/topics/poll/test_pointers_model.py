@@ -223,11 +223,7 @@ class World:
             case Decide(pointer, decision):
                 if reference.decisions.setdefault(pointer, decision) == decision:
                     known = (log, pointer) in self.topics.decided
-                    try:
-                        await self.pointers.decide([log], pointer, decision)
-                    except TransactionConflictError:  # a rollback has come after the time-out
-                        assert known
-                        assert decision is Decision.TIMED_OUT
+                    await self.pointers.decide([log], pointer, decision)
                     reference.waiting.pop(pointer, None)
                     if not known:
                         reference.add(now, "marker", [])
@@ -281,6 +277,9 @@ class World:
         except TransactionConflictError:
             assert self.reference.decisions[pointer] == Decision.COMMITTED
             return
+        if self.topics.decided.get((self.topic.log, pointer)) is Decision.ABORTED:
+            # A rollback after the time-out aborts. The next sweep removes the rest.
+            self.reference.decisions[pointer] = Decision.ABORTED
         for entry in chosen:
             if entry.pointer == pointer:
                 self.reference.void(entry)

@@ -6,12 +6,14 @@ from datetime import datetime
 from functools import partial
 
 from oplogc.terminal.values import SECONDS, count, duration, moment, one_of, size
+from oplogc.topics.calls import consumers
 from oplogc.topics.calls.call import MAX_LIST
 from oplogc.topics.calls.pointers import MAX_OFFSET
 from oplogc.topics.calls.topics import MAX_POINTER_TIMEOUT
 from oplogc.topics.calls.transactions import STATES
 from oplogc.topics.messages.message import MAX_TTL_SECONDS, MIN_MAX_BYTES, Message, encode
 from oplogc.wire.errors import MessageError
+from oplogc.wire.shard import MAX_SHARDS
 
 state = one_of("a state", STATES)
 _ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{24}", re.ASCII)
@@ -55,6 +57,31 @@ def position(text: str) -> str | datetime:
         f"{text!r} is neither an id, 0, a duration before now such as 10m, RFC 3339 such as "
         "2026-01-31T12:00:00Z, nor milliseconds"
     )
+
+
+def consumer_name(text: str) -> str:
+    """Return the name of a named consumer. Raise ValueError."""
+    consumers.path(text)
+    return text
+
+
+def consumer_position(text: str) -> str | datetime:
+    """Return a position of a named consumer. Raise ValueError."""
+    return text if text in consumers.WORDS else position(text)
+
+
+def shards(text: str) -> int:
+    """Return a number of shards. Raise ValueError."""
+    if not 1 <= count(text) <= MAX_SHARDS:
+        raise ValueError(f"{text!r} is more than {MAX_SHARDS}")
+    return int(text)
+
+
+def shard_number(text: str) -> int:
+    """Return the number of a shard. Raise ValueError."""
+    if re.fullmatch(r"[0-9]{1,3}", text, re.ASCII) and int(text) < MAX_SHARDS:
+        return int(text)
+    raise ValueError(f"{text!r} is not the number of a shard: give 0 to {MAX_SHARDS - 1}")
 
 
 def offset(text: str) -> int:

@@ -42,6 +42,9 @@ def status(agent: AgentConnection, as_json: bool) -> None:
 def consumers(agent: AgentConnection, as_json: bool) -> None:
     """List the consumers that are connected to an agent, the largest lag first.
 
+    Their connections, whether they have a named consumer or not. `oplogctl consumer` is for the
+    named ones, whose positions are at the agent.
+
     LAG counts what was not yet handed to a consumer's connection. What a consumer has received and
     not handled yet is not in it.
     """

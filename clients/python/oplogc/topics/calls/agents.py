@@ -12,7 +12,7 @@ from oplogc.http.backoff import BACKOFF, Backoff
 from oplogc.http.client import Http, NoAnswer
 from oplogc.http.token import Token, token_source
 from oplogc.topics.calls.call import Call
-from oplogc.topics.calls.transactions import refusal
+from oplogc.topics.calls.consumers import refusal
 from oplogc.wire.errors import UnavailableError
 
 HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}

@@ -107,6 +107,7 @@ _CONVERSIONS: dict[Any, Callable[[Any], Any]] = {
     str: text,
     int: int,
     bool: bool,
+    float: float,
     datetime: datetime.fromisoformat,
     tuple[str, ...]: lambda given: tuple(map(text, given)),
 }

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from oplogc.topics.calls.agents import Agents
 from oplogc.topics.calls.call import Call, list_reader, members_of, no_agent, query, text
+from oplogc.topics.calls.consumers import PATH as CONSUMERS
+from oplogc.topics.calls.consumers import ListedConsumer
 from oplogc.topics.messages.names import TopicName
 
 NEXT = "oplog-next"
@@ -70,6 +72,11 @@ async def leases(agents: Agents) -> tuple[Lease, ...]:
 async def pointers(agents: Agents) -> tuple[ListedPointer, ...]:
     """Raises as ``namespaces``."""
     return await _all(agents, "/v1/pointers", _listed_pointer)
+
+
+async def consumers(agents: Agents) -> tuple[ListedConsumer, ...]:
+    """Raises as ``namespaces``."""
+    return await _all(agents, CONSUMERS, members_of(ListedConsumer))
 
 
 async def _all(agents: Agents, path: str, convert: Callable[[Any], _T]) -> tuple[_T, ...]:
