@@ -56,18 +56,29 @@ def resolve_mark(mark: Mark, bounds: LogBounds, now_ms: int) -> Start:
 
     ``bounds``: the store's answer to ``locate`` for the mark's offset.
     """
-    head, oldest = bounds.head, bounds.oldest
     whole_second = mark.ms // 1000 * 1000
-    if mark.offset > head.offset:
+    if mark.offset > bounds.head.offset:
         return _of_first_server(whole_second, bounds, now_ms)
-    if bounds.at_ms is not None:
-        return After(mark) if bounds.at_ms == mark.ms else FULL_REPLICATION
-    known_until = oldest.ms if oldest else head.ms
-    if mark.offset < bounds.first_offset or mark.ms > known_until:
+    if not is_of_history(mark, bounds):
         return FULL_REPLICATION
-    if _is_in(mark.ms, bounds.unwritten):
-        return FULL_REPLICATION  # the store is an older copy of the one that sent this id
+    if bounds.at_ms is not None:
+        return After(mark)
     return _since(whole_second, mark.ms, bounds, now_ms)
+
+
+def is_of_history(mark: Mark, bounds: LogBounds) -> bool:
+    """Return whether the log has the entry of a mark, or may have had it before it left.
+
+    ``bounds``: the store's answer to ``locate`` for the mark's offset.
+    """
+    head, oldest = bounds.head, bounds.oldest
+    if bounds.at_ms is not None:
+        return bounds.at_ms == mark.ms
+    known_until = oldest.ms if oldest else head.ms
+    if not bounds.first_offset <= mark.offset <= head.offset or mark.ms > known_until:
+        return False
+    # Else the store is an older copy of the one that sent this id.
+    return not _is_in(mark.ms, bounds.unwritten)
 
 
 def states_cover(ms: int, bounds: LogBounds) -> bool:

@@ -11,9 +11,8 @@ from oplogd.model.names import TopicName
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.phases.start import (
-    FULL_REPLICATION,
     TopicPosition,
-    resolve,
+    is_of_history,
     sought,
     topic_start,
 )
@@ -91,20 +90,20 @@ class OplogPositions(Positions):
 
     async def is_of_log(self, id_: str) -> bool:
         position = self.parse(id_)
-        if isinstance(position, Millis):  # of a state, or 1: that of ``reset``
-            bounds = await self._store.locate()
-            return 0 < position.ms <= max(bounds.head.ms, bounds.adopted_ms, bounds.now_ms)
-        if position.millis > 999:  # of the first server
-            return False
-        bounds = await self._store.locate(position.offset)
-        start = resolve(position, bounds, bounds.now_ms)
-        # An operation that has left the log is behind its states.
-        return position.offset <= bounds.head.offset and start != FULL_REPLICATION
+        if isinstance(position, EventId):
+            return await self._has_had(position)
+        # A replication sends no time past the newest entry.
+        bounds = await self._store.locate()
+        return 0 < position.ms <= max(bounds.head.ms, bounds.adopted_ms, 1)
 
     async def is_foreign(self, position: str) -> bool:
         at = self.parse(position)
-        bounds = await self._store.locate(at.offset if isinstance(at, EventId) else 0)
-        return resolve(at, bounds, bounds.now_ms) == FULL_REPLICATION
+        return isinstance(at, EventId) and not await self._has_had(at)
+
+    async def _has_had(self, id_: EventId) -> bool:
+        """Return whether the log has the entry, or had it. Ids of the first server do not count."""
+        bounds = await self._store.locate(id_.offset)
+        return id_.millis <= 999 and is_of_history(Mark(id_.offset, id_.ms), bounds)
 
 
 class MessagePositions(Positions):

@@ -282,17 +282,18 @@ class NamedConsumers:
 
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
-        positions = await self.positions_of(settings)
-        if fault := await fault_of(given.id, positions, settings.log):
-            await self._require_term(given.key, given.term)
+        fault = await fault_of(given.id, await self.positions_of(settings), settings.log)
+        # A stream with nothing behind its start has sent this start.
+        if fault and given.id != await self._require_term(given.key, given.term):
             raise ConsumerError("id", fault)
 
-    async def _require_term(self, key: ShardKey, term: int) -> None:
-        """Raise ConsumerNotFoundError or StaleTermError unless a shard has this term."""
+    async def _require_term(self, key: ShardKey, term: int) -> str:
+        """Return the position of a shard. Raises ConsumerNotFoundError and StaleTermError."""
         shards = (await self._rows.find(key.name)).shards
         if key.shard >= len(shards):  # deleted and created again
             raise no_consumer(key.name)
         require_term(shards[key.shard], key, term)
+        return shards[key.shard].position
 
     async def _is_foreign(self, settings: ConsumerSettings, position: str, id_: str) -> bool:
         positions = await self.positions_of(settings)

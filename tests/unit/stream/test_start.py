@@ -11,6 +11,7 @@ from oplogd.stream.phases.start import (
     After,
     Since,
     Start,
+    is_of_history,
     resolve,
     resolve_mark,
     states_cover,
@@ -151,6 +152,35 @@ def test_a_time_before_the_purge_is_reset_and_at_it_is_not() -> None:
 
 def test_an_id_that_has_left_the_log_before_the_purge_is_reset() -> None:
     assert resolve(event_id(4), log(at=4, purged=ms_of(5)), NOW) == FULL_REPLICATION
+
+
+@pytest.mark.parametrize(
+    ("offset", "bounds"),
+    [
+        (15, log(at=15)),
+        (4, log(at=4)),
+        (4, log(at=4, purged=ms_of(9))),
+        (4, log(at=4, oldest=None)),
+    ],
+    ids=["there", "gone", "gone before the purge", "gone, and the log is empty"],
+)
+def test_an_id_that_the_log_had_is_of_its_history(offset: int, bounds: LogBounds) -> None:
+    assert is_of_history(Mark(offset, ms_of(offset)), bounds)
+
+
+@pytest.mark.parametrize(
+    ("mark", "bounds"),
+    [
+        (Mark(HEAD + 1, ms_of(HEAD)), log(at=HEAD + 1)),
+        (Mark(15, ms_of(15) + 1), log(at=15)),
+        (Mark(4, ms_of(15)), log(at=4)),
+        (Mark(4, ms_of(4)), log(at=4, first=5)),
+        (Mark(4, ms_of(4)), log(at=4, unwritten=((ms_of(3), ms_of(5)),))),
+    ],
+    ids=["beyond the head", "another time", "too late", "an earlier epoch", "an older copy"],
+)
+def test_an_id_that_the_log_never_had_is_not(mark: Mark, bounds: LogBounds) -> None:
+    assert not is_of_history(mark, bounds)
 
 
 def test_an_id_in_the_second_of_the_purge_is_bridged_from_the_purge() -> None:

@@ -131,6 +131,23 @@ def test_an_id_that_the_log_never_had_is_refused(
         assert stream.block()
 
 
+def test_a_time_past_the_newest_operation_is_refused(
+    target: Target, consumer: ConsumerClient
+) -> None:
+    type_ = fresh_type()
+    target.store(operation("insert", "before", type_))
+    consumer.create(types=[type_])
+    with consumer.follow() as stream:
+        target.store(operation("insert", "a", type_))
+        newest = next(id_of(each) for each in stream.blocks() if event_of(each))
+        # A reader of this term would go on behind it, without the operation.
+        soon = int(newest[:8], 16) * 1000 + 30_000
+        reply = consumer.acknowledging(stream.term, str(soon))
+        assert (reply.status, reply.problem()) == (400, "id: is no id of system/oplog")
+    with consumer.follow(f"?term={stream.term}") as stream:
+        assert next(id_of(each) for each in stream.blocks() if event_of(each)) == newest
+
+
 # --- Bad requests ---
 
 
