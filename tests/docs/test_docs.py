@@ -93,9 +93,8 @@ def ctl_flags() -> str:
     shared = set.intersection(*({each.name for each in command.params} for command in asking))
     rows = ["| command | flag | |", "|---|---|---|"]
     for prefix, command in commands:
-        context = click.Context(command)
-        usage = " ".join([command.name or "", *command.collect_usage_pieces(context)[1:]])
-        usage = usage.replace("|", "\\|")
+        pieces = command.collect_usage_pieces(click.Context(command))[1:]
+        usage = " ".join([command.name or "", *pieces]).replace("|", "\\|")
         rows.append(f"| `{prefix}{usage}` | | {summary(command)} |")
         own = [
             each for each in options(command) if command not in asking or each.name not in shared

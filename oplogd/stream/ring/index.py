@@ -78,7 +78,7 @@ class _Root(_Node):
             of_id.gather(data, parents, found)
         for parent in listed:
             self.by_parent[parent].gather(data, parents, found)
-        return tuple(found)
+        return _together(found)
 
     def __bool__(self) -> bool:
         return bool(self.by_id) or super().__bool__()
@@ -131,10 +131,12 @@ class Index:
 
         For the messages of topics: filters by other values have no posting there.
         """
-        return tuple(
-            posting
-            for roots in self._roots_of(hash_)
-            if (root := roots.get(ANY)) and (posting := root.by_type.get(ANY))
+        return _together(
+            [
+                posting
+                for roots in self._roots_of(hash_)
+                if (root := roots.get(ANY)) and (posting := root.by_type.get(ANY))
+            ]
         )
 
     def _roots_of(self, hash_: int | None) -> Iterator[_Roots]:
@@ -237,6 +239,11 @@ class Index:
             if level[name]:
                 return
             del level[name]
+
+
+def _together(found: list[Posting]) -> tuple[Posting, ...]:
+    """Return the postings of an entry. Entries with the same single one share its tuple."""
+    return found[0].alone if len(found) == 1 else tuple(found)
 
 
 def _bytes_of(key: Key) -> int:

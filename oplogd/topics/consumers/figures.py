@@ -2,10 +2,11 @@
 
 import asyncio
 import heapq
+import logging
 from typing import NamedTuple
 
 from oplogd.clock import Clock
-from oplogd.errors import StoreUnavailableError, TopicNotFoundError
+from oplogd.errors import PositionError, StoreUnavailableError, TopicNotFoundError
 from oplogd.model.consumer import ShardKey
 from oplogd.model.names import TopicName
 from oplogd.store.consumers import ConsumerRow
@@ -21,7 +22,12 @@ MAX_NAMES = 200
 FRESH_SECONDS = 1.0
 _PART = 0.05
 
+# Longest wait for new figures. After it the last ones are told, until the new ones are there.
+WAIT_SECONDS = 2.0
+
 _PAGE = 200
+
+logger = logging.getLogger("oplogd.consumers")
 
 
 class Figures(NamedTuple):
@@ -52,23 +58,32 @@ class ConsumerFigures:
         # Monotonic time until when the figures are fresh.
         self._fresh_until = float("-inf")
         self._found: Figures | None = None
-        self._measuring: asyncio.Task[Figures] | None = None
+        self._measuring: asyncio.Task[None] | None = None
 
     async def figures(self) -> Figures | None:
-        """Return fresh figures, None if the store does not answer."""
-        began = self._clock.monotonic()
-        if began < self._fresh_until:
-            return self._found
+        """Return fresh figures, or the last ones while measuring takes long.
+
+        None: the store does not answer, or the first measuring takes long.
+        """
         task = self._measuring
         if task is None or task.done():
-            task = self._measuring = asyncio.create_task(self._measure(), name="named consumers")
+            if self._clock.monotonic() < self._fresh_until:
+                return self._found
+            task = self._measuring = asyncio.create_task(self._renew(), name="named consumers")
+            await asyncio.wait({task}, timeout=WAIT_SECONDS)
+        return self._found
+
+    async def _renew(self) -> None:
+        began = self._clock.monotonic()
         try:
-            self._found = await asyncio.shield(task)
+            self._found = await self._measure()
         except StoreUnavailableError:
+            self._found = None
+        except Exception as error:
+            logger.error("the figures of named consumers are unknown", exc_info=error)
             self._found = None
         now = self._clock.monotonic()
         self._fresh_until = now + max(FRESH_SECONDS, (now - began) / _PART)
-        return self._found
 
     async def _measure(self) -> Figures:
         consumers, pace = self._consumers, Pace()
@@ -115,7 +130,10 @@ class ConsumerFigures:
                 lags.append(NO_LAG)
             else:
                 found = self._consumers.lags.of(settings, log.positions, number, shard, retention)
-                lags.append(await found)
+                try:
+                    lags.append(await found)
+                except (PositionError, TopicNotFoundError):  # damaged, or deleted meanwhile
+                    lags.append(NO_LAG)
         return lags
 
 

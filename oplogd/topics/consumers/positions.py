@@ -91,8 +91,9 @@ class OplogPositions(Positions):
 
     async def is_of_log(self, id_: str) -> bool:
         position = self.parse(id_)
-        if isinstance(position, Millis):
-            return position.ms > 0
+        if isinstance(position, Millis):  # of a state, or 1: that of ``reset``
+            bounds = await self._store.locate()
+            return 0 < position.ms <= max(bounds.head.ms, bounds.adopted_ms, bounds.now_ms)
         if position.millis > 999:  # of the first server
             return False
         bounds = await self._store.locate(position.offset)

@@ -239,6 +239,8 @@ def test_both_kinds_of_topics_have_the_same_methods_with_the_same_arguments() ->
     names = {"create", "update", "get", "list", "delete", "publish", "poll", "stream", "flush"}
     names |= {"transaction", "list_transactions", "get_transaction", "abort_transaction"}
     names |= {"commit_whole", "entries", "foreign_publisher", "namespaces", "leases"}
+    names |= {f"{verb}_consumer" for verb in ("create", "get", "delete", "seek")}
+    names |= {"list_consumers", "acknowledge"}
     pairs = [(name, name) for name in names] + [("__init__", "__init__"), ("close", "aclose")]
     for sync, other in pairs:
         ours, theirs = getattr(Topics, sync), getattr(AsyncTopics, other)

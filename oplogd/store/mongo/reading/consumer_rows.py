@@ -10,6 +10,7 @@ acknowledged_ms}}``. The members of the shard are set as one value, as in a leas
 one compare-and-set.
 """
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -110,6 +111,7 @@ class ConsumerRows:
                 )
             elif await self.is_there(each):
                 raise _lost(missing[0], each)
+            await asyncio.sleep(0)  # a page may have 50,000 shards
         return rows
 
     async def of_keys(self, keys: Iterable[ShardKey]) -> dict[ShardKey, ShardDocuments]:

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -29,11 +30,11 @@ def checkpoint(number: int) -> bytes:
     return f"id: {IDS[number]}\n\n".encode()
 
 
-def threads(server: NamedStreams, **options: float) -> NamedConsumer:
+def threads(server: NamedStreams, **options: Any) -> NamedConsumer:
     return NamedConsumer(server.url, "search", shard=3, backoff=FAST, **options)
 
 
-def tasks(server: NamedStreams, **options: float) -> AsyncNamedConsumer:
+def tasks(server: NamedStreams, **options: Any) -> AsyncNamedConsumer:
     return AsyncNamedConsumer(server.url, "search", shard=3, backoff=FAST, **options)
 
 
@@ -117,6 +118,17 @@ def leave(server: NamedStreams, consumer: NamedConsumer, end: str) -> None:
                     events.close()
                 break
         raise LookupError
+
+
+async def test_the_rest_is_acknowledged_at_the_end_of_an_async_for() -> None:
+    with NamedStreams(FOUR) as server:
+        async with tasks(server, ack_seconds=math.inf) as consumer:
+            async for event in consumer:
+                if event.event_id == IDS[1]:
+                    await until(lambda: server.acknowledged)
+                if event.event_id == IDS[3]:
+                    consumer.stop()
+            assert server.acknowledged == [IDS[0], IDS[3]]
 
 
 @pytest.mark.parametrize("end", ["break", "raise", "close"])
@@ -294,7 +306,7 @@ def test_a_reader_whose_reconnect_is_refused_ends(
     refused: bytes, kind: type[RefusedError], sentence: str
 ) -> None:
     with NamedStreams(FOUR, refused) as server, threads(server) as consumer:
-        seen = []
+        seen: list[str] = []
         with pytest.raises(kind, match=sentence):
             seen.extend(event.event_id for event in consumer)
         assert seen == IDS[:4]
@@ -342,7 +354,7 @@ async def test_each_kind_refuses_the_use_of_the_other() -> None:
         kind("http://127.0.0.1:9", "search") for kind in (NamedConsumer, AsyncNamedConsumer)
     )
     with pytest.raises(TypeError, match="use AsyncNamedConsumer"):
-        async with of_threads:  # type: ignore[attr-defined]
+        async with of_threads:
             pass
     with pytest.raises(TypeError, match="use AsyncNamedConsumer"):
         of_threads.__aiter__()
@@ -350,5 +362,5 @@ async def test_each_kind_refuses_the_use_of_the_other() -> None:
         next(iter(of_threads))
     with pytest.raises(TypeError, match="use NamedConsumer"):
         iter(of_tasks)
-    with pytest.raises(TypeError, match="use NamedConsumer"), of_tasks:  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="use NamedConsumer"), of_tasks:
         pass

@@ -72,8 +72,8 @@ def test_the_settings_of_the_oplog(run: Run) -> None:
 
 
 def test_list_seek_and_delete(agent: Agent, run: Run) -> None:
-    assert run("list") == []
-    run("create", "bill", "shop/orders", "--isolation", "read_uncommitted", "--start", "copy")
+    settings = {"log": "shop/orders", "isolation": "read_uncommitted", "start": "copy"}
+    assert agent.request("PUT", "/v1/consumers/bill", settings).status == 201
     with NamedConsumer(agent.url, "bill") as consumer:
         for event in consumer:
             if getattr(event, "text", "") == "2":
@@ -94,6 +94,7 @@ def test_list_seek_and_delete(agent: Agent, run: Run) -> None:
     assert re.fullmatch(rf"bill +shop/orders +- +- +read_uncommitted +{TIME}", row)
     assert json.loads(run("list", "--json")[0])["log"] == "shop/orders"
     assert run("delete", "bill") == ["bill is deleted"]
+    assert run("list") == []
     assert run("show", "bill", code=1)[0].startswith("oplogctl: ")
 
 

@@ -47,6 +47,18 @@ def test_a_shard_needs_no_second_look_at_its_operations() -> None:
     assert is_posted_whole(of(0, 2))
 
 
+def test_entries_with_one_posting_share_its_tuple() -> None:
+    """The ring does not count the memory of these tuples."""
+    ring, topic_ring = make_ring(), make_topic_ring()
+    views = [ring.view(of(0, 1)), topic_ring.view(of(0, 1))]
+    follow_on(ring, [operation(), operation()])
+    topic_ring.append([message(11, OURS), message(12, OTHER)])
+    for view in views:
+        (posting,) = view.postings
+        assert all(each is posting.alone for each in view.ring.window.postings)
+        assert len(view.ring.window.postings) == 2
+
+
 def full_ring() -> Ring:
     """Return a ring that is read in as many numbers of shards as are allowed."""
     ring = make_ring()
