@@ -11,8 +11,10 @@ from oplogd.model.names import TopicName
 from oplogd.store import Store
 from oplogd.store.topics import Topic
 from oplogd.stream.phases.start import (
+    FULL_REPLICATION,
     TopicPosition,
     is_of_history,
+    resolve,
     sought,
     topic_start,
 )
@@ -98,7 +100,12 @@ class OplogPositions(Positions):
 
     async def is_foreign(self, position: str) -> bool:
         at = self.parse(position)
-        return isinstance(at, EventId) and not await self._has_had(at)
+        if not isinstance(at, EventId):
+            return False
+        if at.millis <= 999:
+            return not await self._has_had(at)
+        bounds = await self._store.locate()  # an id of the first server
+        return resolve(at, bounds, bounds.now_ms) == FULL_REPLICATION
 
     async def _has_had(self, id_: EventId) -> bool:
         """Return whether the log has the entry, or had it. Ids of the first server do not count."""

@@ -41,7 +41,7 @@ _MOST_KNOWN = 10_000
 # Time between two looks for terms that have ended at other agents.
 LOOK_SECONDS = 1.0
 
-# The id of ``reset`` in the stream of a topic. It names no message.
+# The id of ``reset`` in the stream of a topic, and the position of a copy. It names no entry.
 _RESET = "0"
 
 logger = logging.getLogger("oplogd.consumers")
@@ -283,8 +283,11 @@ class NamedConsumers:
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
         fault = await fault_of(given.id, await self.positions_of(settings), settings.log)
-        # A stream with nothing behind its start has sent this start.
-        if fault and given.id != await self._require_term(given.key, given.term):
+        if fault is None:
+            return
+        position = await self._require_term(given.key, given.term)
+        # A stream with nothing behind its start has sent this start, unless it replicates all.
+        if given.id != position or position == _RESET:
             raise ConsumerError("id", fault)
 
     async def _require_term(self, key: ShardKey, term: int) -> str:

@@ -49,10 +49,10 @@ _T = TypeVar("_T")
 class Api:
     """The parts common to all endpoints.
 
-    ``reader`` and ``writer`` are dependencies that return the client of a request. The client
-    refuses what its right does not grant. Writes are refused while the agent stops. ``readable``,
-    ``writable``, ``manageable``, ``visible`` and ``with_pointers`` are dependencies that return the
-    topic in a request's path. They raise Problem unless the client has this right to it.
+    ``reader``, ``mover`` and ``writer`` are dependencies that return the client. It refuses what
+    its right does not grant. Writes are refused while the agent stops. ``readable``, ``writable``,
+    ``manageable``, ``visible`` and ``with_pointers`` return the topic in a request's path. They
+    raise Problem unless the client has this right to it.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class Api:
         self.bodies = bodies
         self.appends = appends
         self._is_stopping = is_stopping
-        self.mover = readers.mover
         self.readable = _topic_of(self.reader, Caller.require_read)
         self.writable = _topic_of(self.writer, Caller.require_write)
         self.manageable = _topic_of(self.writer, Caller.require_manage)
@@ -78,6 +77,10 @@ class Api:
     async def reader(self, request: Request) -> Caller:
         """Return the client of a request that reads. Raises Problem."""
         return await self._readers.caller(request)
+
+    async def mover(self, request: Request) -> Caller:
+        """Return the client of a request that moves a reader's position. Raises Problem."""
+        return await self._readers.mover(request)
 
     async def writer(self, request: Request) -> Caller:
         """Return the client of a request that changes something. Raises Problem."""
@@ -179,10 +182,7 @@ def require_records(caller: Caller, writing: Writing) -> None:
 def json_body(
     bodies: BodyReader, parse: Callable[[Buffer], _T], max_bytes: int, *, of_any_type: bool = False
 ) -> Any:
-    """Return the dependency that reads a body of JSON and parses it.
-
-    ``of_any_type``: Content-Type does not matter.
-    """
+    """Return the dependency that reads JSON. ``of_any_type``: Content-Type does not matter."""
 
     async def read(request: Request) -> _T:
         async with bodies.received(request, "", max_bytes) as raw:

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.wire.consumers.consumers import CONSUMERS, OPLOG, ConsumerClient
-from tests.contract.wire.store_kinds import StoreKind, kinds_of_store
+from tests.contract.wire.store_kinds import EACH_DRIVER, StoreKind, kinds_of_store
 from tests.kits.contract.passwords import READER, SESAME, WRITER, basic, sign_in
 from tests.kits.contract.wire import JSON, SSE, Reply, Target, id_of
 
-store_kind = kinds_of_store(["sqlite", "workers"])
+store_kind = kinds_of_store(EACH_DRIVER)
 
 RIGHTS = f"""
 [manager]

@@ -26,6 +26,7 @@ from tests.kits.contract.wire import (
     id_of,
     operation,
     said,
+    wait_until,
 )
 from tests.kits.servers.stores import new_place
 
@@ -324,7 +325,7 @@ def test_a_position_that_has_left_the_log_is_followed_by_the_changes_since(
         names = [f"n{number}" for number in range(200)]
         for name in names:
             target.store(operation("insert", name, "thing"))
-        assert target.status()["store"]["oldest_id"] > id_of(live)
+        assert wait_until(lambda: target.status()["store"]["oldest_id"] > id_of(live))
         with consumer.follow() as stream:
             found = [said(each) for each in stream.until("live") if not is_checkpoint(each)]
         assert ("reset", "") not in found

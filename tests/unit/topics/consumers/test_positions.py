@@ -75,7 +75,8 @@ async def test_a_time_is_an_id_of_a_replication(
 ) -> None:
     await world.grow(numbered(1))
     assert await oplog.is_of_log("1"), "the id of reset"
-    assert await oplog.is_of_log(str(world.clock.ms))
+    assert await oplog.is_of_log(str(world.mark(1).ms))
+    assert not await oplog.is_of_log(str(world.mark(1).ms + 1))
     assert not await oplog.is_of_log("0")
     assert not await oplog.is_foreign(str(world.mark(1).ms))
 

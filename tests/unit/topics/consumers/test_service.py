@@ -10,6 +10,7 @@ from oplogd.errors import (
     ConsumerNotFoundError,
     StaleTermError,
     StoreUnavailableError,
+    TooManyConsumersError,
     TopicNotFoundError,
 )
 from oplogd.model.consumer import ConsumerSettings, ShardKey
@@ -54,6 +55,19 @@ async def test_a_consumer_is_created_once(world: ConsumerWorld) -> None:
     with pytest.raises(TopicNotFoundError):
         await consumers.create("other", OF_TOPIC, "now")
     assert [each.consumer.name for each in await consumers.select("", 9)] == [NAME]
+
+
+async def test_all_consumers_have_a_bounded_number_of_shards(
+    world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oplogd.store.sqlite.consumers.MAX_ROWS", 3)
+    await world.desk.create(TWO)
+    with pytest.raises(TooManyConsumersError, match="delete some"):
+        await world.desk.create(TWO, name="other")
+    await world.desk.create(name="other")
+    assert not (await world.desk.consumers.create(NAME, TWO, "now"))[1], "it is there already"
+    await world.desk.consumers.delete(NAME)
+    await world.desk.create(TWO)
 
 
 async def test_a_seek_moves_shards_and_ends_their_streams(world: ConsumerWorld) -> None:
