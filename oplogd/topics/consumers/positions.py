@@ -102,10 +102,10 @@ class OplogPositions(Positions):
         at = self.parse(position)
         if not isinstance(at, EventId):
             return False
-        if at.millis <= 999:
-            return not await self._has_had(at)
-        bounds = await self._store.locate()  # an id of the first server
-        return resolve(at, bounds, bounds.now_ms) == FULL_REPLICATION
+        bounds = await self._store.locate(at.offset)
+        if at.millis > 999 or at.offset > bounds.head.offset:  # maybe of the first server
+            return resolve(at, bounds, bounds.now_ms) == FULL_REPLICATION
+        return not is_of_history(Mark(at.offset, at.ms), bounds)
 
     async def _has_had(self, id_: EventId) -> bool:
         """Return whether the log has the entry, or had it. Ids of the first server do not count."""

@@ -69,6 +69,8 @@ class NamedConsumers:
     ) -> None:
         self._store = store
         self._rows = store.consumers
+        # See ``Consumers``.
+        self.find, self.select = store.consumers.find, store.consumers.select
         self._hub = hub
         self._known = known
         self._clock = clock
@@ -92,14 +94,6 @@ class NamedConsumers:
         positions = await self.positions_of(settings)
         position = await position_of(start, positions, "start")
         return await self._appends.confirmed(self._rows.create(name, settings, position))
-
-    async def find(self, name: str) -> ConsumerRow:
-        """Return a consumer. Raises ConsumerNotFoundError."""
-        return await self._rows.find(name)
-
-    async def select(self, after: str, limit: int) -> list[ConsumerRow]:
-        """Return consumers past a name, sorted by name."""
-        return await self._rows.select(after, limit)
 
     async def delete(self, name: str) -> None:
         """Delete a consumer. Its streams end. Raises ConsumerNotFoundError."""
@@ -283,7 +277,7 @@ class NamedConsumers:
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""
         fault = await fault_of(given.id, await self.positions_of(settings), settings.log)
-        if fault is None:
+        if not fault:
             return
         position = await self._require_term(given.key, given.term)
         # A stream with nothing behind its start has sent this start, unless it replicates all.
