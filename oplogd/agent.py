@@ -234,7 +234,7 @@ class Agent:
         self.run("topic follower", follow_topics(self.store.topics, self.feeds, self.health))
         self.run("keeper of the clock", self.clock_keeper.run())
         self.run("ticker", self.hub.tick())
-        self.run("watch of terms", self.consumers.watch())
+        self.run("watch of terms", self.consumers.readers.watch())
         self.run("freezer", Freezer(self.hub).run())
         self.run("rates", self._meter.run())
         self.run("turns", watch_turns(self.turns))

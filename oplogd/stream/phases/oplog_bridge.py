@@ -96,7 +96,7 @@ class Replication(Phase):
 
     def __post_init__(self) -> None:
         self._reset_due = self.since_ms is None
-        self._last_ms = 1 if self.since_ms is None else self.since_ms  # 1: the id of ``reset``
+        self._reach(1 if self.since_ms is None else self.since_ms)  # 1: the id of ``reset``
         self._cursor = StateCursor(self.since_ms or 0, None)
 
     @property
@@ -153,9 +153,13 @@ class Replication(Phase):
             data = bridge.decode(state.data, filter_)
             if data is None or filter_.matches_state(data, deleted=state.deleted):
                 frames.append(bridge.framer.state(state, data))
-                self._last_ms = state.cursor.ms
+                self._reach(state.cursor.ms)
         subscription.count(len(frames))
         return b"".join(frames)
+
+    def _reach(self, ms: int) -> None:
+        self._last_ms = ms
+        self.subscription.replicated_ms = max(ms, self.subscription.replicated_ms)
 
     async def _go_live(self, mark: Mark) -> Step:
         """Send ``live`` behind the states if the log still continues at ``mark``, or repeat."""

@@ -261,7 +261,10 @@ class Feed:
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """The feed of one consumer's stream, its filter (``view``), and the events sent to it."""
+    """The feed of one consumer's stream, its filter (``view``), and the events sent to it.
+
+    ``replicated_ms``: the largest time that a replication has sent; 0: none has begun.
+    """
 
     feed: Feed
     view: View
@@ -269,6 +272,7 @@ class Subscription:
     read_slots: ReadSlots
     pages: RecordPages
     sent: int = 0
+    replicated_ms: int = 0
 
     @property
     def ring(self) -> Ring:

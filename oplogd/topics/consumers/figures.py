@@ -15,8 +15,9 @@ from oplogd.topics.consumers.lags import NO_LAG, Retention, ShardLag
 from oplogd.topics.consumers.positions import Positions
 from oplogd.topics.consumers.service import NamedConsumers
 
-# Most names with figures of their own.
+# Most names with figures of their own, and most shards of all of them.
 MAX_NAMES = 200
+MAX_SHARDS = 2_000
 
 # Figures stay fresh for so many seconds, or longer: measuring takes this part of the time at most.
 FRESH_SECONDS = 1.0
@@ -31,7 +32,7 @@ logger = logging.getLogger("oplogd.consumers")
 
 
 class Figures(NamedTuple):
-    """``consumers``: number of all. ``shown``: lags of the MAX_NAMES that are furthest behind.
+    """``consumers``: number of all. ``shown``: lags of those that are furthest behind.
 
     ``largest``: the largest of each figure. ``left_out``: names without figures of their own.
     """
@@ -102,12 +103,13 @@ class ConsumerFigures:
                 keep(worst, item)
                 await pace.rest()
             count, after = count + len(rows), rows[-1].consumer.name
-        shown = {
-            ShardKey(name, number): lag
-            for _, name, lags in sorted(worst, key=lambda each: each[1])
-            for number, lag in enumerate(lags)
-        }
-        return Figures(count, shown, largest, count - len(worst))
+        shown: dict[ShardKey, ShardLag] = {}
+        names = 0
+        for _, name, lags in sorted(worst, reverse=True):
+            if len(shown) + len(lags) <= MAX_SHARDS:
+                names += 1
+                shown |= {ShardKey(name, number): lag for number, lag in enumerate(lags)}
+        return Figures(count, shown, largest, count - names)
 
     async def _lags(
         self, row: ConsumerRow, logs: dict[TopicName, _Log | None], retention: Retention

@@ -1,16 +1,16 @@
-"""Named consumers: their streams, their acknowledgements, and the ends of old terms."""
-
-import logging
-from collections import OrderedDict
-from collections.abc import Collection
-from typing import NamedTuple
+"""Named consumers: their streams, their positions and their acknowledgements."""
 
 from msgspec.structs import asdict
 
 from oplogd.clock import Clock
-from oplogd.errors import ConsumerError, StoreUnavailableError, TopicNotFoundError
+from oplogd.errors import ConsumerError, TopicNotFoundError
 from oplogd.ingest.appends import Appends
-from oplogd.model.consumer import Acknowledgement, ConsumerSettings, ShardKey, require_term
+from oplogd.model.consumer import (
+    Acknowledgement,
+    ConsumerSettings,
+    ShardKey,
+    require_term,
+)
 from oplogd.store import Store
 from oplogd.store.consumers import Acknowledged, ConsumerRow, no_consumer
 from oplogd.stream.consumer import StreamConsumer
@@ -22,10 +22,10 @@ from oplogd.topics.consumers.lags import NO_LAG, Lags, Retention, ShardLag, filt
 from oplogd.topics.consumers.positions import (
     Positions,
     fault_of,
-    is_behind,
     position_of,
     positions_of,
 )
+from oplogd.topics.consumers.readers import Readers
 from oplogd.topics.consumers.rules import (
     ConsumerShown,
     SeekBody,
@@ -35,27 +35,14 @@ from oplogd.topics.consumers.rules import (
 )
 from oplogd.topics.known import KnownTopics
 
-# Terms whose settings are kept. A term is of one consumer for ever.
-_MOST_KNOWN = 10_000
-
-# Time between two looks for terms that have ended at other agents.
-LOOK_SECONDS = 1.0
-
 # The id of ``reset`` in the stream of a topic, and the position of a copy. It names no entry.
 _RESET = "0"
-
-logger = logging.getLogger("oplogd.consumers")
-
-
-class _Term(NamedTuple):
-    key: ShardKey
-    term: int
 
 
 class NamedConsumers:
     """The named consumers of an agent. Methods raise the errors of the store.
 
-    The agent runs ``watch``.
+    The agent runs ``readers.watch``.
     """
 
     def __init__(
@@ -73,16 +60,12 @@ class NamedConsumers:
         self.find, self.select = store.consumers.find, store.consumers.select
         self._hub = hub
         self._known = known
-        self._clock = clock
         self._appends = appends
         self.lags = Lags(store, hub.oplog_ring, feeds)
         self._acknowledger = Acknowledger(
             lambda given: appends.confirmed(store.consumers.acknowledge(given))
         )
-        # The last used comes last.
-        self._terms: OrderedDict[_Term, ConsumerSettings] = OrderedDict()
-        # The newest stream of each shard at this agent.
-        self._streams: dict[ShardKey, StreamConsumer] = {}
+        self.readers = Readers(store.consumers, hub, clock)
 
     async def create(
         self, name: str, settings: ConsumerSettings, start: str
@@ -98,7 +81,7 @@ class NamedConsumers:
     async def delete(self, name: str) -> None:
         """Delete a consumer. Its streams end. Raises ConsumerNotFoundError."""
         await self._appends.confirmed(self._rows.delete(name))
-        self._end([key for key in self._streams if key.name == name])
+        self.readers.end_all(name)
 
     async def seek(self, row: ConsumerRow, asked: SeekBody) -> ConsumerRow:
         """Move a consumer, or one shard of it. Its streams end.
@@ -112,7 +95,7 @@ class NamedConsumers:
         position = await position_of(asked.position, positions, "position")
         shards = range(settings.shards) if asked.shard is None else [asked.shard]
         moved = await self._appends.confirmed(self._rows.seek(name, shards, position))
-        self._end([ShardKey(name, number) for number in shards])
+        self.readers.end([ShardKey(name, number) for number in shards])
         return moved
 
     async def show(self, row: ConsumerRow) -> ConsumerShown:
@@ -177,33 +160,21 @@ class NamedConsumers:
             self._hub.disconnect(stream)
             raise
         stream.term = taken.term
-        self._remember(_Term(key, taken.term), settings)
-        newest = self._streams.get(key)
-        if newest is not None and newest.term > taken.term:  # taken by another one meanwhile
-            stream.end()
-        else:
-            self._end([key])
-            self._streams[key] = stream
+        self.readers.remember(key, taken.term, settings)
+        self.readers.add(key, stream)
         return stream
-
-    def known_settings(self, key: ShardKey, term: int) -> ConsumerSettings | None:
-        """Return the settings of the consumer of a term, None if they are not known here."""
-        known = self._terms.get(_Term(key, term))
-        if known is not None:
-            self._terms.move_to_end(_Term(key, term))
-        return known
 
     async def settings_of(self, key: ShardKey, term: int) -> ConsumerSettings:
         """Return the settings of the consumer of a term. The store judges the term later.
 
         Raises ConsumerNotFoundError.
         """
-        if (known := self.known_settings(key, term)) is not None:
+        if (known := self.readers.settings_of(key, term)) is not None:
             return known
         row = await self._rows.find(key.name)
         settings = row.consumer.settings
         if key.shard < settings.shards and row.shards[key.shard].term == term:
-            self._remember(_Term(key, term), settings)
+            self.readers.remember(key, term, settings)
         return settings
 
     async def acknowledge(self, key: ShardKey, term: int, id_: str) -> None:
@@ -218,7 +189,12 @@ class NamedConsumers:
             await self._require_term(key, term)
             return
         given = Acknowledgement(key, term, id_)
-        if not self._has_sent(key, term, id_):
+        if self.readers.lack_time(key, term, id_):
+            # Of the stream before, or made up. As a place it could skip entries.
+            await self._require_id(settings, given)
+            await self._require_term(key, term)
+            return
+        if not self.readers.have_sent(key, term, id_):
             await self._require_id(settings, given)
         outcome = await self._acknowledged(given)
         if outcome.is_older and outcome.shard is not None:
@@ -231,48 +207,6 @@ class NamedConsumers:
         if outcome.error is not None:
             raise outcome.error
         return outcome
-
-    async def watch(self) -> None:
-        """End the streams whose terms have ended, at other agents too, until cancelled."""
-        while True:
-            await self._clock.sleep(LOOK_SECONDS)
-            try:
-                await self.look()
-            except StoreUnavailableError as error:
-                logger.debug("the terms of named consumers are not known: %s", error)
-
-    async def look(self) -> None:
-        """End the streams whose terms have ended. Forget those that have gone."""
-        streams = self._streams
-        for key, stream in list(streams.items()):
-            if stream not in self._hub.consumers:
-                del streams[key]
-        if not streams:
-            return
-        looked_at = dict(streams)
-        terms = await self._rows.terms(list(looked_at))
-        for key, stream in looked_at.items():
-            if terms.get(key, stream.term + 1) > stream.term:
-                stream.end()
-
-    def _end(self, keys: Collection[ShardKey]) -> None:
-        for key in keys:
-            stream = self._streams.pop(key, None)
-            if stream is not None:
-                stream.end()
-
-    def _remember(self, term: _Term, settings: ConsumerSettings) -> None:
-        self._terms[term] = settings
-        self._terms.move_to_end(term)
-        if len(self._terms) > _MOST_KNOWN:
-            self._terms.popitem(last=False)
-
-    def _has_sent(self, key: ShardKey, term: int, id_: str) -> bool:
-        """Return whether the stream here is past an id, so that the log has it."""
-        stream = self._streams.get(key)
-        if stream is None or stream.term != term:
-            return False
-        return is_behind(id_, stream.phase.position)
 
     async def _require_id(self, settings: ConsumerSettings, given: Acknowledgement) -> None:
         """Raise ConsumerError unless the log has, or had, the id. A stale term comes first."""

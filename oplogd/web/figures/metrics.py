@@ -214,7 +214,7 @@ METRICS = (
     _seconds("positions.left_seconds", "The smallest oplog_position_left_seconds"),
     _gauge(
         "positions.left_out",
-        "Named consumers without metrics: only the 200 with the largest lag have them",
+        "Named consumers without metrics: those with the largest lag have them",
     ),
     _gauge(
         "position.lag",

@@ -148,7 +148,7 @@ class PlainPositions:
         except OplogError:
             return None
         key = ShardKey(name, asked.shard)
-        settings = self._consumers.known_settings(key, asked.term)
+        settings = self._consumers.readers.settings_of(key, asked.term)
         if settings is None or not covers(caller, settings):
             return None
         return answered_by(self._acknowledged(key, asked.term, asked.id))

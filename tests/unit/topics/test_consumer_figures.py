@@ -23,10 +23,11 @@ class Consumers:
         self.lags = self
         self.error = error
         self.may_go_on = asyncio.Event()
+        self.rows = [ROW]
 
     async def select(self, after: str, limit: int) -> list[ConsumerRow]:
         await self.may_go_on.wait()
-        return [] if after else [ROW]
+        return [] if after else self.rows
 
     async def retention(self) -> Retention:
         return Retention(False, 0)
@@ -67,3 +68,20 @@ async def test_a_damaged_position_and_a_topic_that_goes_leave_the_other_figures(
     found = await measured.figures()
     assert found is not None
     assert (found.consumers, found.largest.entries) == (1, 0)
+
+
+async def test_few_shards_have_figures_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "MAX_SHARDS", 5)
+    consumers = Consumers()
+    consumers.may_go_on.set()
+    consumers.rows = [
+        ConsumerRow(
+            NamedConsumer(name, ConsumerSettings(OPLOG, shards=shards), 0),
+            [ShardPosition("0")] * shards,
+        )
+        for name, shards in (("a", 1), ("b", 3), ("c", 4))
+    ]
+    found = await ConsumerFigures(consumers, Clock()).figures()  # type: ignore[arg-type]
+    assert found is not None
+    assert {key.name for key in found.shown} == {"a", "c"}
+    assert (len(found.shown), found.consumers, found.left_out) == (5, 3, 1)

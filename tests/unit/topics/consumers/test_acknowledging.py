@@ -115,6 +115,25 @@ async def test_rubbish_is_no_place_in_a_replication(world: ConsumerWorld) -> Non
     assert (await world.desk.shard()).place is None
 
 
+async def test_a_time_that_the_stream_has_not_replicated_is_no_place(world: ConsumerWorld) -> None:
+    """Else the same reader would go on behind it, and lack what came before."""
+    await world.grow(numbered(1))
+    await world.desk.create(start="now")
+    stream = await world.desk.connect()
+    await world.grow(numbered(3))
+    newest = str(world.mark(4).ms)
+    await world.desk.acknowledge(1, newest)
+    assert (await world.desk.shard()).start == stream.phase.position, "it stays where it was"
+    await world.add_desk().acknowledge(1, newest)  # another agent cannot know
+    assert (await world.desk.shard()).place == newest
+    stream = await world.desk.connect(term=1)
+    await read(stream, 3)
+    earlier = str(stream.subscription.replicated_ms)
+    assert earlier == newest
+    await world.desk.acknowledge(1, earlier)
+    assert (await world.desk.shard()).place == earlier
+
+
 async def test_the_term_is_judged_before_the_id(world: ConsumerWorld) -> None:
     await world.create_topic()
     await world.desk.create(OF_TOPIC)

@@ -17,9 +17,9 @@ from oplogd.model.consumer import ConsumerSettings, ShardKey
 from oplogd.model.names import OPLOG
 from oplogd.stream.consumer import StreamConsumer
 from oplogd.stream.hub import TooManyClientsError
-from oplogd.topics.consumers import service
+from oplogd.topics.consumers import readers
+from oplogd.topics.consumers.readers import LOOK_SECONDS
 from oplogd.topics.consumers.rules import SeekBody
-from oplogd.topics.consumers.service import LOOK_SECONDS
 from tests.kits.models.operations import numbered
 from tests.unit.topics.consumers.consumer_worlds import (
     KEY,
@@ -218,7 +218,7 @@ async def test_of_readers_that_come_together_the_one_with_the_last_term_goes_on(
     streams = await asyncio.gather(*(each.connect() for each in [world.desk, other] * 10))
     assert sorted(each.term for each in streams) == [*range(1, 21)]
     for desk in world.desks:
-        await desk.consumers.look()
+        await desk.consumers.readers.look()
     assert [each.term for each in streams if not each.ending] == [20]
 
 
@@ -250,16 +250,16 @@ async def test_a_look_ends_the_streams_that_another_agent_has_taken(world: Consu
     other = world.add_desk()
     streams = [await world.desk.connect(number) for number in (0, 1)]
     streams += [await world.desk.connect(name=name) for name in ("deleted", "moved")]
-    await world.desk.consumers.look()
+    await world.desk.consumers.readers.look()
     assert ended(*streams) == [False] * 4
     taken = await other.connect(1)
     await other.consumers.delete("deleted")
     row = await other.consumers.find("moved")
     await other.consumers.seek(row, SeekBody("now"))
     assert ended(*streams) == [False] * 4
-    await world.desk.consumers.look()
+    await world.desk.consumers.readers.look()
     assert ended(*streams, taken) == [False, True, True, True, False]
-    await other.consumers.look()
+    await other.consumers.readers.look()
     assert ended(taken) == [False]
 
 
@@ -270,10 +270,10 @@ async def test_a_look_forgets_streams_that_have_gone(world: ConsumerWorld) -> No
     asked = []
     real = world.store.consumers.terms
     world.store.consumers.terms = lambda keys: asked.append(keys) or real(keys)  # type: ignore
-    await world.desk.consumers.look()
+    await world.desk.consumers.readers.look()
     assert asked == []
     await world.desk.connect()
-    await world.desk.consumers.look()
+    await world.desk.consumers.readers.look()
     assert asked == [[KEY]]
 
 
@@ -292,7 +292,7 @@ async def test_the_watch_looks_each_second_also_after_trouble(world: ConsumerWor
         return await real(keys)
 
     world.store.consumers.terms = terms  # type: ignore[method-assign, assignment]
-    watching = asyncio.create_task(world.desk.consumers.watch())
+    watching = asyncio.create_task(world.desk.consumers.readers.watch())
     await asyncio.sleep(0)
     await other.connect()
     world.clock.move(LOOK_SECONDS / 2)
@@ -311,13 +311,13 @@ async def test_the_watch_looks_each_second_also_after_trouble(world: ConsumerWor
 async def test_a_bounded_number_of_terms_is_known(
     world: ConsumerWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_MOST_KNOWN", 3)
+    monkeypatch.setattr(readers, "_MOST_KNOWN", 3)
     consumers = world.desk.consumers
     await world.desk.create()
     for _ in range(3):
         await world.desk.connect()
-    assert consumers.known_settings(KEY, 1) == SETTINGS  # used last from now on
+    assert consumers.readers.settings_of(KEY, 1) == SETTINGS  # used last from now on
     await world.desk.connect()
-    known = [term for term in range(6) if consumers.known_settings(KEY, term)]
+    known = [term for term in range(6) if consumers.readers.settings_of(KEY, term)]
     assert known == [1, 3, 4]
-    assert consumers.known_settings(ShardKey(NAME, 1), 1) is None
+    assert consumers.readers.settings_of(ShardKey(NAME, 1), 1) is None
