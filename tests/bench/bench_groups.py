@@ -45,7 +45,8 @@ def agent(consumers: int, *, is_read: bool) -> Iterator[tuple[int, int]]:
     """Run an agent with named consumers. ``is_read``: each has had a reader, with term 1."""
     with tempfile.TemporaryDirectory() as folder, NewAgent(Path(folder)) as started:
         connection = http.client.HTTPConnection(HOST, started.port, timeout=10)
-        body = json.dumps({"log": "system/oplog", "start": "copy"})
+        started.post([{"event": "insert", "type": "video", "id": "x"}])
+        body = json.dumps({"log": "system/oplog", "start": "now"})
         for number in range(consumers):
             path = f"/v1/consumers/{name(number)}"
             connection.request("PUT", path, body, {"Content-Type": "application/json"})

@@ -262,7 +262,7 @@ def test_pointers_are_described_with_examples_that_work(target: Target) -> None:
         described["responses"].keys()
     )
     poll = paths[f"{of_topic}/poll"]["post"]["responses"]["200"]
-    assert {*poll["headers"]} == {"Oplog-Gap", HELD_BY, "Oplog-Position"}
+    assert {*poll["headers"]} == {"Oplog-Gap", HELD_BY, "Oplog-Position", "Oplog-Shard"}
 
 
 def _example(described: dict[str, Any]) -> Any:
