@@ -16,7 +16,6 @@ from oplogd.stream.phases.start import (
     is_of_history,
     resolve,
     sought,
-    topic_start,
 )
 from oplogd.topics.known import KnownTopics
 
@@ -146,8 +145,9 @@ class MessagePositions(Positions):
         if not isinstance(at, MessageId):
             return False
         bounds = await self.log.locate(*sought(at))
+        # A position that expiry or a forced rollback has passed is of this log: see ``is_of_log``.
         is_known = at[:2] <= (bounds.head.ms, bounds.head.sequence)
-        return not is_known or topic_start(at, bounds).reset
+        return not is_known or bounds.is_beyond(at.ms) or bounds.is_old(*at[:2])
 
 
 async def positions_of(settings: ConsumerSettings, store: Store, known: KnownTopics) -> Positions:

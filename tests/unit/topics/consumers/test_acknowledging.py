@@ -277,6 +277,27 @@ async def test_messages_are_acknowledged_by_their_ids(world: ConsumerWorld) -> N
     assert ids_of(await read(again, 2))[-1] == ids[2]
 
 
+async def test_a_position_that_has_left_its_topic_gives_way_to_no_older_id(
+    world: ConsumerWorld,
+) -> None:
+    """Its reader gets ``reset``. It has the messages up to the position all the same."""
+    topic = await world.store.topics.create(TOPIC, 1)
+    await world.desk.create(OF_TOPIC, "copy")
+    await world.publish(topic, *"abc")
+    ids = [
+        str(MessageId(each.ms, each.sequence))
+        for each in await world.store.topics.log(topic).read(0, 9)
+    ]
+    await world.desk.connect()
+    await world.desk.acknowledge(1, ids[1])
+    world.clock.ms += 60_000
+    await world.publish(topic, "d")
+    stream = await world.desk.connect()
+    assert [each.event for each in await read(stream, 1)] == ["reset"]
+    await world.desk.acknowledge(2, ids[0])
+    assert (await world.desk.shard()).position == ids[1]
+
+
 async def test_a_topic_that_was_created_again_begins_anew(world: ConsumerWorld) -> None:
     topic = await world.create_topic()
     await world.desk.create(OF_TOPIC)

@@ -166,7 +166,7 @@ async def test_a_topic_knows_ids_up_to_its_newest_message(world: ConsumerWorld) 
         assert not await positions.is_foreign(time)
 
 
-async def test_a_position_before_the_first_message_of_a_new_topic_is_foreign(
+async def test_a_position_in_an_earlier_topic_of_the_name_gives_way_to_newer_ids_only(
     world: ConsumerWorld,
 ) -> None:
     before = await messages(world)
@@ -177,7 +177,11 @@ async def test_a_position_before_the_first_message_of_a_new_topic_is_foreign(
     with pytest.raises(TopicNotFoundError):
         await before.now()
     after = await messages(world)
-    assert await after.is_foreign(str(last))
+    assert after.topic is not None
+    assert not await after.is_foreign(str(last))
+    assert await after.now() > str(last)
+    await world.publish(after.topic, "b")
+    assert str(await last_id(after)) > str(last)
 
 
 @pytest.mark.parametrize(
