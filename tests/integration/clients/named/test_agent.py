@@ -260,3 +260,25 @@ def test_a_copy_of_the_objects_and_then_the_operations(agent: Agent) -> None:
             for event in consumer:
                 assert shown(event) == "c5"
                 break
+
+
+def test_after_an_exception_the_next_loop_begins_with_the_event_that_was_not_handled(
+    agent: Agent, topics_of: TopicsOf
+) -> None:
+    with topics_of(agent.url) as topics:
+        topics.create("again/t")
+        topics.create_consumer("again", "again/t", start="copy")
+        for future in [topics.publish("again/t", str(number)) for number in range(5)]:
+            future.result(DEADLINE)
+        seen = []
+        with NamedConsumer(agent.url, "again") as consumer:
+            for failing in ("1", "3", ""):
+                for event in consumer:
+                    if shown(event) == failing:
+                        break
+                    seen.append(shown(event))
+                    if len(seen) == 5:
+                        consumer.stop()
+        assert seen == ["0", "1", "2", "3", "4"]
+        topics.delete_consumer("again")
+        topics.delete("again/t")

@@ -106,6 +106,8 @@ def test_list_seek_and_delete(agent: Agent, run: Run) -> None:
         (["create", "a", "t", "--shards", "257"], "--shards: '257' is more than 256"),
         (["create", "a", "t", "--start", "soon"], "--start: 'soon' is neither"),
         (["create", "a", "t", "--isolation", "none"], "--isolation: 'none' is not an isolation"),
+        (["create", "a", "system/oplog", "--type", ""], "--type: must not be empty"),
+        (["create", "a", "system/oplog", "--parent", ""], "--parent: must not be empty"),
         (["seek", "a", "now", "--shard", "256"], "--shard: '256' is not the number of a shard"),
         (["seek", "a", ""], "POSITION: '' is neither"),
         (["seek", "a"], "POSITION"),

@@ -58,13 +58,13 @@ def show_(topics: Topics, name: str, as_json: bool) -> None:
 @click.argument("log", metavar="LOG", type=Converted("LOG", topic_text))
 @option(
     "--type types TYPE",
-    values.text,
+    values.filtered,
     "Only operations of this type. Can be repeated. Only of system/oplog.",
     multiple=True,
 )
 @option(
     "--parent parents PARENT",
-    values.text,
+    values.filtered,
     "Only operations on objects with this parent. Can be repeated. Only of system/oplog.",
     multiple=True,
 )

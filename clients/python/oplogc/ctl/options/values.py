@@ -107,6 +107,13 @@ def text(given: str) -> str:
     return given
 
 
+def filtered(given: str) -> str:
+    """Return a type or a parent to filter by. Raise ValueError."""
+    if not given:
+        raise ValueError("must not be empty")
+    return text(given)
+
+
 def key(given: str) -> str:
     """Return the key of a message. Raise ValueError."""
     try:

@@ -45,6 +45,7 @@ class Acknowledger:
         self._tell_failed = failed
         self._handled = ""
         self._confirmed = ""
+        self._given_up = ""
         self._failure: OplogError | None = None
         self._logged = ""
         self._pause = 0.0
@@ -113,14 +114,18 @@ class Acknowledger:
             return True
 
     async def end(self) -> None:
-        """Send the newest id, within the time-out of a request. Log if it is not confirmed."""
-        if self._failure is not None:
+        """Send the newest id, within the time-out of a request. Log if it is not confirmed.
+
+        A second call does not wait for this id again.
+        """
+        if self._failure is not None or self._handled == self._given_up:
             return
         timeout = self._agents.options.timeout
         try:
             async with asyncio.timeout(timeout):
                 await self.flush()
         except TimeoutError:
+            self._given_up = self._handled
             self._warn(f"it was not confirmed within {timeout:g} s: events may come again")
         except OplogError as error:
             self._warn(str(error))

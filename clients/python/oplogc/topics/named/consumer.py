@@ -9,6 +9,7 @@ from typing import NoReturn, Self
 from oplogc.follow.wake_up import check_no_loop
 from oplogc.http.backoff import BACKOFF
 from oplogc.http.token import Token
+from oplogc.process.forks import after_fork
 from oplogc.process.loop_thread import LoopThread
 from oplogc.topics.named.reader import NamedEvent, NamedReader
 
@@ -52,19 +53,24 @@ class NamedConsumer(NamedReader):
             backoff,
         )  # fmt: skip
         self._thread = LoopThread("oplogc-ack")
+        self._is_lost = False
 
     def __iter__(self) -> Generator[NamedEvent]:
         check_no_loop("AsyncNamedConsumer")
+        self._check_process()
+        after_fork(self, NamedConsumer._lose)
+        self._give_back()  # of a loop that is still open
         self._thread.start(self._acknowledger.run)
         try:
             with closing(super().__iter__()) as events:
                 for event in events:
                     self._in_hand = event
                     yield event
+                    self._check_process()
                     self._done()
             self._check()
         finally:
-            self._in_hand = None
+            self._give_back()
             self._flush()
 
     def close(self) -> None:
@@ -79,6 +85,16 @@ class NamedConsumer(NamedReader):
         # At the end of the interpreter no other thread runs.
         if self._thread.is_running and not sys.is_finalizing():
             self._thread.call(self._acknowledger.end())
+
+    def _lose(self) -> None:
+        self._is_lost = True
+
+    def _check_process(self) -> None:
+        """Raise ValueError in the child of a fork: the thread and the stream are the parent's."""
+        if self._is_lost:
+            raise ValueError(
+                "the child of a fork cannot use its parent's consumer: make another one"
+            )
 
     async def _confirm(self) -> bool:
         attempt = self._acknowledger.attempt()
@@ -119,6 +135,11 @@ class AsyncNamedConsumer(NamedReader):
             backoff,
         )  # fmt: skip
         self._acknowledging: asyncio.Task[None] | None = None
+
+    def __aiter__(self) -> Self:
+        """Begin a loop. The event at which the loop before broke off is its first one."""
+        self._give_back()
+        return self
 
     async def __anext__(self) -> NamedEvent:
         """Return the next event. The one before is handled. A cancelled call loses no event."""

@@ -132,6 +132,12 @@ class NamedReader(Following[NamedEvent]):
         if event is not None:
             self._acknowledger.handled(event.event_id)
 
+    def _give_back(self) -> None:
+        """The event in hand was not handled: it is the next one."""
+        event, self._in_hand = self._in_hand, None
+        if event is not None:
+            self._pending.appendleft(event)
+
     def _fail(self, error: Exception) -> None:
         self._failure = error
         self.stop()
