@@ -162,6 +162,8 @@ def _consumer(each: ListedConsumer | ConsumerStatus) -> Row:
 def _shard(each: ShardStatus) -> Row:
     """Return the cells of a shard. An estimated lag has a ~."""
     lag = f"{'~' * each.estimated}{each.lag:,} ({each.lag_seconds:.1f} s)" if each.lag else "0"
+    if each.left_seconds is not None:
+        lag += f", leaves in {each.left_seconds:.0f} s"
     return each.shard, each.position, each.term, each.reader or None, each.acknowledged, lag
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from oplogc.ctl import cli
+from oplogc.ctl.output import show
 from oplogc.topics import NamedConsumer
+from oplogc.topics.calls.consumers import ShardStatus
 from tests.kits.agents.agent import Agent
 from tests.kits.servers.scripted import ScriptedServer, answer
 
@@ -68,6 +70,7 @@ def test_the_settings_of_the_oplog(run: Run) -> None:
     assert shown["shards"][0]["acknowledged"] is None
     assert set(shown["shards"][0]) == {
         "shard", "position", "term", "reader", "acknowledged", "lag", "lag_seconds", "estimated",
+        "left_seconds",
     }  # fmt: skip
 
 
@@ -140,3 +143,18 @@ def test_the_two_commands_name_each_other(capsys: pytest.CaptureFixture[str]) ->
     for command, other in (("consumers", "consumer"), ("consumer", "consumers")):
         assert cli.main([command, "--help"]) == 0
         assert f"`oplogctl {other}`" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("lag", "seconds", "left", "cell"),
+    [
+        (0, 0.0, None, "0"),
+        (5, 2.0, None, "5 (2.0 s)"),
+        (5, 2.0, 900.4, "5 (2.0 s), leaves in 900 s"),
+    ],
+)
+def test_a_lag_tells_when_its_oldest_entry_leaves_the_log(
+    lag: int, seconds: float, left: float | None, cell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show([ShardStatus(1, "0", 3, "", None, lag, seconds, False, left)], False)
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"  {cell}")

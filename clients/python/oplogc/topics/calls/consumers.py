@@ -42,7 +42,8 @@ class ShardStatus(NamedTuple):
     the consumer was created or moved.
     ``acknowledged``: time of the last acknowledgement. ``lag``: entries behind the position.
     ``lag_seconds``: age of the oldest of them. ``estimated``: whether the lag is the share of one
-    shard in the entries of all.
+    shard in the entries of all. ``left_seconds``: time until the oldest leaves the log. None: none
+    leaves soon.
     """
 
     shard: int
@@ -53,6 +54,7 @@ class ShardStatus(NamedTuple):
     lag: int
     lag_seconds: float
     estimated: bool
+    left_seconds: float | None = None
 
 
 class ConsumerStatus(NamedTuple):
