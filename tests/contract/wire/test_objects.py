@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.contract.wire.store_kinds import StoreKind, on_one_store
-from tests.kits.contract.shards import SHARDS, shard_of
+from tests.kits.contract.shards import SHARDS, shard_of, spread_type
 from tests.kits.contract.wire import (
     HEX_ID,
     RawStream,
@@ -145,8 +145,8 @@ def test_pages_hold_the_live_objects_in_the_order_of_their_keys(target: Target) 
 
 
 def test_pages_of_a_shard_hold_its_objects_alone(target: Target) -> None:
-    type_ = fresh_type()
     names = [*map(str, range(40)), "é", "a/b"]
+    type_ = spread_type(names, 5)
     target.store(*(operation("insert", name, type_) for name in names))
     target.store(operation("delete", "7", type_))
     names.remove("7")

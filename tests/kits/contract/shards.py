@@ -1,7 +1,10 @@
 """The shards of a log, by the rule in the reference."""
 
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from tests.kits.contract.wire import fresh_type
 
 TOTAL = 3
 SHARDS = [f"{number}/{TOTAL}" for number in range(TOTAL)]
@@ -20,6 +23,15 @@ def one_of_each(prefix: str = "", total: int = TOTAL) -> list[str]:
         found.setdefault(shard_of(f"{prefix}{number}", total), str(number))
         number += 1
     return [found[f"{number}/{total}"] for number in range(total)]
+
+
+def spread_type(ids: Collection[str], least: int, total: int = TOTAL) -> str:
+    """Return an unused type with which each shard has at least so many of these objects."""
+    while True:
+        type_ = fresh_type()
+        counts = Counter(shard_of(f"{type_}/{id_}", total) for id_ in ids)
+        if len(counts) == total and min(counts.values()) >= least:
+            return type_
 
 
 def divided(texts: Iterable[str]) -> dict[str, list[str]]:

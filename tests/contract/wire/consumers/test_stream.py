@@ -16,6 +16,7 @@ from tests.contract.wire.store_kinds import (
 )
 from tests.contract.wire.topics.topics import TopicClient
 from tests.contract.wire.transactions import TransactionClient, record
+from tests.kits.contract.shards import spread_type
 from tests.kits.contract.wire import (
     RESET,
     SSE,
@@ -135,9 +136,10 @@ def test_a_copy_goes_on_for_its_term_and_begins_anew_for_the_next(
 def test_each_shard_has_its_operations_and_its_position(
     target: Target, consumer: ConsumerClient
 ) -> None:
-    type_, total = fresh_type(), 3
-    consumer.create(types=[type_], shards=total)
+    total = 3
     ids = [str(number) for number in range(12)]
+    type_ = spread_type(ids, 2, total)
+    consumer.create(types=[type_], shards=total)
     target.store(*(operation("insert", each, type_) for each in ids))
     parts: list[list[str]] = []
     with ExitStack() as stack:

@@ -11,7 +11,7 @@ import pytest
 from tests.contract.wire.store_kinds import StoreKind, on_each_driver
 from tests.contract.wire.topics.topics import OPLOG, TopicClient
 from tests.contract.wire.transactions import TransactionClient, record
-from tests.kits.contract.shards import SHARDS, one_of_each, shard_of
+from tests.kits.contract.shards import SHARDS, one_of_each, shard_of, spread_type
 from tests.kits.contract.wire import (
     JSON,
     SSE,
@@ -55,8 +55,9 @@ def is_followed(target: Target) -> bool:
 
 
 def test_operations_that_have_left_memory_come_in_their_shard(small: Target) -> None:
-    type_ = fresh_type()
-    ids = [*(str(number % 70) for number in range(300)), *one_of_each(f"{type_}/")]
+    numbers = [str(number % 70) for number in range(300)]
+    type_ = spread_type({*numbers}, 15)
+    ids = [*numbers, *one_of_each(f"{type_}/")]
     with small.follow(None, {**SSE, **ALL}) as everything:
         store(small, operation("insert", "before", fresh_type()))
         before = id_of(everything.block())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.contract.wire.store_kinds import on_one_store
-from tests.kits.contract.shards import SHARDS, one_of_each, shard_of
+from tests.kits.contract.shards import SHARDS, one_of_each, shard_of, spread_type
 from tests.kits.contract.wire import (
     RESET,
     RawStream,
@@ -55,7 +55,7 @@ def has(block: bytes, type_: str) -> bool:
 def test_each_operation_comes_in_the_shard_of_its_object_from_every_start(
     target: Target, filtered: bool
 ) -> None:
-    type_ = fresh_type()
+    type_ = spread_type(IDS, 3)
     narrowed = {"types": type_} if filtered else {}
     with target.follow() as everything:
         target.store(operation("insert", "before", fresh_type()))
