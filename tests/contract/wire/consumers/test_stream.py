@@ -136,8 +136,7 @@ def test_a_copy_goes_on_for_its_term_and_begins_anew_for_the_next(
 def test_each_shard_has_its_operations_and_its_position(
     target: Target, consumer: ConsumerClient
 ) -> None:
-    total = 3
-    ids = [str(number) for number in range(12)]
+    ids, total = [str(number) for number in range(12)], 3
     type_ = spread_type(ids, 2, total)
     consumer.create(types=[type_], shards=total)
     target.store(*(operation("insert", each, type_) for each in ids))
