@@ -84,7 +84,7 @@ class Consumers(Protocol):
     async def acknowledge(self, given: Sequence[Acknowledgement]) -> list[Acknowledged]:
         """Acknowledge for different shards, see ``acknowledged``. Return the outcome of each.
 
-        Errors of single ones: ConsumerNotFoundError and StaleTermError.
+        Errors of single ones: ConsumerNotFoundError, StaleTermError and StoreUnavailableError.
         """
 
     async def terms(self, keys: Collection[ShardKey]) -> dict[ShardKey, int]:

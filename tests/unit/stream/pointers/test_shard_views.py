@@ -10,7 +10,16 @@ from oplogd.stream.ring.filters import Filter
 from oplogd.stream.ring.frames import message_frame
 from oplogd.stream.ring.view import View
 from tests.kits.models.properties import examples
-from tests.unit.stream.pointers.test_views import BOTH, HUGE, START, Do, Model, Row, doings
+from tests.unit.stream.pointers.test_views import (
+    BOTH,
+    HUGE,
+    START,
+    Do,
+    Model,
+    Row,
+    doings,
+    play,
+)
 
 # The readers of the first number of shards come before the first entry, if at all.
 EARLY, LATE = 2, 3
@@ -125,15 +134,3 @@ def test_readers_of_a_shard_take_what_a_plain_list_has_for_them(
         assert model.ring.window.size == 0
 
     compare()
-
-
-def play(model: ShardModel, doing: Do) -> None:
-    if doing.what == "void":
-        model.append()
-        model.void(doing.share)
-    elif doing.what == "drop":
-        model.append()
-        for _ in range(round(doing.share * len(model.ring.window) / 2)):
-            model.ring.drop()
-    else:
-        model.do(doing)

@@ -214,6 +214,19 @@ doings = st.one_of(
 )
 
 
+def play(model: Model, doing: Do) -> None:
+    """Do one thing: something new waits for ``append``, the rest changes what is there."""
+    if doing.what == "void":
+        model.append()
+        model.void(doing.share)
+    elif doing.what == "drop":
+        model.append()
+        for _ in range(round(doing.share * len(model.ring.window) / 2)):
+            model.ring.drop()
+    else:
+        model.do(doing)
+
+
 @examples(1)
 @given(
     st.lists(st.lists(doings, min_size=1, max_size=6), min_size=1, max_size=6),
@@ -227,15 +240,7 @@ def test_readers_take_what_a_plain_list_has_for_them(
     views = [model.ring.view(filter_) for filter_ in BOTH for _ in range(2)][::2]
     for batch in batches:
         for doing in batch:
-            if doing.what == "void":
-                model.append()
-                model.void(doing.share)
-            elif doing.what == "drop":
-                model.append()
-                for _ in range(round(doing.share * len(model.ring.window) / 2)):
-                    model.ring.drop()
-            else:
-                model.do(doing)
+            play(model, doing)
         model.append()
         for view in views:
             model.check(view, max_bytes)
